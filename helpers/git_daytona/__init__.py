@@ -1,0 +1,1 @@
+"""git-daytona: OpenCode sessions in Daytona sandboxes, and their work back through plain git."""

@@ -1,0 +1,1 @@
+"""The embedded Daytona: API, toolbox and SSH gateway on loopback."""
