@@ -1,0 +1,176 @@
+"""Faults for tests: what the embedded Daytona does wrong on purpose. Switched from Python only, never over HTTP.
+
+    with local.faults.call(method="POST", route="ssh-access", status=429, retry_after=1):
+        ...                                   # the next mint is refused
+    local.faults.gateway.drop_after_bytes = 4096  # every SSH channel breaks in mid-stream
+"""
+
+import re
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass
+class CallFault:
+    """One fault of API or toolbox calls: which calls it meets, then what happens to them. Everything given happens, in this order:
+    latency, hang, drop before, redirect/status/body (the call is then not processed), processing, drop after.
+    """
+
+    method: str = ".*"
+    """Regular expression that the whole HTTP method matches."""
+    route: str = ".*"
+    """Regular expression found in the route's name (see `LocalDaytona.calls`) or in the path below /api or /toolbox."""
+    sandbox: str | None = None
+    """Sandbox id; None meets calls for all sandboxes and for none."""
+    nth: int = 1
+    """The first of the matching calls that is met, counted from 1."""
+    times: int | None = None
+    """How many calls are met from there on; None: all."""
+
+    latency: float = 0.0
+    """Seconds."""
+    hang: bool = False
+    """Do not go on until `release()`."""
+    drop: Literal["before", "after"] | None = None
+    """Cut the connection without an answer, before or after the call was processed."""
+    status: int | None = None
+    """Refuse with this status, in Daytona's envelope unless `body` is given."""
+    message: str = "fault"
+    code: str | None = None
+    retry_after: float | None = None
+    """Seconds for a Retry-After header."""
+    redirect: str | None = None
+    """Answer 302 (or `status`) with this Location."""
+    body: bytes | None = None
+    """Answer with exactly this (status 200 unless given)."""
+    content_type: str = "application/json"
+
+    seen: int = 0
+    """How many calls matched so far, met or not."""
+    reached: threading.Event = field(default_factory=threading.Event)
+    """Set once a call has been met: what a test waits for."""
+    released: "Future[None]" = field(default_factory=Future)
+
+    def release(self) -> None:
+        """Let hanging calls, and all later ones, go on."""
+        if not self.released.done():
+            self.released.set_result(None)
+
+    def matches(self, method: str, route: str, path: str, sandbox: str | None) -> bool:
+        return (
+            re.fullmatch(self.method, method) is not None
+            and (re.search(self.route, route) is not None or re.search(self.route, path) is not None)
+            and self.sandbox in (None, sandbox)
+        )
+
+
+@dataclass
+class GatewayFaults:
+    """Faults of the SSH gateway. The counters are of connections: 0 none, N the next N, -1 all; `take` counts them down."""
+
+    latency: float = 0.0
+    """Seconds between a connection's acceptance and the server's banner, besides `Faults.latency`."""
+    drop_before_handshake: int = 0
+    """Close these connections without a byte."""
+    drop_after_handshake: int = 0
+    """Close these connections after authentication, as for a bad token."""
+    hang: int = 0
+    """Accept these connections and send nothing until `release()` (or the gateway stops)."""
+    drop_after_bytes: int | None = None
+    """Close a connection once this many bytes of its channels' data (both directions together) have passed."""
+    refuse_after_start: int = 0
+    """Close the first so many connections to a sandbox after each of its starts, after authentication."""
+
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _released: threading.Event = field(default_factory=threading.Event, repr=False)
+    _since_start: dict[str, int] = field(default_factory=dict, repr=False)
+
+    def take(self, counter: Literal["drop_before_handshake", "drop_after_handshake", "hang"]) -> bool:
+        """Whether this connection is met by that fault; counts it down."""
+        with self._lock:
+            left: int = getattr(self, counter)
+            if left > 0:
+                setattr(self, counter, left - 1)
+            return left != 0
+
+    def take_start_refusal(self, sandbox_id: str) -> bool:
+        """Whether this connection to the sandbox is one of the first `refuse_after_start` since its start; counts it."""
+        with self._lock:
+            count = self._since_start.get(sandbox_id, 0)
+            self._since_start[sandbox_id] = count + 1
+            return count < self.refuse_after_start
+
+    def note_start(self, sandbox_id: str) -> None:
+        """The sandbox was started (told by the life cycle)."""
+        with self._lock:
+            self._since_start.pop(sandbox_id, None)
+
+    def release(self) -> None:
+        """Let hanging connections go on."""
+        self._released.set()
+
+    def wait_released(self, timeout: float | None = None) -> bool:
+        """Wait for `release()`, at most `timeout` seconds; False when the time ran out."""
+        return self._released.wait(timeout)
+
+
+class Faults:
+    """All faults of one server; safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self.latency: float = 0.0
+        """Seconds added to each API and toolbox call and to each SSH connection."""
+        self.gateway = GatewayFaults()
+        self._lock = threading.Lock()
+        self._calls: list[CallFault] = []
+
+    def add(self, fault: CallFault) -> CallFault:
+        """Switch a fault on until `remove` or `clear`; the first added that meets a call wins."""
+        with self._lock:
+            self._calls.append(fault)
+        return fault
+
+    def remove(self, fault: CallFault) -> None:
+        """Switch it off and release what hangs in it."""
+        with self._lock:
+            if fault in self._calls:
+                self._calls.remove(fault)
+        fault.release()
+
+    @contextmanager
+    def call(self, **what: object) -> Iterator[CallFault]:
+        """`with faults.call(route="ssh-access", status=500) as fault:`; arguments as the fields of CallFault."""
+        fault = self.add(CallFault(**what))  # type: ignore[arg-type]
+        try:
+            yield fault
+        finally:
+            self.remove(fault)
+
+    def clear(self) -> None:
+        """No faults any more; releases everything that hangs."""
+        self.latency = 0.0
+        with self._lock:
+            calls, self._calls = self._calls, []
+        for fault in calls:
+            fault.release()
+        self.gateway.release()
+        self.gateway = GatewayFaults()
+
+    def meet(self, method: str, route: str, path: str, sandbox: str | None) -> CallFault | None:
+        """The fault that meets this call, if any; counts the call on every fault that it matches."""
+        met: CallFault | None = None
+        with self._lock:
+            for fault in self._calls:
+                if not fault.matches(method, route, path, sandbox):
+                    continue
+                fault.seen += 1
+                last = None if fault.times is None else fault.nth + fault.times
+                if met is None and fault.seen >= fault.nth and (last is None or fault.seen < last):
+                    met = fault
+        if met is not None:
+            met.reached.set()
+        return met
