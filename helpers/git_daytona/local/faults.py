@@ -1,7 +1,7 @@
 """Faults for tests: what the embedded Daytona does wrong on purpose. Switched from Python only, never over HTTP.
 
-    with local.faults.call(method="POST", route="ssh-access", status=429, retry_after=1):
-        ...                                   # the next mint is refused
+    with local.faults.call(route="mint", status=429, retry_after=1):
+        ...  # minting is refused
     local.faults.gateway.drop_after_bytes = 4096  # every SSH channel breaks in mid-stream
 """
 
@@ -16,8 +16,10 @@ from typing import Literal
 
 @dataclass
 class CallFault:
-    """One fault of API or toolbox calls: which calls it meets, then what happens to them. Everything given happens, in this order:
-    latency, hang, drop before, redirect/status/body (the call is then not processed), processing, drop after.
+    """One fault of API or toolbox calls: which calls it meets, then what happens to them.
+
+    Everything given happens, in this order: latency, hang, drop before, redirect/status/body (the call is then not processed),
+    processing, drop after.
     """
 
     method: str = ".*"
@@ -70,7 +72,7 @@ class CallFault:
 
 @dataclass
 class GatewayFaults:
-    """Faults of the SSH gateway. The counters are of connections: 0 none, N the next N, -1 all; `take` counts them down."""
+    """Faults of the SSH gateway. Counters are of connections: 0 none, N the next N, -1 all; `take` counts them down."""
 
     latency: float = 0.0
     """Seconds between a connection's acceptance and the server's banner, besides `Faults.latency`."""
@@ -98,7 +100,7 @@ class GatewayFaults:
             return left != 0
 
     def take_start_refusal(self, sandbox_id: str) -> bool:
-        """Whether this connection to the sandbox is one of the first `refuse_after_start` since its start; counts it."""
+        """Whether this connection is one of the sandbox's first `refuse_after_start` since its start; counts it."""
         with self._lock:
             count = self._since_start.get(sandbox_id, 0)
             self._since_start[sandbox_id] = count + 1
@@ -124,6 +126,10 @@ class Faults:
     def __init__(self) -> None:
         self.latency: float = 0.0
         """Seconds added to each API and toolbox call and to each SSH connection."""
+        self.start_delay: float = 0.0
+        """Seconds that a sandbox stays `creating` or `starting`; the call is then answered at once, as by the cloud."""
+        self.start_error: str | None = None
+        """When set, creating or starting a sandbox ends in state `error` for this reason."""
         self.gateway = GatewayFaults()
         self._lock = threading.Lock()
         self._calls: list[CallFault] = []
@@ -152,7 +158,8 @@ class Faults:
 
     def clear(self) -> None:
         """No faults any more; releases everything that hangs."""
-        self.latency = 0.0
+        self.latency = self.start_delay = 0.0
+        self.start_error = None
         with self._lock:
             calls, self._calls = self._calls, []
         for fault in calls:
