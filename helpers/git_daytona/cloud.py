@@ -1,0 +1,281 @@
+"""Daytona, through its official Python distribution. The only module that imports it.
+
+Two depths, because the whole SDK takes a second to load: tokens and ``/config`` use the distribution's generated REST client;
+sandboxes and commands use the SDK proper, loaded on first use. Nothing is read from the working directory's ``.env`` on the way.
+"""
+
+import contextlib
+import json
+import re
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from git_daytona import files, paths
+from git_daytona.cloud_errors import from_status, gone, translate
+from git_daytona.endpoint import Endpoint, from_ssh_command
+from git_daytona.errors import BadAnswer, GitDaytonaError, NotFound
+from git_daytona.secret import Secret, printable
+from git_daytona.settings import Settings
+
+REQUEST_SECONDS = 30.0
+"""Limit of one API call that does not itself wait for something."""
+START_SECONDS = 300.0
+"""Limit for a sandbox to be created, started or restored."""
+CONFIG_BYTES = 1024 * 1024
+
+# What a token may look like: it becomes a `User` line of ssh_config and a user name on the wire, so nothing that either could
+# take for syntax. Daytona's are letters and digits.
+_TOKEN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.~+=-]{7,511}")
+_SANDBOX_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+
+
+@dataclass(frozen=True)
+class SshAccess:
+    """A minted token and the gateway that takes it (None: the default one)."""
+
+    token: Secret
+    endpoint: Endpoint | None
+    expires_at: datetime
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What a command in a sandbox left: exit status and its output, stdout and stderr in one text."""
+
+    status: int
+    output: str
+
+
+@dataclass(frozen=True)
+class SandboxInfo:
+    """A sandbox as the API describes it."""
+
+    id: str
+    state: str
+    labels: Mapping[str, str]
+    created_at: str | None = None
+    error_reason: str | None = None
+    recoverable: bool = False
+
+
+def check_sandbox_id(text: str) -> str:
+    """A sandbox id as a path segment of a URL; raises NotFound for what cannot be one."""
+    if not _SANDBOX_ID.fullmatch(text):
+        raise NotFound(
+            f"'{printable(text)[:80]}' is not a sandbox id", hint="'git daytona status' lists the sessions and their sandboxes"
+        )
+    return text
+
+
+class Cloud:
+    """One Daytona account. Safe for many threads. Every method raises only GitDaytonaError."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._lock = threading.RLock()
+        self._rest: Any = None
+        self._sdk: Any = None
+        self._handles: dict[str, Any] = {}
+
+    # -- tokens and configuration: the generated client ---------------------------------------------------------------
+
+    def config(self) -> dict[str, Any]:
+        """``GET /config`` as sent: it needs no key. Raises ApiUnreachable, ServerError, BadAnswer."""
+        with self._translated("ask for the configuration of"):
+            import daytona_api_client as rest
+
+            client = self._rest_client(keyless=True)
+            response = rest.ConfigApi(client).config_controller_get_config_without_preload_content(_request_timeout=REQUEST_SECONDS)
+            # Read by hand: the SDK's model refuses a whole answer for one odd field, and would read a body of any size.
+            body = response.read(CONFIG_BYTES + 1)
+            status = response.status
+        if status != 200:
+            raise from_status(status, "", "ask for the configuration of", self.settings, {})
+        try:
+            answer = json.loads(body) if len(body) <= CONFIG_BYTES else None
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise BadAnswer(
+                f"{self.settings.api_url}/config did not answer with JSON",
+                hint="check DAYTONA_API_URL: it must be the API's base URL",
+            )
+        return answer
+
+    def mint(self, sandbox_id: str, minutes: int) -> SshAccess:
+        """Mint an SSH token, which ends the sandbox's earlier ones. A lost answer (ApiUnreachable) may leave a live token behind."""
+        check_sandbox_id(sandbox_id)
+        with self._translated("mint an SSH token for", sandbox_id):
+            answer = self._sandbox_api().create_ssh_access(sandbox_id, expires_in_minutes=minutes, _request_timeout=REQUEST_SECONDS)
+        token = answer.token
+        if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+            raise BadAnswer("the Daytona API minted a malformed token; it was not used", hint="try again, and report it to Daytona")
+        return SshAccess(Secret(token), from_ssh_command(answer.ssh_command), answer.expires_at)
+
+    def revoke(self, sandbox_id: str, token: Secret | None) -> None:
+        """Revoke one token, or with None all of the sandbox. An unknown token or sandbox (404) is fine: it opens nothing."""
+        check_sandbox_id(sandbox_id)
+        if token is not None and not token.reveal():
+            raise BadAnswer("refusing to revoke an empty token: it would revoke all", hint="report this")
+        try:
+            with self._translated("revoke an SSH token of", sandbox_id):
+                self._sandbox_api().revoke_ssh_access(
+                    sandbox_id, token=None if token is None else token.reveal(), _request_timeout=REQUEST_SECONDS
+                )
+        except NotFound:
+            pass
+
+    # -- sandboxes and commands: the SDK ------------------------------------------------------------------------------
+
+    def create(self, labels: Mapping[str, str]) -> SandboxInfo:
+        """Create a sandbox from DAYTONA_SNAPSHOT (or the default) and wait until it has started."""
+        with self._translated("create a sandbox at"):
+            client = self._client()
+            from daytona import CreateSandboxFromSnapshotParams
+
+            parameters = CreateSandboxFromSnapshotParams(snapshot=self.settings.snapshot, labels=dict(labels))
+            return self._remember(client.create(parameters, timeout=START_SECONDS))
+
+    def get(self, sandbox_id: str) -> SandboxInfo:
+        """Look a sandbox up. Raises NotFound when it is gone for good, and only then."""
+        check_sandbox_id(sandbox_id)
+        with self._translated("find", sandbox_id):
+            info = self._remember(self._client().get(sandbox_id, request_timeout=REQUEST_SECONDS))
+        if info.state in ("destroyed", "destroying"):
+            raise gone(sandbox_id)
+        return info
+
+    def find(self, labels: Mapping[str, str]) -> list[SandboxInfo]:
+        """All sandboxes that carry these labels, those being destroyed left out."""
+        with self._translated("list the sandboxes of"):
+            client = self._client()
+            from daytona import ListSandboxesQuery
+
+            found = [
+                self._remember(each)
+                for each in client.list(ListSandboxesQuery(labels=dict(labels)), request_timeout=REQUEST_SECONDS)
+            ]
+        return [info for info in found if info.state not in ("destroyed", "destroying")]
+
+    def start(self, sandbox_id: str) -> SandboxInfo:
+        """Start a stopped, paused or archived sandbox and wait until it runs."""
+        with self._translated("start", sandbox_id):
+            handle = self._handle(sandbox_id)
+            handle.start(timeout=START_SECONDS)
+            return self._remember(handle)
+
+    def recover(self, sandbox_id: str) -> SandboxInfo:
+        """Recover a sandbox in a recoverable error state."""
+        with self._translated("recover", sandbox_id):
+            handle = self._handle(sandbox_id)
+            handle.recover(timeout=START_SECONDS)
+            return self._remember(handle)
+
+    def delete(self, sandbox_id: str) -> None:
+        """Delete a sandbox; one that is gone already is fine."""
+        check_sandbox_id(sandbox_id)
+        try:
+            with self._translated("delete", sandbox_id):
+                self._sandbox_api().delete_sandbox(sandbox_id, _request_timeout=REQUEST_SECONDS)
+        except NotFound:
+            pass
+        with self._lock:
+            self._handles.pop(sandbox_id, None)
+
+    def execute(self, sandbox_id: str, command: str, *, timeout: float, env: Mapping[str, str] | None = None) -> Execution:
+        """Run a shell command in a sandbox, at most ``timeout`` seconds. One API call once the sandbox is known to this process.
+
+        The SDK repeats the request when the connection drops before the answer: callers guard what must not run twice.
+        """
+        with self._translated("run a command in", sandbox_id):
+            handle = self._handle(sandbox_id)
+            answer = handle.process.exec(command, env=dict(env or {}) or None, timeout=max(1, int(timeout)))
+        status = answer.exit_code
+        return Execution(int(status) if status is not None else -1, answer.result or "")
+
+    def load(self) -> None:
+        """Load the SDK now (in the background, say), so that the first call does not wait for it."""
+        with contextlib.suppress(GitDaytonaError):
+            self._client()
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _rest_client(self, *, keyless: bool = False) -> Any:
+        import daytona_api_client as rest
+        import urllib3
+
+        with self._lock:
+            if keyless or self._rest is None:
+                configuration = rest.Configuration(host=self.settings.api_url)
+                # No retries of its own: leases and transfers decide what is repeated. No redirects: the key goes nowhere else.
+                configuration.retries = urllib3.Retry(total=0, redirect=0, raise_on_redirect=False)
+                client = rest.ApiClient(configuration)
+                if keyless:
+                    return client
+                client.default_headers["Authorization"] = f"Bearer {self.settings.api_key()[0].reveal()}"
+                self._rest = client
+            return self._rest
+
+    def _sandbox_api(self) -> Any:
+        import daytona_api_client as rest
+
+        return rest.SandboxApi(self._rest_client())
+
+    def _client(self) -> Any:
+        with self._lock:
+            if self._sdk is None:
+                key = self.settings.api_key()[0]
+                from daytona import Daytona, DaytonaConfig
+
+                config = DaytonaConfig(
+                    api_key=key.reveal(),
+                    api_url=self.settings.api_url,
+                    target=self.settings.target,
+                    # Polling: the event channel is a second connection that outlives a one-shot command.
+                    use_deprecated_polling=True,
+                )
+                # The SDK reads .env and .env.local of the working directory, which is somebody's repository: it could switch
+                # telemetry on or choose a target, and an odd file there would fail the constructor. Give it an empty one.
+                empty = files.private_directory(paths.own_state() / "empty")
+                with warnings.catch_warnings(), contextlib.chdir(empty):
+                    warnings.simplefilter("ignore")
+                    self._sdk = Daytona(config)
+            return self._sdk
+
+    def _handle(self, sandbox_id: str) -> Any:
+        check_sandbox_id(sandbox_id)
+        with self._lock:
+            handle = self._handles.get(sandbox_id)
+        if handle is None:
+            handle = self._client().get(sandbox_id, request_timeout=REQUEST_SECONDS)
+            self._remember(handle)
+        return handle
+
+    def _remember(self, handle: Any) -> SandboxInfo:
+        state = getattr(handle.state, "value", handle.state)
+        info = SandboxInfo(
+            id=check_sandbox_id(str(handle.id)),
+            state=str(state or "unknown"),
+            labels=dict(handle.labels or {}),
+            created_at=handle.created_at,
+            error_reason=handle.error_reason,
+            recoverable=bool(handle.recoverable),
+        )
+        with self._lock:
+            self._handles[info.id] = handle
+        return info
+
+    @contextlib.contextmanager
+    def _translated(self, doing: str, subject: str = "") -> Iterator[None]:
+        """Turn whatever the SDK and the libraries below it raise into one of our errors. Their texts may hold URLs with tokens:
+        they go, redacted, into the details only, and the chain is cut."""
+        try:
+            yield
+        except GitDaytonaError:
+            raise
+        except Exception as problem:  # noqa: BLE001 — the SDK lets through what urllib3, httpx and pydantic raise
+            raise translate(problem, f"{doing} {subject}".strip(), self.settings) from None

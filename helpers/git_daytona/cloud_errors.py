@@ -1,0 +1,129 @@
+"""What the SDK, its generated clients and the libraries below them raise, turned into the suite's own errors. Pure.
+
+Their texts may hold URLs with tokens: they go, redacted, into the details only.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from git_daytona.errors import (
+    ApiUnreachable,
+    BadAnswer,
+    BadSetting,
+    Conflict,
+    Forbidden,
+    GitDaytonaError,
+    KeyRefused,
+    NotFound,
+    RateLimited,
+    SandboxBroken,
+    SandboxNotRunning,
+    ServerError,
+    TimedOut,
+)
+from git_daytona.secret import redact
+from git_daytona.settings import Settings
+
+
+def translate(problem: Exception, doing: str, settings: Settings) -> GitDaytonaError:
+    status = getattr(problem, "status_code", None) or getattr(problem, "status", None)
+    text = _message(problem)
+    if isinstance(status, int):
+        return from_status(status, text, doing, settings, getattr(problem, "headers", None) or {})
+    import urllib3.exceptions
+    from pydantic import ValidationError
+
+    details = redact(f"{type(problem).__name__}: {problem}")
+    names = {kind.__name__ for kind in type(problem).__mro__}
+    where = f"{doing} {settings.api_url}" if doing.endswith((" at", " of")) else doing
+    if isinstance(problem, (urllib3.exceptions.HTTPError, OSError)) or names & {"DaytonaConnectionError", "NetworkError"}:
+        if isinstance(problem, urllib3.exceptions.DecodeError):
+            return BadAnswer(f"could not {where}: the answer cannot be read", hint="try again", details=details)
+        slow = "timed out" in str(problem).lower() or "timeout" in type(problem).__name__.lower()
+        what = "did not answer in time" if slow else "cannot be reached"
+        return ApiUnreachable(
+            f"could not {doing}: {settings.api_url} {what}",
+            hint="check the network and DAYTONA_API_URL, then try again",
+            details=details,
+        )
+    if "DaytonaTimeoutError" in names:
+        return TimedOut(
+            f"could not {where} in time", hint="see its state with 'git daytona status', then try again", details=details
+        )
+    if isinstance(problem, (ValidationError, ValueError, TypeError)):
+        return BadAnswer(f"could not {where}: the answer makes no sense", hint="check DAYTONA_API_URL", details=details)
+    if "entered error state" in text:
+        return SandboxBroken(
+            f"could not {where}: {text[:300]}", hint="delete the session, or see the sandbox in Daytona's dashboard"
+        )
+    return BadAnswer(f"could not {where}: {text[:300]}", hint="the log has more", details=details)
+
+
+def _message(problem: Exception) -> str:
+    """The server's own words, if it sent its envelope."""
+    body = getattr(problem, "body", None)
+    if isinstance(body, (str, bytes)):
+        try:
+            answer = json.loads(body)
+        except ValueError:
+            return ""
+        text = answer.get("message") or answer.get("error") if isinstance(answer, dict) else ""
+        return redact(" ".join(str(text).split()))[:500]
+    return redact(" ".join(str(problem).split()))[:500]
+
+
+def gone(sandbox_id: str) -> NotFound:
+    return NotFound(f"sandbox '{sandbox_id}' does not exist any more", hint="'git daytona status' lists the sessions")
+
+
+def from_status(status: int, text: str, doing: str, settings: Settings, headers: Mapping[str, Any]) -> GitDaytonaError:
+    said = f": {text}" if text else ""
+    if doing.endswith((" at", " of")):
+        doing = f"{doing} {settings.api_url}"
+    if status == 401:
+        return KeyRefused(
+            f"{settings.api_url} does not accept the API key from {settings.key_source or 'the keyring'}",
+            hint="make a new one (https://app.daytona.io/dashboard/keys) and set DAYTONA_API_KEY",
+        )
+    if status == 403:
+        return Forbidden(f"the API key may not {doing}{said}", hint="use a key with the permission to write sandboxes")
+    if status == 404 and "mint" in doing and not text.lower().startswith("sandbox"):
+        return BadAnswer("this server mints no SSH tokens", hint="update the Daytona server, or check DAYTONA_API_URL")
+    if status == 405:
+        return BadAnswer(
+            f"could not {doing}: the server does not offer it", hint="update the Daytona server, or check DAYTONA_API_URL"
+        )
+    if status == 404:
+        return NotFound(
+            f"could not {doing}: it does not exist{said}", hint="'git daytona status' lists the sessions and their sandboxes"
+        )
+    if status == 408:
+        return TimedOut(f"could not {doing} within its time limit", hint="allow it more time, or look why it takes so long")
+    if status == 409:
+        return Conflict(f"could not {doing}: the sandbox is busy{said}", hint="wait a moment, then try again")
+    if status == 429:
+        return RateLimited(
+            f"could not {doing}: too many requests", retry_after=_seconds(headers), hint="wait a minute, then try again"
+        )
+    if status in (400, 422) and "not running" in text.lower() + " " + ("not running" if "not started" in text.lower() else ""):
+        return SandboxNotRunning(
+            f"could not {doing}: the sandbox is not running", hint="it is started by the next 'git daytona exec' or 'sync'"
+        )
+    if status in (400, 422):
+        if settings.snapshot and "snapshot" in text.lower():
+            return BadSetting(
+                f"the snapshot '{settings.snapshot}' cannot be used{said}",
+                hint="correct DAYTONA_SNAPSHOT, or unset it for the default",
+            )
+        return BadAnswer(f"could not {doing}{said or ': the request was refused'}", hint="the log has more")
+    if status >= 500:
+        return ServerError(f"could not {doing}: the server failed (HTTP {status}){said}", hint="try again in a moment")
+    return BadAnswer(f"could not {doing}: unexpected answer (HTTP {status})", hint="check DAYTONA_API_URL")
+
+
+def _seconds(headers: Mapping[str, Any]) -> float | None:
+    for name, value in headers.items():
+        if str(name).lower() == "retry-after" and str(value).strip().isdigit():
+            return float(str(value).strip())
+    return None

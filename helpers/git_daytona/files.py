@@ -1,0 +1,80 @@
+"""Files that are written whole, private whatever the umask, and locks between processes."""
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import filelock
+
+from git_daytona.errors import BadSetting, TimedOut
+
+LOCK_SECONDS = 60.0
+
+
+def private_directory(path: Path) -> Path:
+    """Make the directory, 0700, with its parents; raises BadSetting when that cannot be done (CASES 55)."""
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as problem:
+        raise BadSetting(
+            f"cannot create the directory '{path}': {problem.strerror or problem}",
+            hint="make its parent writable, or point XDG_DATA_HOME and XDG_STATE_HOME to directories that are",
+        ) from problem
+    return path
+
+
+def write_whole(path: Path, content: bytes, *, replace: bool = True) -> bool:
+    """Write a file so that a reader sees the old content or the new, never a part; 0600 from birth.
+
+    With ``replace=False`` an existing file (also a dangling link) wins and False is returned. Raises BadSetting.
+    """
+    private_directory(path.parent)
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(6)}"
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as handle:
+                handle.write(content)
+                handle.flush()
+                os.fsync(handle.fileno())
+            if replace:
+                temporary.replace(path)
+                return True
+            try:
+                os.link(temporary, path)  # fails if the name exists: create-only and whole at once
+            except FileExistsError:
+                return False
+            return True
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as problem:
+        raise BadSetting(
+            f"cannot write '{path}': {problem.strerror or problem}",
+            hint="make the directory writable, or free some space",
+        ) from problem
+
+
+@contextlib.contextmanager
+def lock(path: Path, *, seconds: float = LOCK_SECONDS, holds: str = "") -> Iterator[None]:
+    """Hold an exclusive lock between processes and threads while the block runs. The kernel lets it go when the holder dies.
+
+    ``holds`` says what it protects, for the message. Raises TimedOut after ``seconds``.
+    """
+    private_directory(path.parent)
+    # is_singleton off and thread-local off: each call is a lock of its own, so that threads exclude each other as processes do.
+    guard = filelock.FileLock(path, timeout=seconds, mode=0o600, thread_local=False)
+    try:
+        guard.acquire()
+    except filelock.Timeout as problem:
+        raise TimedOut(
+            f"another process has been holding the lock on {holds or path.name} for {seconds:.0f} seconds",
+            hint="wait for it to finish; 'git daytona status' shows what is going on",
+        ) from problem
+    except OSError as problem:
+        raise BadSetting(f"cannot lock '{path}': {problem.strerror or problem}", hint="make its directory writable") from problem
+    try:
+        yield
+    finally:
+        guard.release()

@@ -1,0 +1,55 @@
+"""Where things are kept. Pure lookups: nothing is created here."""
+
+import os
+from pathlib import Path
+from urllib.parse import quote
+
+import platformdirs
+
+APP = "git-daytona"
+
+
+def opencode_data() -> Path:
+    """OpenCode's data directory: ``$XDG_DATA_HOME/opencode``, ``~/.local/share/opencode`` on every system.
+
+    An empty or relative XDG_DATA_HOME counts as unset, as the XDG base directory specification says (CASES 55).
+    """
+    named = os.environ.get("XDG_DATA_HOME", "").strip()
+    base = Path(named) if named and Path(named).is_absolute() else Path.home() / ".local" / "share"
+    return base / "opencode"
+
+
+def storage() -> Path:
+    """State files and the pin file; shared with the existing TypeScript plugin."""
+    return opencode_data() / "storage" / "daytona"
+
+
+def state_file(project_id: str) -> Path:
+    """The state file of an OpenCode project. The encoding is JavaScript's encodeURIComponent, which the existing plugin uses."""
+    return storage() / (quote(project_id, safe="-_.!~*'()") + ".json")
+
+
+def pin_file() -> Path:
+    return storage() / "gateway_known_hosts"
+
+
+def log_file() -> Path:
+    return opencode_data() / "log" / "daytona.log"
+
+
+def own_state() -> Path:
+    """What only this suite uses: locks and the lease journal."""
+    return Path(platformdirs.user_state_dir(APP, appauthor=False))
+
+
+def locks() -> Path:
+    return own_state() / "locks"
+
+
+def leases() -> Path:
+    return own_state() / "leases"
+
+
+def local_root() -> Path:
+    """Default root of the embedded Daytona."""
+    return own_state() / "local"
