@@ -1,0 +1,66 @@
+"""The toolbox API of the embedded Daytona: what happens inside a sandbox over HTTP, mounted under ``/toolbox/{sandbox}``."""
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from git_daytona.local import files
+from git_daytona.local.call import Call, Handler, envelope
+from git_daytona.local.execute import Commands
+from git_daytona.local.model import HOME, ApiError, Isolation, Registry
+
+NOT_RUNNING = "bad request: failed to resolve container IP after 3 attempts: no IP address found. Is the Sandbox started?"
+"""Daytona's own words for a sandbox that is not started; clients look for them (daytonaio/daytona issue 4142)."""
+
+
+def routes(registry: Registry, isolation: Isolation) -> list[web.RouteDef]:
+    """The routes of the toolbox API, below the path ``/toolbox/{sandbox}``.
+
+    Keys are checked by the application they are added to. An unknown sandbox raises ApiError(404), one that is not started
+    ApiError(400), for the application to answer, as Daytona's proxy does; errors inside a sandbox are answered here, in the
+    envelope of Daytona's daemon. Every call notes activity when it comes and when it is answered.
+    """
+    commands = Commands()
+    table: list[tuple[str, str, Handler]] = [
+        ("GET", "/work-dir", home),
+        ("GET", "/user-home-dir", home),
+        ("GET", "/files", files.list_files),
+        ("DELETE", "/files", files.delete),
+        ("GET", "/files/info", files.info),
+        ("POST", "/files/folder", files.make_folder),
+        ("POST", "/files/move", files.move),
+        ("POST", "/files/permissions", files.permissions),
+        ("POST", "/process/execute", commands.execute),
+        ("POST", "/process/code-run", commands.code_run),
+        ("*", "/{rest:.*}", not_implemented),
+    ]
+    return [
+        web.route(method, "/toolbox/{sandbox}" + path, _entrance(handler, registry, isolation)) for method, path, handler in table
+    ]
+
+
+async def home(call: Call) -> web.Response:
+    """GET work-dir and user-home-dir."""
+    return web.json_response({"dir": HOME})
+
+
+async def not_implemented(call: Call) -> web.Response:
+    """What the embedded Daytona does not have (LSP, computer use, interpreter, …)."""
+    raise ApiError(501, f"{call.request.method} {call.request.path}: the embedded Daytona does not have this")
+
+
+def _entrance(handler: Handler, registry: Registry, isolation: Isolation) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def enter(request: web.Request) -> web.StreamResponse:
+        sandbox = registry.sandbox(request.match_info["sandbox"])
+        if sandbox.state != "started":
+            raise ApiError(400, NOT_RUNNING, code="SANDBOX_NOT_RUNNING")
+        registry.touch(sandbox)
+        try:
+            return await handler(Call(request, sandbox, isolation))
+        except ApiError as error:
+            return web.json_response(envelope(error, request), status=error.status, headers=error.headers)
+        finally:
+            registry.touch(sandbox)
+
+    enter.__name__ = handler.__name__
+    return enter
