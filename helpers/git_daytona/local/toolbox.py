@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from git_daytona.local import files
+from git_daytona.local import download, files, search, upload
 from git_daytona.local.call import Call, Handler, envelope
 from git_daytona.local.execute import Commands
 from git_daytona.local.model import HOME, ApiError, Isolation, Registry
@@ -30,6 +30,14 @@ def routes(registry: Registry, isolation: Isolation) -> list[web.RouteDef]:
         ("POST", "/files/folder", files.make_folder),
         ("POST", "/files/move", files.move),
         ("POST", "/files/permissions", files.permissions),
+        ("GET", "/files/find", search.find),
+        ("GET", "/files/search", search.search),
+        ("POST", "/files/replace", search.replace),
+        ("POST", "/files/upload", upload.upload),
+        ("POST", "/files/upload-v2", upload.upload),
+        ("POST", "/files/bulk-upload", upload.bulk_upload),
+        ("GET", "/files/download", download.download),
+        ("POST", "/files/bulk-download", download.bulk_download),
         ("POST", "/process/execute", commands.execute),
         ("POST", "/process/code-run", commands.code_run),
         ("*", "/{rest:.*}", not_implemented),

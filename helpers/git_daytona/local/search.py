@@ -1,0 +1,147 @@
+"""The file calls that look through many files: find (text), search (names) and replace."""
+
+import asyncio
+import os
+import posixpath
+import re
+import stat
+from collections.abc import Iterator
+from typing import Any
+
+from aiohttp import web
+
+from git_daytona.local.call import Call, from_os, member, strings, visible
+from git_daytona.local.files import blocking
+from git_daytona.local.model import ApiError
+from git_daytona.local.places import changeable, readable
+
+MATCHES_LIMIT = 100_000
+"""Matches of one find; the rest is left out, so that the answer has a bounded size."""
+
+
+async def find(call: Call) -> web.Response:
+    """GET files/find ``?path&pattern``: the lines with this text in a file, or in all text files below a directory."""
+    path, pattern = call.query("path"), call.query("pattern")
+    return web.json_response(await blocking(path, lambda: _matches(call, path, pattern)))
+
+
+async def search(call: Call) -> web.Response:
+    """GET files/search ``?path&pattern``: the files below a directory whose path relative to it matches a glob pattern.
+
+    ``*`` and ``?`` stay within a name, ``**`` spans directories, ``{a,b}`` and ``[a-z]`` as usual.
+    """
+    path, pattern = call.query("path"), call.query("pattern")
+    expression = glob_expression(pattern)
+
+    def names() -> list[str]:
+        start = visible(path)
+        return [name for name, _ in _walk(call, path) if expression.fullmatch(posixpath.relpath(visible(name), start))]
+
+    return web.json_response({"files": await blocking(path, names)})
+
+
+async def replace(call: Call) -> web.Response:
+    """POST files/replace ``{files, pattern, newValue}``: replace a text in each file; one result per file."""
+    body = await call.json()
+    old, new = member(body, "pattern", str).encode(), member(body, "newValue", str).encode()
+    if not old:
+        raise ApiError(400, "invalid request body: pattern is required", code="INVALID_REQUEST_BODY")
+    paths = strings(body.get("files"), "files")
+    return web.json_response([await asyncio.to_thread(_replace, call, path, old, new) for path in paths])
+
+
+def glob_expression(pattern: str) -> re.Pattern[str]:
+    """A glob pattern with ``**`` and braces as a regular expression for relative paths; ApiError(400) when it is broken."""
+    expression, depth, i = "", 0, 0
+    while i < len(pattern):
+        rest = pattern[i:]
+        if rest.startswith("**/") and (i == 0 or pattern[i - 1] == "/"):
+            expression, i = expression + "(?:[^/]+/)*", i + 3
+            continue
+        if rest == "**" and (i == 0 or pattern[i - 1] == "/"):
+            expression, i = expression + ".*", i + 2
+            continue
+        if found := re.match(r"\[([!^]?)((?:\\.|[^\]\\])+)\]", rest):
+            inner = found[2].replace("[", r"\[").replace("&&", r"&\&").replace("--", r"-\-").replace("~~", r"~\~")
+            expression += f"[{'^' if found[1] else ''}{inner.replace('||', '|')}]"
+            i += len(found[0])
+            continue
+        char = rest[0]
+        if char == "*":
+            expression += "[^/]*"
+        elif char == "?":
+            expression += "[^/]"
+        elif char == "{":
+            expression, depth = expression + "(?:", depth + 1
+        elif char == "}" and depth:
+            expression, depth = expression + ")", depth - 1
+        elif char == "," and depth:
+            expression += "|"
+        elif char == "\\" and len(rest) > 1:
+            expression, i = expression + re.escape(rest[1]), i + 1
+        else:
+            expression += re.escape(char)
+        i += 1
+    try:
+        return re.compile(expression, re.DOTALL)
+    except re.error:
+        raise ApiError(400, f"invalid glob pattern: {pattern}", code="BAD_REQUEST") from None
+
+
+def _walk(call: Call, path: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Path and status of everything below a path that is no directory; the path itself when it is a file. No link is followed."""
+    host = readable(call.isolation, call.sandbox, path)
+    status = host.stat()
+    if not stat.S_ISDIR(status.st_mode):
+        yield path, status
+        return
+    for entry in sorted(host.iterdir()):
+        name = posixpath.normpath(posixpath.join(path, entry.name))
+        try:
+            # Each directory is asked for by the sandbox's name: on the host, other things may lie below it.
+            status = entry.lstat()
+            if stat.S_ISDIR(status.st_mode):
+                yield from _walk(call, name)
+            else:
+                yield name, status
+        except (OSError, ApiError):
+            continue  # vanished meanwhile, or not visible in the sandbox
+
+
+def _matches(call: Call, path: str, pattern: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for name, status in _walk(call, path):
+        if not stat.S_ISREG(status.st_mode):
+            continue
+        try:
+            with readable(call.isolation, call.sandbox, name).open("rb") as file:
+                if b"\0" in file.read(512):
+                    continue  # binary
+                file.seek(0)
+                for number, line in enumerate(file, 1):
+                    text = line.decode("utf-8", "replace").rstrip("\r\n")
+                    if pattern in text:
+                        found.append({"file": name, "line": number, "content": text})
+                        if len(found) == MATCHES_LIMIT:
+                            return found
+        except (OSError, ApiError):
+            continue  # vanished or unreadable
+    return found
+
+
+def _replace(call: Call, path: str, old: bytes, new: bytes) -> dict[str, Any]:
+    try:
+        with (
+            changeable(call.isolation, call.sandbox, path, follow=True) as place,
+            os.fdopen(place.open(os.O_RDWR), "r+b") as file,
+        ):
+            content = file.read()
+            if old in content:
+                file.seek(0)
+                file.write(content.replace(old, new))
+                file.truncate()
+    except ApiError as error:
+        return {"file": path, "success": False, "error": error.message}
+    except OSError as error:
+        return {"file": path, "success": False, "error": from_os(error, path).message}
+    return {"file": path, "success": True}
