@@ -1,0 +1,269 @@
+"""REST calls on sandboxes: create, get, list, change of state, settings, SSH access. Paths are below /api."""
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from git_daytona.local import listing
+from git_daytona.local.lifecycle import Lifecycle
+from git_daytona.local.model import ApiError
+from git_daytona.local.records import Record
+from git_daytona.local.snapshots import DEFAULT_SNAPSHOT, find_snapshot
+from git_daytona.local.wire import boolean, integer, positive, read_object, sandbox_json, strings, timestamp
+
+MAX_AUTO_ARCHIVE = 30 * 24 * 60
+"""Minutes, as in the cloud; an interval of 0 means this."""
+
+UNSUPPORTED = (
+    "buildInfo", "volumes", "secrets", "kvm", "gpu", "gpuType", "spot", "linkedSandbox", "outboundProxyUrl",
+    "otelEndpointOverride", "networkBlockAll", "networkAllowList", "domainAllowList", "autoPauseInterval",
+)  # fmt: skip
+"""Members of a creation that would promise what is not there. Any value but null, false, 0 and empty is refused."""
+
+RESOURCES = ("cpu", "memory", "disk")
+TARGET = re.compile(r"[\w.-]{1,64}")
+NAME = re.compile(r"[\w.-]{1,128}", re.ASCII)
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+class SandboxApi:
+    """The handlers. `toolbox_url` and `ssh_endpoint` (host, port) are asked for at each call: they are known once it listens."""
+
+    def __init__(self, lifecycle: Lifecycle, toolbox_url: Callable[[], str], ssh_endpoint: Callable[[], tuple[str, int]]):
+        self._lifecycle = lifecycle
+        self._toolbox_url = toolbox_url
+        self._ssh_endpoint = ssh_endpoint
+
+    def routes(self) -> list[web.RouteDef]:
+        change = "/api/sandbox/{sandbox}"
+        return [
+            web.post("/api/sandbox", self.create, name="create"),
+            web.get("/api/sandbox", self.list, name="list"),
+            web.get("/api/sandbox/paginated", self.list_numbered, name="list-paginated"),
+            web.get("/api/sandbox/ssh-access/validate", self.validate, name="validate"),
+            web.get(change, self.get, name="get"),
+            web.delete(change, self._call(self._lifecycle.delete), name="delete"),
+            web.post(f"{change}/start", self._call(self._lifecycle.start), name="start"),
+            web.post(f"{change}/stop", self._call(self._lifecycle.stop), name="stop"),
+            web.post(f"{change}/archive", self._call(self._lifecycle.archive), name="archive"),
+            web.post(f"{change}/recover", self.recover, name="recover"),
+            web.post(f"{change}/pause", self.pause, name="pause"),
+            web.post(f"{change}/resize", self._unsupported("resize sandboxes"), name="resize"),
+            web.post(f"{change}/fork", self._unsupported("fork sandboxes"), name="fork"),
+            web.post(f"{change}/snapshot", self._unsupported("make snapshots"), name="snapshot"),
+            web.post(f"{change}/backup", self._unsupported("make backups"), name="backup"),
+            web.post(f"{change}/network-settings", self._unsupported("restrict the network"), name="network"),
+            web.put(f"{change}/secrets", self._unsupported("keep secrets"), name="secrets"),
+            web.put(f"{change}/labels", self.labels, name="labels"),
+            web.post(f"{change}/public/{{public}}", self.public, name="public"),
+            web.post(f"{change}/autostop/{{minutes}}", self._interval("auto_stop_interval"), name="autostop"),
+            web.post(f"{change}/autoarchive/{{minutes}}", self._interval("auto_archive_interval"), name="autoarchive"),
+            web.post(f"{change}/autodelete/{{minutes}}", self._interval("auto_delete_interval"), name="autodelete"),
+            web.post(f"{change}/autopause/{{minutes}}", self.autopause, name="autopause"),
+            web.post(f"{change}/ttl/{{minutes}}", self.ttl, name="ttl"),
+            web.post(f"{change}/last-activity", self.activity, name="activity"),
+            web.get(f"{change}/toolbox-proxy-url", self.proxy_url, name="toolbox-proxy-url"),
+            web.get(f"{change}/build-logs-url", self.build_logs, name="build-logs-url"),
+            web.post(f"{change}/ssh-access", self.mint, name="mint"),
+            web.delete(f"{change}/ssh-access", self.revoke, name="revoke"),
+        ]
+
+    # Creating and finding.
+
+    async def create(self, request: web.Request) -> web.Response:
+        body = await read_object(request)
+        for member in UNSUPPORTED:
+            if body.get(member):
+                raise ApiError(400, f"daytona-local does not support {member}")
+        if any(body.get(member) is not None for member in RESOURCES):
+            raise ApiError(400, "Cannot specify Sandbox resources when using a snapshot")
+        name, ttl = body.get("name"), _optional(body, "ttlMinutes")
+        if name is not None and not (isinstance(name, str) and NAME.fullmatch(name)):
+            raise ApiError(400, "name must be 1 to 128 letters, digits, '.', '_' or '-'")
+        if ttl is not None and ttl < 0:
+            raise ApiError(400, "ttlMinutes must be non-negative")
+        record = await self._lifecycle.create(name=name, ttl=ttl, **_settings(body))
+        return self._shown(record)
+
+    async def get(self, request: web.Request) -> web.Response:
+        return self._shown(self._record(request))
+
+    async def list(self, request: web.Request) -> web.Response:
+        found, cursor = listing.page(self._lifecycle.records(), request.query)
+        return web.json_response({"items": [self._json(record) for record in found], "nextCursor": cursor})
+
+    async def list_numbered(self, request: web.Request) -> web.Response:
+        found = listing.numbered_page(self._lifecycle.records(), request.query)
+        return web.json_response({**found, "items": [self._json(record) for record in found["items"]]})
+
+    # State.
+
+    async def recover(self, request: web.Request) -> web.Response:
+        start = not boolean(request.query.get("skipStart", "false"), "skipStart")
+        return self._shown(await self._lifecycle.recover(request.match_info["sandbox"], start=start))
+
+    async def pause(self, request: web.Request) -> web.Response:
+        """Containers cannot pause, in the cloud neither."""
+        if self._record(request).sandbox.state != "started":
+            raise ApiError(400, "Sandbox must be in started state to pause")
+        raise ApiError(422, "Pausing is not supported for this sandbox")
+
+    # Settings.
+
+    async def labels(self, request: web.Request) -> web.Response:
+        record = self._record(request)
+        body = await read_object(request)
+        if "labels" not in body:
+            raise ApiError(400, "labels must be an object of strings")
+        record.sandbox.labels = strings(body, "labels")
+        self._lifecycle.changed(record)
+        return web.json_response({"labels": record.sandbox.labels})
+
+    async def public(self, request: web.Request) -> web.Response:
+        record = self._record(request)
+        record.sandbox.public = boolean(request.match_info["public"], "isPublic")
+        self._lifecycle.changed(record)
+        return self._shown(record)
+
+    async def autopause(self, request: web.Request) -> web.Response:
+        record = self._record(request)
+        if integer(request.match_info["minutes"], "interval") != 0:
+            raise ApiError(422, "Pausing is not supported for this sandbox")
+        return self._shown(record)
+
+    async def ttl(self, request: web.Request) -> web.Response:
+        record = self._record(request)
+        minutes = integer(request.match_info["minutes"], "ttlMinutes")
+        if minutes < 0:
+            raise ApiError(400, "ttlMinutes must be non-negative")
+        self._lifecycle.set_ttl(record, minutes)
+        return self._shown(record)
+
+    async def activity(self, request: web.Request) -> web.Response:
+        self._lifecycle.touch(self._record(request).sandbox)
+        return web.Response(status=201)
+
+    async def proxy_url(self, request: web.Request) -> web.Response:
+        self._record(request)
+        return web.json_response({"url": self._toolbox_url()})
+
+    async def build_logs(self, request: web.Request) -> web.Response:
+        raise ApiError(404, f"Sandbox {self._record(request).sandbox.id} has no build info")
+
+    # SSH access.
+
+    async def mint(self, request: web.Request) -> web.Response:
+        record = self._record(request)
+        minutes = positive(request.query, "expiresInMinutes", 60)
+        access = self._lifecycle.mint(record, minutes)
+        host, port = self._ssh_endpoint()
+        return web.json_response(
+            {
+                "id": access.id,
+                "sandboxId": access.sandbox_id,
+                "token": access.token,
+                "expiresAt": timestamp(access.expires_at),
+                "createdAt": timestamp(access.created_at),
+                "updatedAt": timestamp(access.created_at),
+                "sshCommand": f"ssh -p {port} {access.token}@{host}",
+            }
+        )
+
+    async def revoke(self, request: web.Request) -> web.Response:
+        record = self._record(request)
+        self._lifecycle.tokens.revoke(record.sandbox.id, request.query.get("token") or None)
+        return self._shown(record)
+
+    async def validate(self, request: web.Request) -> web.Response:
+        """For a token that opens nothing the cloud sends null as the id, on which its own Python SDK fails: an empty one here."""
+        sandbox = self._lifecycle.validate(request.query.get("token", ""))
+        return web.json_response({"valid": sandbox is not None, "sandboxId": sandbox.id if sandbox else ""})
+
+    # Shared.
+
+    def _record(self, request: web.Request) -> Record:
+        return self._lifecycle.record(request.match_info["sandbox"])
+
+    def _json(self, record: Record) -> dict[str, Any]:
+        return sandbox_json(record, self._toolbox_url())
+
+    def _shown(self, record: Record) -> web.Response:
+        return web.json_response(self._json(record))
+
+    def _call(
+        self, change: Callable[[str], Awaitable[Record]]
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def handler(request: web.Request) -> web.StreamResponse:
+            return self._shown(await change(request.match_info["sandbox"]))
+
+        return handler
+
+    def _interval(self, setting: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def handler(request: web.Request) -> web.StreamResponse:
+            record = self._record(request)
+            setattr(record.sandbox, setting, _minutes(setting, integer(request.match_info["minutes"], "interval")))
+            self._lifecycle.changed(record)
+            return self._shown(record)
+
+        return handler
+
+    def _unsupported(self, what: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def handler(request: web.Request) -> web.StreamResponse:
+            self._record(request)
+            raise ApiError(400, f"daytona-local cannot {what}")
+
+        return handler
+
+
+def _settings(body: dict[str, Any]) -> dict[str, Any]:
+    """The fields of Sandbox that a creation asks for."""
+    user, target = body.get("user") or "daytona", body.get("target") or "local"
+    if user != "daytona":
+        raise ApiError(400, "daytona-local runs every sandbox as the user daytona")
+    if not isinstance(target, str) or not TARGET.fullmatch(target):
+        raise ApiError(400, "target must be a name")
+    if not isinstance(body.get("public") or False, bool):
+        raise ApiError(400, "public must be true or false")
+    snapshot = body.get("snapshot") or DEFAULT_SNAPSHOT
+    if not isinstance(snapshot, str):
+        raise ApiError(400, "snapshot must be a string")
+    if find_snapshot(snapshot) is None:
+        raise ApiError(400, f"Snapshot {snapshot} not found. Did you add it through the Daytona Dashboard?")
+    env = strings(body, "env")
+    for name, value in env.items():
+        if not VARIABLE.fullmatch(name) or "\0" in value:
+            raise ApiError(400, "env must map names of environment variables to strings without NUL")
+    settings: dict[str, Any] = {
+        "snapshot": snapshot,
+        "target": target,
+        "public": body.get("public") or False,
+        "env": env,
+        "labels": strings(body, "labels"),
+    }
+    for setting, member in (
+        ("auto_stop_interval", "autoStopInterval"),
+        ("auto_archive_interval", "autoArchiveInterval"),
+        ("auto_delete_interval", "autoDeleteInterval"),
+    ):
+        minutes = _optional(body, member)
+        if minutes is not None:
+            settings[setting] = _minutes(setting, minutes)
+    return settings
+
+
+def _optional(body: dict[str, Any], member: str) -> int | None:
+    value = body.get(member)
+    return None if value is None else integer(value, member)
+
+
+def _minutes(setting: str, minutes: int) -> int:
+    """The interval to keep for the one asked for."""
+    if setting == "auto_delete_interval":
+        return max(-1, minutes)
+    if minutes < 0:
+        raise ApiError(400, f"{setting.replace('_', '-').removesuffix('-interval').capitalize()} interval must be non-negative")
+    if setting == "auto_archive_interval":
+        return min(minutes or MAX_AUTO_ARCHIVE, MAX_AUTO_ARCHIVE)
+    return minutes

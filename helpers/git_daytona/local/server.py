@@ -1,0 +1,268 @@
+"""`LocalDaytona`: the embedded Daytona as a `with` block, for tests and for the command line.
+
+    with LocalDaytona(Path("/tmp/x")) as local:
+        daytona = Daytona(DaytonaConfig(api_key=local.api_key, api_url=local.api_url, target="local"))
+
+Everything listens on 127.0.0.1 only. The HTTP side runs in one thread's loop; the SSH gateway has threads of its own.
+"""
+
+import asyncio
+import logging
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+from git_daytona.local import isolation as isolations
+from git_daytona.local import snapshots, toolbox
+from git_daytona.local.api import SandboxApi
+from git_daytona.local.events import Events
+from git_daytona.local.faults import Faults
+from git_daytona.local.forward import Forwarder
+from git_daytona.local.gatekeeper import Call, Gatekeeper
+from git_daytona.local.gateway import Gateway
+from git_daytona.local.lifecycle import Lifecycle, Timings
+from git_daytona.local.model import Sandbox
+from git_daytona.local.preview import Previews
+from git_daytona.local.records import Record
+from git_daytona.local.service import Endpoints, Published, Service
+from git_daytona.local.store import Store
+from git_daytona.local.wire import sandbox_json
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LOOPBACK = "127.0.0.1"
+WORKERS = 32
+"""Threads for what blocks: starting and ending processes, files of the toolbox."""
+MAX_BODY = 256 * 1024 * 1024
+"""Bytes of a request that is read whole; uploads are streamed and have no limit."""
+
+
+class LocalDaytona:
+    """A server on `root` (made if there is none); ports 0 are chosen by the system, `api_key` None is the root's own.
+
+    Entering starts it and raises RootInUse, or OSError when a port or the root cannot be had; leaving ends it and all processes of
+    its sandboxes. It may be entered again afterwards.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        api_port: int = 0,
+        gateway_port: int = 0,
+        api_key: str | None = None,
+        isolation: str = "auto",
+        timings: Timings | None = None,
+    ):
+        self.root = root
+        self.faults = Faults()
+        self.published = Published()
+        """What `/config` says of the gateway."""
+        self._timings = timings or Timings()
+        self._ports = (api_port, gateway_port)
+        self._given_key = api_key
+        self._isolation_mode = isolation
+        self._thread: threading.Thread | None = None
+
+    # What is known once it runs.
+
+    api_key: str
+    api_port: int
+    gateway: Gateway
+    isolation: Any
+
+    @property
+    def api_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.api_port}/api"
+
+    @property
+    def toolbox_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.api_port}/toolbox"
+
+    @property
+    def gateway_host(self) -> str:
+        return LOOPBACK
+
+    @property
+    def gateway_port(self) -> int:
+        return self.gateway.port
+
+    @property
+    def calls(self) -> list[Call]:
+        """The API and toolbox calls so far, in the order in which they ended."""
+        return self._gatekeeper.calls.all()
+
+    @property
+    def counts(self) -> "Counter[str]":
+        """Route name → how many calls of it succeeded."""
+        return self._gatekeeper.calls.counts()
+
+    def forget_calls(self) -> None:
+        self._gatekeeper.calls.clear()
+
+    def live_tokens(self) -> int:
+        """How many SSH tokens would be accepted now."""
+        return self._lifecycle.tokens.live()
+
+    @property
+    def sandboxes(self) -> list[Sandbox]:
+        return [record.sandbox for record in self._lifecycle.records()]
+
+    # What tests do to it.
+
+    def force_state(
+        self, sandbox_id: str, state: str, *, reason: str | None = None, recoverable: bool | None = None
+    ) -> None:
+        """Pretend that a sandbox came into this state."""
+        self._call(lambda: self._lifecycle.force_state(self._lifecycle.record(sandbox_id), state, reason, recoverable))
+
+    def tick(self) -> None:
+        """Look at all deadlines again, after `Timings.clock` was moved."""
+        self._call(self._lifecycle.tick)
+
+    # Life.
+
+    def __enter__(self) -> "LocalDaytona":
+        self._store = Store(self.root)
+        self._store.open()
+        try:
+            self._start()
+        except BaseException:
+            self._store.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._thread is not None
+        # What hangs on purpose would hang the end, too.
+        self.faults.clear()
+        self._loop.call_soon_threadsafe(self._ending.set)
+        self._thread.join()
+        self._thread = None
+        self._store.close()
+
+    def _start(self) -> None:
+        self.api_key = self._given_key or self._store.api_key()
+        self.isolation = isolations.choose(self._store.root, mode=self._isolation_mode)
+        listening = _listen(self._ports[0])
+        self.api_port = listening.getsockname()[1]
+        self._loop = asyncio.new_event_loop()
+        self._ending = asyncio.Event()
+        started = threading.Event()
+        failure: list[BaseException] = []
+        self._thread = threading.Thread(
+            target=self._run, args=(listening, started, failure), name="daytona-local", daemon=True
+        )
+        self._thread.start()
+        started.wait()
+        if failure:
+            self._thread.join()
+            raise failure[0]
+
+    def _run(self, listening: socket.socket, started: threading.Event, failure: list[BaseException]) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            try:
+                runner.run(self._serve(listening, started))
+            except BaseException as error:
+                # Handed to the thread that waits for the start; after the start, there is only the log.
+                if started.is_set():
+                    log.exception("daytona-local ended")
+                failure.append(error)
+                started.set()
+            finally:
+                listening.close()
+
+    async def _serve(self, listening: socket.socket, started: threading.Event) -> None:
+        executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="daytona-local")
+        self._loop.set_default_executor(executor)
+        self._lifecycle = Lifecycle(self._store, self.isolation, self.faults, self._timings)
+        self._lifecycle.load()
+        events, forwarder = Events(self.api_key), Forwarder()
+        self._lifecycle.on_change(lambda record, before: self._tell(events, record, before))
+        self._gatekeeper = Gatekeeper(self._lifecycle, self.faults, self.api_key)
+        app = web.Application(middlewares=[self._gatekeeper.middleware()], client_max_size=MAX_BODY)
+        app.add_routes(self._routes(events, Previews(self._lifecycle, forwarder, self._timings.clock)))
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
+        await runner.setup()
+        self.gateway = Gateway(
+            self._lifecycle,
+            self.isolation,
+            port=self._ports[1],
+            host_keys_dir=self._store.host_keys,
+            faults=self.faults,
+        )
+        try:
+            await asyncio.to_thread(self.gateway.start)
+            try:
+                await forwarder.start()
+                await web.SockSite(runner, listening).start()
+                started.set()
+                await self._ending.wait()
+            finally:
+                await events.close()
+                await asyncio.to_thread(self.gateway.stop)
+        finally:
+            await self._lifecycle.close()
+            await forwarder.close()
+            await runner.cleanup()
+
+    def _routes(self, events: Events, previews: Previews) -> list[web.RouteDef]:
+        endpoints = Endpoints(
+            origin=lambda: f"http://{LOOPBACK}:{self.api_port}",
+            toolbox=lambda: self.toolbox_url,
+            ssh=lambda: (self.gateway_host, self.gateway_port),
+            presented_keys=self._presented_keys,
+        )
+        return [
+            *Service(self.published, endpoints, self._timings.clock()).routes(),
+            *SandboxApi(self._lifecycle, endpoints.toolbox, endpoints.ssh).routes(),
+            *snapshots.routes(),
+            *previews.routes(),
+            *events.routes(),
+            *toolbox.routes(self._lifecycle, self.isolation),
+        ]
+
+    def _presented_keys(self) -> list[str]:
+        return self.gateway.presented_keys()
+
+    def _tell(self, events: Events, record: Record, before: str | None) -> None:
+        """Pass a change of state on to the SDKs' event channel."""
+        shown = sandbox_json(record, self.toolbox_url)
+        if before is None:
+            events.emit("sandbox.created", shown)
+        else:
+            events.emit(
+                "sandbox.state.updated", {"sandbox": shown, "oldState": before, "newState": record.sandbox.state}
+            )
+
+    def _call(self, action: Callable[[], T]) -> T:
+        """Do something in the loop's thread, and wait for it."""
+
+        async def act() -> T:
+            return action()
+
+        return asyncio.run_coroutine_threadsafe(act(), self._loop).result()
+
+
+def _listen(port: int) -> socket.socket:
+    """A listening socket. The API's port is known before the loop starts, and taken ones are reported where they were asked for."""
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((LOOPBACK, port))
+        listening.listen(1024)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
