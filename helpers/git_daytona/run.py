@@ -4,16 +4,23 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import IO
 
 from git_daytona.errors import MissingProgram, TimedOut
 from git_daytona.secret import redact
 
 GRACE_SECONDS = 3.0
 """Between asking a process group to end and making it."""
+STDOUT_BYTES = 256 * 1024 * 1024
+STDERR_BYTES = 64 * 1024
+"""How much of a child's stderr is kept: the end of it. A server's endless message must not fill our memory."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +39,40 @@ class Result:
 
     @property
     def complaint(self) -> str:
-        """stderr as redacted text for messages and the log."""
-        return redact(self.stderr.decode("utf-8", "replace")).strip()
+        """stderr as redacted text for messages and the log, without progress that was overwritten (lines ending in CR)."""
+        text = redact(self.stderr.decode("utf-8", "replace"))
+        return "\n".join(line.rsplit("\r", 1)[-1].strip() for line in text.splitlines() if line.strip())
+
+
+class _Pump(threading.Thread):
+    """Reads a stream to its end, keeps at most ``limit`` bytes (the last or the first ones), and notes when something came."""
+
+    def __init__(self, stream: IO[bytes], limit: int, *, keep_end: bool, show: bool = False) -> None:
+        super().__init__(daemon=True)
+        self.stream, self.limit, self.keep_end, self.show = stream, limit, keep_end, show
+        self.kept = bytearray()
+        self.overflow = False
+        self.last = time.monotonic()
+
+    def run(self) -> None:
+        while chunk := os.read(self.stream.fileno(), 65536):
+            self.last = time.monotonic()
+            self.kept += chunk
+            if len(self.kept) > self.limit:
+                self.overflow = True
+                if self.keep_end:
+                    del self.kept[: -self.limit]
+                else:
+                    del self.kept[self.limit :]
+            if self.show:
+                with contextlib.suppress(OSError, ValueError):
+                    sys.stderr.write(_for_terminal(chunk))
+                    sys.stderr.flush()
+
+
+def _for_terminal(chunk: bytes) -> str:
+    """git's progress for a terminal. What the sandbox's side says passes through here, so no control character but CR and LF does."""
+    return "".join(c if c in "\r\n" or c.isprintable() else "?" for c in redact(chunk.decode("utf-8", "replace")))
 
 
 def end_group(process: "subprocess.Popen[bytes]") -> None:
@@ -41,15 +80,11 @@ def end_group(process: "subprocess.Popen[bytes]") -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
-        except ProcessLookupError:
-            pass
-        except PermissionError:  # macOS says so for a group of zombies
+        except (ProcessLookupError, PermissionError):  # all gone; macOS says EPERM for a group of zombies
             pass
         if number == signal.SIGTERM:
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(GRACE_SECONDS)
-            except subprocess.TimeoutExpired:
-                continue
     process.wait()
 
 
@@ -60,7 +95,7 @@ def _term_is_interrupt() -> Iterator[None]:
     def unwind(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    saved: list[int] = []
+    saved: list[signal.Signals] = []
     try:
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is signal.SIG_DFL:
@@ -81,14 +116,16 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     timeout: float,
+    idle: float | None = None,
     stdin: bytes | None = None,
-    talk: bool = False,
+    show: bool = False,
     pass_fds: Sequence[int] = (),
 ) -> Result:
     """Run a command and wait for it.
 
-    ``timeout`` in seconds ends the whole process group. ``talk`` leaves stderr to the terminal (git's progress). The command runs in a
-    session of its own: no terminal to prompt on, and one group to end. Raises MissingProgram and TimedOut, never for a status.
+    The whole process group is ended after ``timeout`` seconds, or after ``idle`` seconds without a byte on stdout or stderr.
+    ``show`` copies stderr to ours as it comes (git's progress). The command runs in a session of its own: no terminal to prompt on,
+    and one group to end. Raises MissingProgram and TimedOut, never for a status.
     """
     with _term_is_interrupt():
         try:
@@ -98,30 +135,73 @@ def run(
                 cwd=cwd,
                 stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=None if talk else subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 start_new_session=True,
                 pass_fds=tuple(pass_fds),
             )
-        except (FileNotFoundError, PermissionError, NotADirectoryError) as problem:
+        except OSError as problem:
             if cwd is not None and not cwd.is_dir():
                 raise MissingProgram(f"the directory '{cwd}' is gone", hint="run this in a directory that exists") from problem
             raise MissingProgram(
-                f"cannot run '{argv[0]}': {problem.strerror}", hint=f"install it, or put it on PATH: {argv[0]}"
+                f"cannot run '{argv[0]}': {problem.strerror}", hint=f"install '{argv[0]}' and see that PATH has it"
             ) from problem
+        assert process.stdout is not None and process.stderr is not None
+        out = _Pump(process.stdout, STDOUT_BYTES, keep_end=False)
+        err = _Pump(process.stderr, STDERR_BYTES, keep_end=True, show=show)
         try:
-            out, err = process.communicate(stdin, timeout=timeout)
-        except subprocess.TimeoutExpired as problem:
-            end_group(process)
-            raise TimedOut(
-                f"'{argv[0]}' did not finish within {timeout:.0f} seconds and was ended",
-                hint="check the network, then try again",
-                details=redact(" ".join(argv)),
-            ) from problem
+            out.start()
+            err.start()
+            if process.stdin is not None:
+                _feed(process.stdin, stdin or b"")
+            late = _wait(process, (out, err), timeout, idle)
         except BaseException:  # Ctrl-C, SIGTERM: nothing we started survives us
             end_group(process)
             raise
         finally:
-            for stream in (process.stdin, process.stdout, process.stderr):
-                if stream is not None:
-                    stream.close()
-    return Result(tuple(argv), process.returncode, out or b"", err or b"")
+            # A grandchild that kept a stream open must not keep us: what was read so far counts.
+            for pump in (out, err):
+                if pump.ident is not None:
+                    pump.join(GRACE_SECONDS)
+            if not (out.is_alive() or err.is_alive()):
+                process.stdout.close()
+                process.stderr.close()
+        if late:
+            raise TimedOut(
+                f"'{argv[0]}' {late} and was ended",
+                hint="check the network, then try again",
+                details=redact(" ".join(argv)) + "\n" + redact(bytes(err.kept).decode("utf-8", "replace")),
+            )
+    if out.overflow:
+        raise TimedOut(f"'{argv[0]}' printed more than {STDOUT_BYTES >> 20} MiB", hint="this is not expected: please report it")
+    return Result(tuple(argv), process.returncode, bytes(out.kept), bytes(err.kept))
+
+
+def _feed(stream: IO[bytes], data: bytes) -> None:
+    def write() -> None:
+        with contextlib.suppress(BrokenPipeError), stream:
+            stream.write(data)
+
+    if len(data) <= 65536:  # fits into the pipe
+        write()
+    else:
+        threading.Thread(target=write, daemon=True).start()
+
+
+def _wait(process: "subprocess.Popen[bytes]", pumps: Sequence[_Pump], timeout: float, idle: float | None) -> str | None:
+    """Wait for the process; what went wrong if it had to be ended."""
+    end = time.monotonic() + timeout
+    while True:
+        now = time.monotonic()
+        quiet_until = max(pump.last for pump in pumps) + idle if idle is not None else end
+        try:
+            process.wait(max(0.0, min(end, quiet_until) - now))
+        except subprocess.TimeoutExpired:
+            now = time.monotonic()
+            if now >= end:
+                end_group(process)
+                return f"did not finish within {timeout:.0f} seconds"
+            if idle is not None and now >= max(pump.last for pump in pumps) + idle:
+                end_group(process)
+                return f"made no progress for {idle:.0f} seconds"
+            continue
+        return None

@@ -1,0 +1,453 @@
+"""``daytona-ssh``: a GIT_SSH wrapper that runs OpenSSH with a sandbox's token as the user, and nothing else but what is pinned.
+
+Standard library only, and nothing of this package: git starts it for every connection, so it has to be quick, small, and
+independent of whatever Python environment it is started in. The coordinator tells it what to do through the environment:
+
+=============================  ==================================================================================================
+``DAYTONA_SSH_GATEWAY``        ``host[:port]`` (IPv6 in brackets) of the gateway; other destinations are none of our business
+``DAYTONA_SSH_TOKEN_FD``       number of an inherited descriptor that holds the token (read from its start), or
+``DAYTONA_SSH_TOKEN``          the token itself (``daytona-token exec``)
+``DAYTONA_SSH_TRUST_FILE``     the only known_hosts file to trust; unset: the ssh client's own verification
+``DAYTONA_SSH_TRUST_NAME``     the name to look up in it (HostKeyAlias)
+``DAYTONA_SSH_BINARY``         absolute path of the OpenSSH client, else ``ssh`` on PATH
+``DAYTONA_SSH_OTHER_COMMAND``  the user's own GIT_SSH_COMMAND or core.sshCommand (a shell command), for other destinations, or
+``DAYTONA_SSH_OTHER_PROGRAM``  the user's own GIT_SSH (a program)
+``DAYTONA_SSH_OTHER_VARIANT``  the user's own GIT_SSH_VARIANT or ssh.variant
+=============================  ==================================================================================================
+
+Every ``DAYTONA_*`` variable ends here: neither ssh nor anything it starts sees one.
+"""
+
+import os
+import signal
+import stat
+import sys
+
+EXIT_USAGE = 2
+EXIT_MISSING = 12
+EXIT_SETTING = 13
+
+# What an `ssh` line of git may hold (connect.c push_ssh_options): -4, -6, -o SendEnv=GIT_PROTOCOL, -p PORT, and -G as a probe;
+# the rest of those with a value are here so that people can use the wrapper by hand.
+_WITH_VALUE = "BbcDEeFIiJLlmOopQRSWw"
+
+# Everything a user's configuration could do to this connection and must not: these stand on ssh's command line, which beats every
+# configuration file and, unlike one, is not handed on to the ssh that ProxyJump starts. None of it is secret.
+# OpenSSH 8.7 is the oldest client that knows them all.
+_OPTIONS = (
+    # no prompts, no other way in than the token
+    "BatchMode=yes",
+    "PreferredAuthentications=none",
+    "PubkeyAuthentication=no",
+    "PasswordAuthentication=no",
+    "KbdInteractiveAuthentication=no",
+    "GSSAPIAuthentication=no",
+    "HostbasedAuthentication=no",
+    "IdentitiesOnly=yes",
+    "IdentityAgent=none",
+    "IdentityFile=none",
+    "PKCS11Provider=none",
+    "AddKeysToAgent=no",
+    # one plain session over a connection of its own
+    "ControlMaster=no",
+    "ControlPath=none",
+    "ControlPersist=no",
+    "RemoteCommand=none",
+    "RequestTTY=no",
+    "SessionType=default",
+    "StdinNull=no",
+    "ForkAfterAuthentication=no",
+    "PermitLocalCommand=no",
+    "ClearAllForwardings=yes",
+    "ExitOnForwardFailure=no",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "Tunnel=no",
+    "EscapeChar=none",
+    "SetEnv=LC_ALL=C",
+    "CanonicalizeHostname=no",
+    # no more trust than what we were told
+    "StrictHostKeyChecking=yes",
+    "VerifyHostKeyDNS=no",
+    "UpdateHostKeys=no",
+    "CheckHostIP=no",
+    "NoHostAuthenticationForLocalhost=no",
+    # ends, if nobody answers
+    "ConnectTimeout=30",
+    "ConnectionAttempts=1",
+    "ServerAliveInterval=15",
+    "ServerAliveCountMax=4",
+    # -v and LogLevel DEBUG print the user name, which is the token
+    "LogLevel=ERROR",
+    "LogVerbose=none",
+    "VisualHostKey=no",
+)
+
+# Trust in the pinned modes: one file and one name. (In inherited mode the user's own files and KnownHostsCommand count.)
+_PINNED = ("GlobalKnownHostsFile=/dev/null", "KnownHostsCommand=none")
+
+
+class Refusal(Exception):
+    """Something is wrong before ssh starts: exit status, what happened, what to do."""
+
+    def __init__(self, status: int, message: str, hint: str):
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.hint = hint
+
+
+class Call:
+    """git's command line, taken apart: options to pass on, destination, port, and the remote command."""
+
+    def __init__(self, argv: list[str]):
+        self.argv = argv
+        self.probe = False
+        self.port = "22"
+        self.family: list[str] = []
+        self.sends_protocol = False
+        self.host = ""
+        self.rest: list[str] = []
+        words = list(argv)
+        while words:
+            word = words.pop(0)
+            if word == "--":
+                self.host, self.rest = (words[0], words[1:]) if words else ("", [])
+                break
+            if not word.startswith("-") or word == "-":
+                self.host, self.rest = word, words
+                break
+            self._option(word, words)
+        self.host = self.host.rsplit("@", 1)[-1]
+        # `ssh host -- command` is how people write it by hand.
+        if self.rest[:1] == ["--"]:
+            self.rest = self.rest[1:]
+
+    def _option(self, word: str, words: list[str]) -> None:
+        for place, letter in enumerate(word[1:], start=1):
+            if letter in _WITH_VALUE:
+                value = word[place + 1 :] or (words.pop(0) if words else "")
+                if letter == "p":
+                    self.port = value
+                elif letter == "o" and value.replace(" ", "=", 1).lower() == "sendenv=git_protocol":
+                    self.sends_protocol = True
+                return
+            if letter in "46":
+                self.family = ["-" + letter]
+            elif letter == "G":
+                self.probe = True
+
+    def is_for(self, gateway: str) -> bool:
+        """Whether the destination is the gateway (``host[:port]``)."""
+        host, port = split_authority(gateway)
+        return bool(host) and self.host.strip("[]").lower() == host.lower() and self.port == port
+
+
+def split_authority(text: str) -> tuple[str, str]:
+    """``host[:port]`` or ``[host]:port`` as (host, port); port 22 by default."""
+    if text.startswith("["):
+        host, _, port = text[1:].partition("]")
+        return host, port.lstrip(":") or "22"
+    host, _, port = text.partition(":")
+    return host, port or "22"
+
+
+def find_ssh(named: str, path: str) -> str:
+    """The OpenSSH client: DAYTONA_SSH_BINARY if it is set (blank is unset), else the first ``ssh`` on PATH. Raises Refusal."""
+    named = named.strip()
+    if named:
+        hint = "set DAYTONA_SSH_BINARY to the absolute path of an OpenSSH client, or unset it"
+        if not os.path.isabs(named):
+            raise Refusal(EXIT_MISSING, "DAYTONA_SSH_BINARY is not an absolute path", hint)
+        if os.path.isdir(named):
+            raise Refusal(EXIT_MISSING, "DAYTONA_SSH_BINARY is a directory", hint)
+        if not os.path.exists(named):
+            raise Refusal(EXIT_MISSING, "DAYTONA_SSH_BINARY names a file that does not exist", hint)
+        if not os.access(named, os.X_OK):
+            raise Refusal(EXIT_MISSING, "DAYTONA_SSH_BINARY names a file that cannot be executed", hint)
+        return named
+    for folder in (path or os.defpath).split(os.pathsep):
+        candidate = os.path.join(folder, "ssh")
+        # Relative entries of PATH would mean the repository we stand in.
+        if os.path.isabs(folder) and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return candidate
+    raise Refusal(
+        EXIT_MISSING,
+        "no OpenSSH client found on PATH",
+        "install it (Debian: apt install openssh-client), or set DAYTONA_SSH_BINARY",
+    )
+
+
+def quoted(path: str) -> str:
+    """A path as one argument of ssh_config: in quotes, with ``%`` doubled. Raises Refusal for what cannot be written there.
+
+    ssh_config(5): arguments are split on blanks, ``%`` and ``${`` expand in UserKnownHostsFile, and there is no escape for the latter.
+    """
+    if '"' in path or "${" in path or any(ord(c) < 32 or ord(c) == 127 for c in path):
+        raise Refusal(
+            EXIT_SETTING, "the known_hosts file's path holds a quote, '${' or a control character", "move it to a plainer path"
+        )
+    return '"' + path.replace("\\", "\\\\").replace("%", "%%") + '"'
+
+
+def options(host: str, trust_file: str | None, trust_name: str | None) -> list[str]:
+    """The ``-o`` options for a connection to the gateway, none of them secret."""
+    chosen = [*_OPTIONS, "HostName=" + host]
+    if trust_file is not None:
+        chosen += [*_PINNED, "UserKnownHostsFile=" + quoted(trust_file)]
+        if trust_name is not None:
+            chosen.append("HostKeyAlias=" + trust_name)
+    return [word for option in chosen for word in ("-o", option)]
+
+
+def configuration(host: str, port: str, token: str, home: str) -> str:
+    """The private configuration: the token, then the user's own configuration for proxies and jumps.
+
+    It is read again by the ssh that ProxyJump starts for the jump host (ssh hands its ``-F`` on), so the token stands under a Match
+    that only the gateway's own host *and port* meet: a jump host may be the same machine on port 22, and ssh_config can compare a
+    port only through ``exec``. Where that test cannot run, no token is sent and the connection is refused.
+    """
+    ours = f'Match originalhost "{host}" exec "test %p = {port}"\n'
+    return (
+        f"{ours}  User {token}\n"
+        "Match all\n"
+        f'  Include "{home}/.ssh/config"\n'
+        "  Include /etc/ssh/ssh_config\n"
+        # SendEnv adds up instead of the first one winning, but "-*" takes back what stood before it: this has to come last.
+        f"{ours}  SendEnv -*\n  SendEnv GIT_PROTOCOL\n"
+    )
+
+
+def take_token(environ: dict[str, str]) -> str:
+    """The token from the inherited descriptor or the environment. Raises Refusal for a missing or malformed one."""
+    number = environ.get("DAYTONA_SSH_TOKEN_FD", "")
+    token = environ.get("DAYTONA_SSH_TOKEN", "")
+    if number.isascii() and number.isdigit():
+        try:
+            # pread: git may connect twice, and the descriptor's offset is shared with whoever else inherited it.
+            token = os.pread(int(number), 4096, 0).decode("ascii", "replace")
+            os.close(int(number))
+        except OSError:
+            token = ""
+    token = token.strip()
+    if not token:
+        raise Refusal(
+            EXIT_SETTING,
+            "there is no token for this sandbox",
+            "use 'git daytona fetch N', or 'daytona-token exec SANDBOX -- git …'",
+        )
+    if token.startswith("-") or len(token) > 512 or not all(c.isascii() and (c.isalnum() or c in "_.~+=-") for c in token):
+        raise Refusal(EXIT_SETTING, "the token is malformed and was not used", "mint a new one, and report it to Daytona")
+    return token
+
+
+def private_file(content: str) -> tuple[str, "list[str]"]:
+    """The content under a path that ssh can open as often as it likes, and the names to remove afterwards.
+
+    On Linux it never is in a file system: anonymous memory of this process, opened through /proc. ssh closes inherited descriptors, so
+    /dev/fd does not do; with ``Match final`` in the user's configuration it reads twice, so a plain pipe does not either. Elsewhere it
+    is a 0600 file in a 0700 folder.
+    """
+    data = content.encode("utf-8", "surrogateescape")
+    if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
+        descriptor = os.memfd_create("daytona-ssh", os.MFD_CLOEXEC)
+        os.fchmod(descriptor, 0o600)
+        os.write(descriptor, data)
+        return f"/proc/{os.getpid()}/fd/{descriptor}", []
+    import tempfile  # not on Linux: it loads random, shutil and more
+
+    folder = tempfile.mkdtemp(prefix="daytona-ssh-")
+    path = os.path.join(folder, "config")
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    os.write(descriptor, data)
+    os.close(descriptor)
+    return path, [path, folder]
+
+
+def attend(program: str, argv: list[str], environ: dict[str, str]) -> int:
+    """Run ssh as a child with our own stdin, stdout and stderr, pass signals on to it, and return its exit status."""
+    child = 0
+    early: list[int] = []
+
+    def pass_on(number: int, _frame: object) -> None:
+        if child:
+            os.kill(child, number)
+        else:
+            early.append(number)
+
+    for passed in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(passed, pass_on)
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        for passed in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
+            signal.signal(passed, signal.SIG_DFL)
+        _die_with(parent)
+        try:
+            os.execve(program, [program, *argv], environ)
+        except OSError as problem:
+            _complain(f"cannot run '{program}': {problem.strerror}", "install OpenSSH, or set DAYTONA_SSH_BINARY")
+        os._exit(EXIT_MISSING)
+    for number in early:
+        os.kill(child, number)
+    while True:
+        try:
+            _, status = os.waitpid(child, 0)
+        except InterruptedError:
+            continue
+        break
+    if os.WIFSIGNALED(status):
+        return 128 + os.WTERMSIG(status)
+    return os.WEXITSTATUS(status)
+
+
+def _die_with(parent: int) -> None:
+    """End this process when its parent is killed outright (Linux: PR_SET_PDEATHSIG, prctl(2))."""
+    if not sys.platform.startswith("linux"):
+        return
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
+    except (ImportError, OSError, AttributeError):  # a build without it: ssh then ends when git's pipes close
+        return
+    if os.getppid() != parent:  # it died before the call
+        os._exit(128 + signal.SIGTERM)
+
+
+def other(call: Call, environ: dict[str, str]) -> None:
+    """Become the user's own ssh for a destination that is not the gateway. Does not return."""
+    command = environ.get("DAYTONA_SSH_OTHER_COMMAND", "").strip()
+    program = environ.get("DAYTONA_SSH_OTHER_PROGRAM", "").strip()
+    argv = variant_arguments(call.argv, environ.get("DAYTONA_SSH_OTHER_VARIANT", ""), program or command)
+    clean = scrubbed(environ)
+    if command:
+        # As git runs it (run-command.c, prepare_shell_cmd).
+        os.execve("/bin/sh", ["sh", "-c", command + ' "$@"', command, *argv], clean)
+    if program:
+        os.execvpe(program, [program, *argv], clean)
+    os.execvpe("ssh", ["ssh", *argv], clean)
+
+
+def variant_arguments(argv: list[str], variant: str, command: str) -> list[str]:
+    """git's OpenSSH-style arguments as the user's own client wants them (git-config(1), ssh.variant)."""
+    variant = variant.strip().lower()
+    if variant in ("", "auto"):
+        base = command.split()[0].rsplit("/", 1)[-1].lower().removesuffix(".exe") if command.split() else "ssh"
+        variant = base if base in ("plink", "tortoiseplink") else "ssh"
+    if variant not in ("plink", "putty", "tortoiseplink", "simple"):
+        return argv
+    result = ["-batch"] if variant == "tortoiseplink" else []
+    words = list(argv)
+    while words and words[0].startswith("-"):
+        word = words.pop(0)
+        if word == "-o" or (word == "-p" and variant == "simple"):
+            words.pop(0)
+        elif word == "-p":
+            result += ["-P", words.pop(0)]
+        elif variant != "simple":
+            result.append(word)
+    return result + words
+
+
+def scrubbed(environ: dict[str, str]) -> dict[str, str]:
+    """The environment without any of our variables, the API key among them."""
+    return {name: value for name, value in environ.items() if not name.startswith("DAYTONA_")}
+
+
+def _complain(message: str, hint: str) -> None:
+    try:
+        os.write(2, f"daytona-ssh: error: {message}\nhint: {hint}\n".encode("utf-8", "backslashreplace"))
+    except OSError:
+        pass
+
+
+def _stand_on_three_feet() -> None:
+    """Open what is closed of stdin, stdout and stderr, so that no file of ours becomes one of them."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDONLY if descriptor == 0 else os.O_WRONLY)
+            if opened != descriptor:
+                os.dup2(opened, descriptor)
+                os.close(opened)
+            os.set_inheritable(descriptor, True)
+
+
+_HELP = """\
+Usage: daytona-ssh [-4|-6] [-p PORT] [-o OPTION] HOST COMMAND
+
+A GIT_SSH wrapper; git calls it. For the gateway that DAYTONA_SSH_GATEWAY names it runs
+OpenSSH with the sandbox's token as the user and only the pinned host keys; for any
+other host it becomes your own ssh. 'git daytona' and 'daytona-token exec' set it up.
+
+  --help     show this text
+  --version  show the version of the OpenSSH client it would run
+
+See daytona-ssh(1).
+"""
+
+
+def main(argv: list[str]) -> int:
+    """The wrapper: git's arguments in, ssh's exit status out."""
+    _stand_on_three_feet()
+    environ = dict(os.environ)
+    if argv[:1] == ["--help"]:
+        os.write(1, _HELP.encode())
+        return 0
+    try:
+        if argv[:1] == ["--version"]:
+            program = find_ssh(environ.get("DAYTONA_SSH_BINARY", ""), environ.get("PATH", ""))
+            os.execve(program, [program, "-V"], scrubbed(environ))
+        call = Call(argv)
+        if not call.host:
+            raise Refusal(EXIT_USAGE, "there is no host among the arguments", "git calls this program; see 'daytona-ssh --help'")
+        gateway = environ.get("DAYTONA_SSH_GATEWAY", "")
+        if not call.is_for(gateway):
+            number = environ.get("DAYTONA_SSH_TOKEN_FD", "")
+            if number.isascii() and number.isdigit():
+                os.set_inheritable(int(number), False)
+            other(call, environ)
+        return connect(call, environ)
+    except Refusal as problem:
+        _complain(problem.message, problem.hint)
+        return problem.status
+    except OSError as problem:
+        _complain(f"cannot start: {problem.strerror}", "see daytona-ssh(1)")
+        return EXIT_MISSING
+
+
+def connect(call: Call, environ: dict[str, str]) -> int:
+    """Run OpenSSH against the gateway and return its status. ``-G`` shows the settings that would be used, without a token."""
+    program = find_ssh(environ.get("DAYTONA_SSH_BINARY", ""), environ.get("PATH", ""))
+    host, port = split_authority(environ["DAYTONA_SSH_GATEWAY"])
+    trust_file = environ.get("DAYTONA_SSH_TRUST_FILE") or None
+    if trust_file is not None and not _readable(trust_file):
+        raise Refusal(EXIT_SETTING, f"cannot read the pinned host keys in '{trust_file}'", "see 'daytona-pin verify'")
+    fixed = [*call.family, *options(host, trust_file, environ.get("DAYTONA_SSH_TRUST_NAME") or None), "-p", port]
+    if call.probe:
+        os.execve(program, [program, *fixed, "-G", "--", host, *call.rest], scrubbed(environ))
+    token = take_token(environ)
+    path, leftovers = private_file(configuration(host, port, token, os.path.expanduser("~")))
+    clean = scrubbed(environ)
+    # `Match exec` runs under $SHELL; one that runs nothing (a service account's nologin) would hide the token from ssh.
+    if clean.get("SHELL", "").rsplit("/", 1)[-1] in ("nologin", "false", "true"):
+        del clean["SHELL"]
+    protocol = ["-o", "SendEnv=GIT_PROTOCOL"] if call.sends_protocol else []
+    try:
+        return attend(program, ["-F", path, *fixed, *protocol, "--", host, *call.rest], clean)
+    finally:
+        for leftover in leftovers:
+            os.rmdir(leftover) if os.path.isdir(leftover) else os.unlink(leftover)
+
+
+def _readable(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode) and os.access(path, os.R_OK)
+    except OSError:
+        return False
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
