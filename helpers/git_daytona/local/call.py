@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from git_daytona.local.model import HOME, ApiError, Isolation, Sandbox
+from git_daytona.local.plain import replace_home
 
 BODY_LIMIT = 64 * 1024 * 1024
 """Bytes of a JSON body; larger ones are refused with 413. Uploads are streamed and have no limit."""
 
-CODES = {400: "BAD_REQUEST", 403: "FILE_ACCESS_DENIED", 404: "NOT_FOUND", 409: "CONFLICT", 410: "GONE"}
+CODES = {400: "BAD_REQUEST", 403: "FILE_ACCESS_DENIED", 404: "NOT_FOUND", 409: "CONFLICT", 410: "GONE", 501: "NOT_IMPLEMENTED"}
 """Code of a refusal that names none, by status."""
 
 T = TypeVar("T")
@@ -92,6 +93,13 @@ def environment(body: dict[str, Any]) -> dict[str, str]:
         if not name.replace("_", "a").isalnum() or not name.isascii() or name[0].isdigit() or not isinstance(value, str):
             raise ApiError(400, f"invalid environment variable: {name!r}", code="BAD_REQUEST")
     return env
+
+
+def script(isolation: Isolation, sandbox: Sandbox, text: str) -> bytes:
+    """A command as it is given to the sandbox's shell. Where nothing is isolated, /home/daytona means the host's folder."""
+    if not isolation.isolates:
+        text = replace_home(text, str(sandbox.home.resolve()))
+    return text.encode("utf-8", "replace")
 
 
 def visible(path: str) -> str:

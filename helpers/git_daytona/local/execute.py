@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from git_daytona.local import pipes
-from git_daytona.local.call import Call, environment, member, optional, strings, visible
+from git_daytona.local.call import Call, environment, member, optional, script, strings, visible
 from git_daytona.local.model import ApiError
 
 OUTPUT_LIMIT = 16 * 1024 * 1024
@@ -79,7 +79,7 @@ class Commands:
         result = await self._run(call, [self.shell, "-c", command], member(body, "code", str), body)
         return web.json_response({"exitCode": result.code, "result": result.output})
 
-    async def _run(self, call: Call, argv: Sequence[str], script: str, body: dict[str, object]) -> Result:
+    async def _run(self, call: Call, argv: Sequence[str], text: str, body: dict[str, object]) -> Result:
         cwd = optional(body, "cwd", str) or None
         timeout = optional(body, "timeout", int) or None
         env = environment(body)
@@ -98,16 +98,16 @@ class Commands:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
             )
-            return await _finish(process, script.encode("utf-8", "replace"), timeout, call)
+            return await _finish(process, script(call.isolation, call.sandbox, text), timeout, call)
 
 
 def _is_directory(call: Call, path: str) -> bool:
     return call.isolation.path(call.sandbox, visible(path)).is_dir()
 
 
-async def _finish(process: "subprocess.Popen[bytes]", script: bytes, timeout: int | None, call: Call) -> Result:
+async def _finish(process: "subprocess.Popen[bytes]", text: bytes, timeout: int | None, call: Call) -> Result:
     assert process.stdin is not None and process.stdout is not None
-    feeding = asyncio.create_task(_feed(process.stdin.fileno(), process, script))
+    feeding = asyncio.create_task(_feed(process.stdin.fileno(), process, text))
     try:
         async with asyncio.timeout(timeout):
             output, dropped = await _collect(process.stdout.fileno())
@@ -127,9 +127,9 @@ async def _finish(process: "subprocess.Popen[bytes]", script: bytes, timeout: in
     return Result(max(status, -1), clipped(output, dropped))
 
 
-async def _feed(fd: int, process: "subprocess.Popen[bytes]", script: bytes) -> None:
+async def _feed(fd: int, process: "subprocess.Popen[bytes]", text: bytes) -> None:
     os.set_blocking(fd, False)
-    await pipes.write(fd, script)
+    await pipes.write(fd, text)
     assert process.stdin is not None
     process.stdin.close()
 

@@ -1,7 +1,7 @@
 """Where a path of the sandbox lies on the host, for reading and for changing.
 
-Reading goes by `Isolation.path`. Changes are allowed below the sandbox's home and /tmp only: the rest of what it sees is the
-host's, read-only. The sandbox is untrusted and runs at the same time, so a directory could be replaced by a link between the
+Reading goes by `Isolation.path`. Changes are allowed below the sandbox's home and /tmp only (without isolation, that is the host's
+/tmp): the rest of what it sees is the host's, read-only. The sandbox is untrusted and runs at the same time, so a directory could be replaced by a link between the
 check and the change; changes are therefore made relative to a descriptor of the parent directory, which is reached from the
 sandbox's own directory without following any link (openat(2), O_NOFOLLOW).
 """
@@ -58,15 +58,16 @@ def changeable(
         target = isolation.path(sandbox, full)
     else:
         target = isolation.path(sandbox, posixpath.dirname(full)) / name
-    parent = _open_parent(sandbox, target, path, parents)
+    own = [sandbox.home, sandbox.tmp] if isolation.isolates else [sandbox.home, Path("/tmp")]  # noqa: S108
+    parent = _open_parent(own, target, path, parents)
     try:
         yield Place(parent, target.name)
     finally:
         os.close(parent)
 
 
-def _open_parent(sandbox: Sandbox, target: Path, path: str, make: bool) -> int:
-    for root in (sandbox.home, sandbox.tmp):
+def _open_parent(own: list[Path], target: Path, path: str, make: bool) -> int:
+    for root in own:
         for base in (root, root.resolve()):
             if target.parent.is_relative_to(base):
                 return _descend(base, target.parent.relative_to(base).parts, make)

@@ -8,6 +8,7 @@ from git_daytona.local import download, files, search, upload
 from git_daytona.local.call import Call, Handler, envelope
 from git_daytona.local.execute import Commands
 from git_daytona.local.model import HOME, ApiError, Isolation, Registry
+from git_daytona.local.sessions import Sessions
 
 NOT_RUNNING = "bad request: failed to resolve container IP after 3 attempts: no IP address found. Is the Sandbox started?"
 """Daytona's own words for a sandbox that is not started; clients look for them (daytonaio/daytona issue 4142)."""
@@ -21,6 +22,7 @@ def routes(registry: Registry, isolation: Isolation) -> list[web.RouteDef]:
     envelope of Daytona's daemon. Every call notes activity when it comes and when it is answered.
     """
     commands = Commands()
+    sessions = Sessions(commands.shell)
     table: list[tuple[str, str, Handler]] = [
         ("GET", "/work-dir", home),
         ("GET", "/user-home-dir", home),
@@ -40,6 +42,16 @@ def routes(registry: Registry, isolation: Isolation) -> list[web.RouteDef]:
         ("POST", "/files/bulk-download", download.bulk_download),
         ("POST", "/process/execute", commands.execute),
         ("POST", "/process/code-run", commands.code_run),
+        ("POST", "/process/session", sessions.create),
+        ("GET", "/process/session", sessions.list_all),
+        ("GET", "/process/session/entrypoint", sessions.entrypoint),
+        ("GET", "/process/session/entrypoint/logs", sessions.entrypoint_logs),
+        ("GET", "/process/session/{session}", sessions.get),
+        ("DELETE", "/process/session/{session}", sessions.delete),
+        ("POST", "/process/session/{session}/exec", sessions.execute),
+        ("GET", "/process/session/{session}/command/{command}", sessions.command),
+        ("GET", "/process/session/{session}/command/{command}/logs", sessions.logs),
+        ("POST", "/process/session/{session}/command/{command}/input", sessions.send_input),
         ("*", "/{rest:.*}", not_implemented),
     ]
     return [
