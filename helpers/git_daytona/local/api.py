@@ -85,6 +85,7 @@ class SandboxApi:
         if ttl is not None and ttl < 0:
             raise ApiError(400, "ttlMinutes must be non-negative")
         record = await self._lifecycle.create(name=name, ttl=ttl, **_settings(body))
+        request["sandbox"] = record.sandbox.id
         return self._shown(record)
 
     async def get(self, request: web.Request) -> web.Response:
@@ -192,9 +193,7 @@ class SandboxApi:
     def _shown(self, record: Record) -> web.Response:
         return web.json_response(self._json(record))
 
-    def _call(
-        self, change: Callable[[str], Awaitable[Record]]
-    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    def _call(self, change: Callable[[str], Awaitable[Record]]) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def handler(request: web.Request) -> web.StreamResponse:
             return self._shown(await change(request.match_info["sandbox"]))
 

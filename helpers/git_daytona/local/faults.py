@@ -1,8 +1,8 @@
 """Faults for tests: what the embedded Daytona does wrong on purpose. Switched from Python only, never over HTTP.
 
-    with local.faults.call(route="mint", status=429, retry_after=1):
-        ...  # minting is refused
-    local.faults.gateway.drop_after_bytes = 4096  # every SSH channel breaks in mid-stream
+with local.faults.call(route="mint", status=429, retry_after=1):
+    ...  # minting is refused
+local.faults.gateway.drop_after_bytes = 4096  # every SSH channel breaks in mid-stream
 """
 
 import re

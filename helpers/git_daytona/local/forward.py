@@ -86,11 +86,7 @@ class Forwarder:
                 raise ApiError(404, "Sandbox not found")
             sandbox_id, port = self._targets[here]
             cookie = COOKIE.format(sandbox_id)
-            token = (
-                request.headers.get(TOKEN_HEADER)
-                or request.query.get(TOKEN_PARAMETER)
-                or request.cookies.get(cookie, "")
-            )
+            token = request.headers.get(TOKEN_HEADER) or request.query.get(TOKEN_PARAMETER) or request.cookies.get(cookie, "")
             if not self.allow(sandbox_id, port, token):
                 raise ApiError(401, "Unauthorized: this preview needs its token")
             if TOKEN_PARAMETER in request.query:
@@ -133,9 +129,7 @@ class Forwarder:
         headers = _headers(request, cookie)
         for name in [name for name in headers if name.lower().startswith("sec-websocket-")]:
             del headers[name]
-        async with self._session.ws_connect(
-            _inside(request, port), headers=headers, protocols=protocols, max_msg_size=0
-        ) as inner:
+        async with self._session.ws_connect(_inside(request, port), headers=headers, protocols=protocols, max_msg_size=0) as inner:
             outer = web.WebSocketResponse(protocols=[inner.protocol] if inner.protocol else [], max_msg_size=0)
             await outer.prepare(request)
             pumps = [asyncio.create_task(_pump(outer, inner)), asyncio.create_task(_pump(inner, outer))]

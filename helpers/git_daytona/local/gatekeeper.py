@@ -81,11 +81,9 @@ class Gatekeeper:
             status = 0 if request.transport is None or request.transport.is_closing() else response.status
             return response
         finally:
-            self.calls.append(Call(request.method, route, sandbox, status))
+            self.calls.append(Call(request.method, route, request.get("sandbox", sandbox), status))
 
-    async def _answer(
-        self, request: web.Request, handler: Handler, route: str, sandbox: str | None
-    ) -> web.StreamResponse:
+    async def _answer(self, request: web.Request, handler: Handler, route: str, sandbox: str | None) -> web.StreamResponse:
         if self._faults.latency:
             await asyncio.sleep(self._faults.latency)
         fault = self._faults.meet(request.method, route, request.path, sandbox)
@@ -166,9 +164,7 @@ async def _before(request: web.Request, fault: CallFault) -> web.StreamResponse 
     if fault.redirect is not None:
         return web.Response(status=fault.status or 302, headers={**headers, "Location": fault.redirect})
     if fault.body is not None:
-        return web.Response(
-            status=fault.status or 200, body=fault.body, headers={**headers, "Content-Type": fault.content_type}
-        )
+        return web.Response(status=fault.status or 200, body=fault.body, headers={**headers, "Content-Type": fault.content_type})
     if fault.status is not None:
         return refusal(request, fault.status, fault.message, code=fault.code, headers=headers)
     return None

@@ -1,116 +1,40 @@
 """The life of the sandboxes: created, started, stopped, archived, deleted, by call or when their time has come.
 
 Calls are answered when the work is done, which takes milliseconds here, so that the SDKs need not poll. Of two changes of one
-sandbox at the same time the second is refused with 409, as by the cloud. After a restart of the server, sandboxes that ran are
-found stopped: their processes are gone, as after a reboot of a machine.
+sandbox at the same time the second is refused with 409, as by the cloud.
 """
 
 import asyncio
 import logging
-import threading
-import time
 import uuid
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from git_daytona.local.faults import Faults
 from git_daytona.local.model import ApiError, Isolation, Sandbox
 from git_daytona.local.records import Record, next_due, preview_token
+from git_daytona.local.registry import Sandboxes, Timings
 from git_daytona.local.store import Store
-from git_daytona.local.tokens import Access, Tokens
 
 log = logging.getLogger(__name__)
 
-Listener = Callable[[Record, str | None], None]
-"""Told of every change of state: the record, and the state before (None for a new sandbox)."""
 
-
-@dataclass(frozen=True)
-class Timings:
-    """How time passes for the sandboxes."""
-
-    minute: float = 60.0
-    """Seconds that a minute of auto-stop, auto-archive, auto-delete and token expiry lasts."""
-    clock: Callable[[], float] = time.time
-    """Seconds since the epoch. After moving a clock of your own, call `LocalDaytona.tick`."""
-
-
-class Lifecycle:
-    """The sandboxes of one server: the `Registry` that toolbox and gateway read, and what the API does to them.
-
-    `sandbox`, `touch` and `validate` may be called from any thread; the rest belongs to the server's loop. Refusals are ApiErrors.
-    """
+class Lifecycle(Sandboxes):
+    """The sandboxes of one server, and what the API does to them. Refusals are ApiErrors."""
 
     def __init__(self, store: Store, isolation: Isolation, faults: Faults, timings: Timings):
-        self.tokens = Tokens(timings.clock)
-        self._store = store
+        super().__init__(store, timings)
         self._isolation = isolation
         self._faults = faults
-        self._timings = timings
-        self._lock = threading.RLock()  # the dictionary of records and their claims, between the loop and the gateway's threads
-        self._records: dict[str, Record] = {}
-        self._listeners: list[Listener] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
-
-    # The registry.
-
-    def record(self, id_or_name: str) -> Record:
-        with self._lock:
-            record = self._records.get(id_or_name)
-            if record is None:
-                record = next((r for r in self._records.values() if r.sandbox.name == id_or_name), None)
-        if record is None:
-            raise ApiError(404, f"Sandbox with ID or name {id_or_name} not found")
-        return record
-
-    def sandbox(self, id_or_name: str) -> Sandbox:
-        return self.record(id_or_name).sandbox
-
-    def touch(self, sandbox: Sandbox) -> None:
-        sandbox.last_activity_at = self._timings.clock()
-
-    def validate(self, token: str) -> Sandbox | None:
-        sandbox_id = self.tokens.sandbox_of(token)
-        with self._lock:
-            record = self._records.get(sandbox_id or "")
-        return record.sandbox if record else None
-
-    def records(self) -> list[Record]:
-        with self._lock:
-            return list(self._records.values())
-
-    @contextmanager
-    def at_work(self, record: Record) -> Iterator[None]:
-        """A toolbox call: activity at its start and its end, and no auto-stop in between."""
-        self.touch(record.sandbox)
-        record.calls += 1
-        try:
-            yield
-        finally:
-            record.calls -= 1
-            self.touch(record.sandbox)
-
-    def on_change(self, listener: Listener) -> None:
-        self._listeners.append(listener)
 
     # Start and end of the server.
 
     def load(self) -> None:
         """Take over what an earlier server left."""
-        for directory, kept in self._store.load_sandboxes():
-            try:
-                record = Record.from_json(directory, kept)
-            except (KeyError, TypeError, ValueError) as error:
-                log.warning("sandbox %s is skipped: its record is not understood: %s", directory.name, error)
-                continue
-            if record.sandbox.state not in ("stopped", "archived", "error"):
-                record.sandbox.state = record.sandbox.desired_state = "stopped"
-                record.stopped_at = self._timings.clock()
-            self._records[record.sandbox.id] = record
-            self._schedule(record)
+        self._load()
+        self.tick()
 
     async def close(self) -> None:
         """End the processes of all sandboxes; their records stay as they are for the next start."""
@@ -123,7 +47,10 @@ class Lifecycle:
                 record.timer.cancel()
             self._save(record)
         started = [r.sandbox for r in self.records() if r.sandbox.state not in ("stopped", "archived")]
-        await asyncio.gather(*(asyncio.to_thread(self._isolation.stop, sandbox) for sandbox in started))
+        ends = (asyncio.to_thread(self._isolation.stop, sandbox) for sandbox in started)
+        for sandbox, failure in zip(started, await asyncio.gather(*ends, return_exceptions=True), strict=True):
+            if failure is not None:
+                log.warning("sandbox %s does not end: %s", sandbox.id, failure)
 
     def tick(self) -> None:
         """Look at all deadlines again, after the clock was moved."""
@@ -146,6 +73,7 @@ class Lifecycle:
             if ttl:
                 record.destroy_at = now + ttl * self._timings.minute
             self._records[sandbox_id] = record
+        self._save(record)
         self._announce(record, None)
         await self._bring_up(record)
         return record
@@ -169,6 +97,9 @@ class Lifecycle:
             await asyncio.to_thread(self._isolation.stop, record.sandbox)
             record.stopped_at = self._timings.clock()
             self._enter(record, "stopped", "stopped")
+        except (ApiError, OSError) as error:
+            self._fail(record, error)
+            raise
         finally:
             record.pending = False
         if record.sandbox.auto_delete_interval == 0:
@@ -202,7 +133,8 @@ class Lifecycle:
         try:
             await asyncio.to_thread(self._isolation.stop, record.sandbox)
             trash = self._store.discard_sandbox(record.sandbox.directory)
-        except BaseException:
+        except (ApiError, OSError) as error:
+            self._fail(record, error)
             record.pending = False
             raise
         with self._lock:
@@ -223,10 +155,6 @@ class Lifecycle:
         """Delete the sandbox so many minutes from now whatever its state; 0: never."""
         record.destroy_at = self._timings.clock() + minutes * self._timings.minute if minutes else None
         self.changed(record)
-
-    def mint(self, record: Record, minutes: float) -> Access:
-        """A new SSH token for the sandbox, which ends all its earlier ones."""
-        return self.tokens.mint(record.sandbox.id, minutes * self._timings.minute)
 
     def force_state(self, record: Record, state: str, reason: str | None, recoverable: bool | None) -> None:
         """For tests: pretend that the sandbox came into this state."""
@@ -249,9 +177,7 @@ class Lifecycle:
                 raise ApiError(500, self._faults.start_error)
             await asyncio.to_thread(self._isolation.start, record.sandbox)
         except (ApiError, OSError) as error:
-            log.warning("sandbox %s does not start: %s", record.sandbox.id, error)
-            record.sandbox.error_reason, record.sandbox.recoverable = str(error), True
-            self._enter(record, "error", "started")
+            self._fail(record, error)
         else:
             self._faults.gateway.note_start(record.sandbox.id)
             self.touch(record.sandbox)
@@ -259,6 +185,11 @@ class Lifecycle:
             self._enter(record, "started", "started")
         finally:
             record.pending = False
+
+    def _fail(self, record: Record, error: Exception) -> None:
+        log.warning("sandbox %s: %s failed: %s", record.sandbox.id, record.sandbox.state, error)
+        record.sandbox.error_reason, record.sandbox.recoverable = str(error), True
+        self._enter(record, "error", record.sandbox.desired_state)
 
     def _claim(self, record: Record, *states: str, refusal: str) -> None:
         """Take the right to change the sandbox's state, which must be one of `states` (any, when none is given)."""
@@ -278,14 +209,6 @@ class Lifecycle:
         record.sandbox.state, record.sandbox.desired_state = state, desired
         self.changed(record)
         self._announce(record, before)
-
-    def _announce(self, record: Record, before: str | None) -> None:
-        for listener in self._listeners:
-            listener(record, before)
-
-    def _save(self, record: Record) -> None:
-        if record.sandbox.state != "destroyed":
-            self._store.save_sandbox(record.sandbox.directory, record.to_json())
 
     def _schedule(self, record: Record) -> None:
         if record.timer is not None:

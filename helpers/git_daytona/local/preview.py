@@ -82,11 +82,7 @@ class Previews:
         allowed = (
             record.sandbox.public
             or secrets.compare_digest(token.encode("utf-8", "replace"), record.preview_token.encode())
-            or (
-                signed is not None
-                and (signed.sandbox_id, signed.port) == (sandbox_id, port)
-                and signed.expires_at > self._clock()
-            )
+            or (signed is not None and (signed.sandbox_id, signed.port) == (sandbox_id, port) and signed.expires_at > self._clock())
         )
         if allowed:
             self._lifecycle.touch(record.sandbox)

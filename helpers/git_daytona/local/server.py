@@ -27,10 +27,11 @@ from git_daytona.local.faults import Faults
 from git_daytona.local.forward import Forwarder
 from git_daytona.local.gatekeeper import Call, Gatekeeper
 from git_daytona.local.gateway import Gateway
-from git_daytona.local.lifecycle import Lifecycle, Timings
+from git_daytona.local.lifecycle import Lifecycle
 from git_daytona.local.model import Sandbox
 from git_daytona.local.preview import Previews
 from git_daytona.local.records import Record
+from git_daytona.local.registry import Timings
 from git_daytona.local.service import Endpoints, Published, Service
 from git_daytona.local.store import Store
 from git_daytona.local.wire import sandbox_json
@@ -119,9 +120,7 @@ class LocalDaytona:
 
     # What tests do to it.
 
-    def force_state(
-        self, sandbox_id: str, state: str, *, reason: str | None = None, recoverable: bool | None = None
-    ) -> None:
+    def force_state(self, sandbox_id: str, state: str, *, reason: str | None = None, recoverable: bool | None = None) -> None:
         """Pretend that a sandbox came into this state."""
         self._call(lambda: self._lifecycle.force_state(self._lifecycle.record(sandbox_id), state, reason, recoverable))
 
@@ -141,9 +140,7 @@ class LocalDaytona:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         assert self._thread is not None
         # What hangs on purpose would hang the end, too.
         self.faults.clear()
@@ -161,9 +158,7 @@ class LocalDaytona:
         self._ending = asyncio.Event()
         started = threading.Event()
         failure: list[BaseException] = []
-        self._thread = threading.Thread(
-            target=self._run, args=(listening, started, failure), name="daytona-local", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, args=(listening, started, failure), name="daytona-local", daemon=True)
         self._thread.start()
         started.wait()
         if failure:
@@ -242,9 +237,7 @@ class LocalDaytona:
         if before is None:
             events.emit("sandbox.created", shown)
         else:
-            events.emit(
-                "sandbox.state.updated", {"sandbox": shown, "oldState": before, "newState": record.sandbox.state}
-            )
+            events.emit("sandbox.state.updated", {"sandbox": shown, "oldState": before, "newState": record.sandbox.state})
 
     def _call(self, action: Callable[[], T]) -> T:
         """Do something in the loop's thread, and wait for it."""

@@ -17,8 +17,7 @@ class Snapshot(NamedTuple):
 
 
 SNAPSHOTS = tuple(
-    Snapshot(str(uuid.uuid5(uuid.NAMESPACE_URL, f"snapshot:{name}")), name)
-    for name in (DEFAULT_SNAPSHOT, "daytonaio/sandbox")
+    Snapshot(str(uuid.uuid5(uuid.NAMESPACE_URL, f"snapshot:{name}")), name) for name in (DEFAULT_SNAPSHOT, "daytonaio/sandbox")
 )
 
 

@@ -1,10 +1,10 @@
 """What a `daytona-local` root holds on disk, and how it is written: private whatever the umask, whole or not at all.
 
-    ROOT/lock                       held while a server runs on this root
-    ROOT/api-key                    the bearer key, made at the first start
-    ROOT/host-keys/                 the SSH gateway's
-    ROOT/sandboxes/ID/sandbox.json  one sandbox: its record,
-                     /home, /tmp    what it sees as /home/daytona and /tmp
+ROOT/lock                       held while a server runs on this root
+ROOT/api-key                    the bearer key, made at the first start
+ROOT/host-keys/                 the SSH gateway's
+ROOT/sandboxes/ID/sandbox.json  one sandbox: its record,
+                 /home, /tmp    what it sees as /home/daytona and /tmp
 """
 
 import json

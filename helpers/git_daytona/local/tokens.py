@@ -64,9 +64,7 @@ class Tokens:
     def _drop(self, sandbox_id: str) -> None:
         now = self._clock()
         self._live = {
-            key: (owner, expires_at)
-            for key, (owner, expires_at) in self._live.items()
-            if owner != sandbox_id and expires_at > now
+            key: (owner, expires_at) for key, (owner, expires_at) in self._live.items() if owner != sandbox_id and expires_at > now
         }
 
 
