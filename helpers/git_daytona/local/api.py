@@ -85,7 +85,7 @@ class SandboxApi:
         if ttl is not None and ttl < 0:
             raise ApiError(400, "ttlMinutes must be non-negative")
         record = await self._lifecycle.create(name=name, ttl=ttl, **_settings(body))
-        request["sandbox"] = record.sandbox.id
+        request.match_info["sandbox"] = record.sandbox.id  # for the record of calls
         return self._shown(record)
 
     async def get(self, request: web.Request) -> web.Response:

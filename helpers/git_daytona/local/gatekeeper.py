@@ -81,7 +81,7 @@ class Gatekeeper:
             status = 0 if request.transport is None or request.transport.is_closing() else response.status
             return response
         finally:
-            self.calls.append(Call(request.method, route, request.get("sandbox", sandbox), status))
+            self.calls.append(Call(request.method, route, sandbox or request.match_info.get("sandbox"), status))
 
     async def _answer(self, request: web.Request, handler: Handler, route: str, sandbox: str | None) -> web.StreamResponse:
         if self._faults.latency:

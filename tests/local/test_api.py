@@ -1,0 +1,303 @@
+"""The REST API, over plain HTTP: what it answers, what it refuses and in which words."""
+
+import stat
+import uuid
+from pathlib import Path
+
+import httpx
+import pytest
+from conftest import created, http
+
+from git_daytona.local.server import LocalDaytona
+
+ENVELOPE = {"path", "timestamp", "statusCode", "error", "message", "source"}
+
+
+def test_everything_but_config_and_health_needs_the_key(local: LocalDaytona) -> None:
+    for key in ("", "wrong", local.api_key + "x", "\xe9".encode().decode("latin-1")):
+        with http(local, key="") as client:
+            headers = {"Authorization": f"Bearer {key}".encode("latin-1")} if key else {}
+            answer = client.get("/sandbox", headers=headers)
+            assert answer.status_code == 401
+            assert set(answer.json()) == ENVELOPE
+            assert client.get(f"{local.toolbox_url}/x/work-dir", headers=headers).status_code == 401
+    with http(local, key="") as client:
+        assert client.get("/config").status_code == 200
+        assert client.get("/health").status_code == 200
+        assert client.get("/sandbox", headers={"Authorization": f"Basic {local.api_key}"}).status_code == 401
+
+
+def test_unknown_paths_and_methods_are_404_in_the_envelope(api: httpx.Client) -> None:
+    for method, path in (("GET", "/nothing"), ("PATCH", "/sandbox"), ("GET", "/sandbox/x/nothing"), ("GET", "/snapshots/none")):
+        answer = api.request(method, path)
+        assert answer.status_code == 404
+        assert set(answer.json()) == ENVELOPE
+        assert answer.json()["statusCode"] == 404
+
+
+def test_a_new_sandbox_is_started_and_shows_what_was_asked_for(api: httpx.Client) -> None:
+    asked = {
+        "name": "one",
+        "env": {"A": "1"},
+        "labels": {"session": "s 1"},
+        "public": True,
+        "target": "eu",
+        "autoStopInterval": 0,
+        "autoArchiveInterval": 0,
+        "autoDeleteInterval": 30,
+        "snapshot": "daytonaio/sandbox",
+    }
+    shown = api.post("/sandbox", json=asked).json()
+    assert shown["state"] == shown["desiredState"] == "started"
+    assert {**asked, "autoArchiveInterval": 43200}.items() <= shown.items()
+    assert api.get("/sandbox/one").json()["id"] == shown["id"] == str(uuid.UUID(shown["id"]))
+    assert api.get(f"/sandbox/{shown['id']}").json()["name"] == "one"
+
+
+def test_defaults_are_the_clouds(api: httpx.Client) -> None:
+    shown = api.post("/sandbox", json={}).json()
+    assert (shown["autoStopInterval"], shown["autoArchiveInterval"], shown["autoDeleteInterval"]) == (15, 10080, -1)
+    assert shown["name"] == shown["id"]
+    assert not shown["public"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "says"),
+    [
+        ({"snapshot": "mine:1"}, 400, "Snapshot mine:1 not found. Did you add it through the Daytona Dashboard?"),
+        ({"buildInfo": {"dockerfileContent": "FROM x"}}, 400, "does not support buildInfo"),
+        ({"volumes": [{"volumeId": "v", "mountPath": "/v"}]}, 400, "does not support volumes"),
+        ({"networkBlockAll": True}, 400, "does not support networkBlockAll"),
+        ({"cpu": 4}, 400, "resources"),
+        ({"user": "root"}, 400, "user daytona"),
+        ({"name": ""}, 400, "name"),
+        ({"name": "a/b"}, 400, "name"),
+        ({"name": 3}, 400, "name"),
+        ({"env": {"A": 1}}, 400, "env"),
+        ({"env": {"A=B": "1"}}, 400, "env"),
+        ({"env": {"A": "1\0"}}, 400, "env"),
+        ({"labels": ["x"]}, 400, "labels"),
+        ({"autoStopInterval": -1}, 400, "Auto-stop interval must be non-negative"),
+        ({"autoStopInterval": "15"}, 200, ""),
+        ({"autoStopInterval": 1.5}, 400, "integer"),
+        ({"autoStopInterval": True}, 400, "integer"),
+        ({"public": "yes"}, 400, "public"),
+        ({"target": "../x"}, 400, "target"),
+        ({"volumes": [], "kvm": False, "spot": False, "env": None, "labels": None, "unknown": 1}, 200, ""),
+    ],
+)
+def test_creation_is_checked(api: httpx.Client, asked: dict[str, object], status: int, says: str) -> None:
+    answer = api.post("/sandbox", json=asked)
+    assert answer.status_code == status, answer.text
+    if says:
+        assert says in answer.json()["message"]
+    assert len(api.get("/sandbox").json()["items"]) == (status == 200)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"\xff", b'"x"'])
+def test_a_body_that_is_no_json_object_is_a_bad_request(api: httpx.Client, body: bytes) -> None:
+    answer = api.post("/sandbox", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    assert set(answer.json()) == ENVELOPE
+
+
+def test_names_are_unique(api: httpx.Client) -> None:
+    first = created(api, name="one")
+    assert api.post("/sandbox", json={"name": "one"}).status_code == 409
+    assert api.post("/sandbox", json={"name": first}).status_code == 409
+    assert api.delete("/sandbox/one").json()["state"] == "destroyed"
+    assert created(api, name="one") != first
+
+
+def test_states_go_where_the_cloud_lets_them(local: LocalDaytona, api: httpx.Client) -> None:
+    sandbox = f"/sandbox/{created(api)}"
+
+    def change(what: str) -> tuple[int, str]:
+        answer = api.post(f"{sandbox}/{what}")
+        return answer.status_code, answer.json().get("state") or answer.json()["message"]
+
+    assert change("start") == (200, "started")
+    assert change("archive") == (400, "Sandbox is not stopped")
+    assert change("pause") == (422, "Pausing is not supported for this sandbox")
+    assert change("resize") == (400, "daytona-local cannot resize sandboxes")
+    assert change("stop?force=true") == (200, "stopped")
+    assert change("stop") == (400, "Sandbox is not in a stoppable state")
+    assert change("pause") == (400, "Sandbox must be in started state to pause")
+    assert change("archive") == (200, "archived")
+    assert change("stop") == (400, "Sandbox is not in a stoppable state")
+    assert change("start") == (200, "started")
+    assert change("recover") == (400, "Sandbox is not in a recoverable state")
+    local.force_state(sandbox.rpartition("/")[2], "error", reason="disk full", recoverable=True)
+    assert change("start") == (400, "Sandbox is in an errored state")
+    assert api.get(sandbox).json()["errorReason"] == "disk full"
+    assert change("recover") == (200, "started")
+    assert "errorReason" not in api.get(sandbox).json()
+    assert api.delete(sandbox).status_code == 200
+    assert api.get(sandbox).status_code == api.delete(sandbox).status_code == change("start")[0] == 404
+
+
+def test_an_ephemeral_sandbox_is_gone_when_it_stops(local: LocalDaytona, api: httpx.Client) -> None:
+    sandbox = f"/sandbox/{created(api, autoDeleteInterval=0)}"
+    assert api.post(f"{sandbox}/stop").json()["state"] == "destroyed"
+    assert api.get(sandbox).status_code == 404
+    assert local.sandboxes == []
+
+
+def test_settings(api: httpx.Client) -> None:
+    sandbox = f"/sandbox/{created(api, labels={'a': '1'})}"
+    assert api.put(f"{sandbox}/labels", json={"labels": {"b": "2"}}).json() == {"labels": {"b": "2"}}
+    assert api.put(f"{sandbox}/labels", json={}).status_code == 400
+    assert api.post(f"{sandbox}/public/true").json()["public"] is True
+    assert api.post(f"{sandbox}/public/maybe").status_code == 400
+    assert api.post(f"{sandbox}/autostop/0").json()["autoStopInterval"] == 0
+    assert api.post(f"{sandbox}/autostop/-1").status_code == 400
+    assert api.post(f"{sandbox}/autostop/soon").status_code == 400
+    assert api.post(f"{sandbox}/autoarchive/99999999").json()["autoArchiveInterval"] == 43200
+    assert api.post(f"{sandbox}/autodelete/-5").json()["autoDeleteInterval"] == -1
+    assert api.post(f"{sandbox}/last-activity", json={}).status_code == 201
+    assert api.get(f"{sandbox}/toolbox-proxy-url").json() == {"url": api.get(sandbox).json()["toolboxProxyUrl"]}
+    assert api.get(sandbox).json()["labels"] == {"b": "2"}
+
+
+def test_lists_are_filtered_sorted_and_paged(local: LocalDaytona, api: httpx.Client) -> None:
+    for number in range(7):
+        created(api, name=f"box-{number}", labels={"even": str(number % 2 == 0), "n": str(number)})
+    api.post("/sandbox/box-3/stop")
+
+    def names(**query: object) -> list[str]:
+        answer = api.get("/sandbox", params=query)
+        assert answer.status_code == 200, answer.text
+        return [item["name"] for item in answer.json()["items"]]
+
+    assert names() == [f"box-{n}" for n in reversed(range(7))]
+    assert names(sort="name", order="asc", limit=2) == ["box-0", "box-1"]
+    assert names(labels='{"even": "True"}', sort="name", order="asc") == ["box-0", "box-2", "box-4", "box-6"]
+    assert names(labels='{"even": "True", "n": "4"}') == ["box-4"]
+    assert names(name="BOX-5") == ["box-5"]
+    assert names(id=api.get("/sandbox/box-1").json()["id"][:13]) == ["box-1"]
+    assert names(states=["stopped", "archived"]) == names(states="stopped,archived") == ["box-3"]
+    assert names(createdAtBefore="2020-01-01T00:00:00Z") == []
+    assert len(names(createdAtAfter="2020-01-01T00:00:00Z", isPublic="false", regionIds="local")) == 7
+
+    # Page by page, while sandboxes come and go: none twice, and none of those that stay is missed.
+    seen: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = api.get("/sandbox", params={"limit": 2, **({"cursor": cursor} if cursor else {})}).json()
+        seen += [item["name"] for item in page["items"]]
+        cursor = page["nextCursor"]
+        if cursor is None:
+            break
+        api.delete(f"/sandbox/{seen[-1]}")
+        created(api)
+    assert seen == [f"box-{n}" for n in reversed(range(7))]
+
+    for query in (
+        {"labels": "{"},
+        {"labels": "[]"},
+        {"limit": "0"},
+        {"limit": "201"},
+        {"cursor": "!"},
+        {"cursor": "W10"},
+        {"sort": "x"},
+    ):
+        assert api.get("/sandbox", params=query).status_code == 400, query
+    old = api.get("/sandbox/paginated", params={"page": 2, "limit": 3}).json()
+    assert (len(old["items"]), old["page"], old["totalPages"], old["total"]) == (3, 2, 3, 7)
+
+
+def test_minting_ends_the_sandboxs_earlier_tokens(local: LocalDaytona, api: httpx.Client) -> None:
+    one, two = created(api), created(api)
+
+    def valid(token: str) -> dict[str, object]:
+        answer: dict[str, object] = api.get("/sandbox/ssh-access/validate", params={"token": token}).json()
+        return answer
+
+    def mint(sandbox: str) -> str:
+        access = api.post(f"/sandbox/{sandbox}/ssh-access", params={"expiresInMinutes": "10"}).json()
+        assert access["sshCommand"] == f"ssh -p {local.gateway_port} {access['token']}@127.0.0.1"
+        assert access["sandboxId"] == sandbox
+        assert len(access["token"]) == 32
+        assert access["token"].isalnum()
+        token: str = access["token"]
+        return token
+
+    first, second, other = mint(one), mint(one), mint(two)
+    assert valid(first) == {"valid": False, "sandboxId": ""}
+    assert valid(second) == {"valid": True, "sandboxId": one}
+    assert valid(other) == {"valid": True, "sandboxId": two}
+    assert local.live_tokens() == 2
+    # A token of another sandbox is not revoked; revoking what is not there is no error.
+    assert api.delete(f"/sandbox/{one}/ssh-access", params={"token": other}).status_code == 200
+    assert valid(other)["valid"]
+    assert api.delete(f"/sandbox/{one}/ssh-access", params={"token": second}).status_code == 200
+    assert not valid(second)["valid"]
+    assert api.delete(f"/sandbox/{two}/ssh-access").status_code == 200
+    assert local.live_tokens() == 0
+    for bad in ("0", "-1", "nan", "inf", "ten"):
+        assert api.post(f"/sandbox/{one}/ssh-access", params={"expiresInMinutes": bad}).status_code == 400
+    mint(one)
+    api.delete(f"/sandbox/{one}")
+    assert local.live_tokens() == 0
+    assert local.counts["mint"] == 4
+    assert local.counts["revoke"] == 3
+
+
+def test_config_publishes_what_tests_want(local: LocalDaytona) -> None:
+    with http(local, key="") as client:
+
+        def config() -> dict[str, object]:
+            answer: dict[str, object] = client.get("/config").json()
+            return answer
+
+        truth = config()
+        assert truth["sshGatewayHost"] == "127.0.0.1"
+        assert truth["sshGatewayPort"] == local.gateway_port
+        assert truth["sshGatewayHostKeys"] == local.gateway.presented_keys() != []
+        assert all(str(print_).startswith("SHA256:") for print_ in truth["sshGatewayHostKeyFingerprints"])  # type: ignore[attr-defined]
+        assert truth["proxyToolboxUrl"] == local.toolbox_url
+        local.published.host_keys = ["ssh-ed25519 AAAA", *local.gateway.presented_keys()]
+        assert len(config()["sshGatewayHostKeyFingerprints"]) == len(local.gateway.presented_keys()) + 1  # type: ignore[arg-type]
+        local.published.nothing()
+        assert config()["sshGatewayHostKeys"] == []
+        for value in (None, 7, "garbage", [1]):
+            local.published.members["sshGatewayHostKeys"] = value
+            assert config()["sshGatewayHostKeys"] == value
+        local.published.reset()
+        local.published.old_server("127.0.0.1", local.gateway_port)
+        old = config()
+        assert old["sshGatewayCommand"] == f"ssh -p {local.gateway_port} {{{{TOKEN}}}}@127.0.0.1"
+        assert "sshGatewayHostKeys" not in old
+        assert "sshGatewayHost" not in old
+        local.published.reset()
+        assert config() == truth
+
+
+def test_what_is_on_disk_is_private_and_holds_no_token(local: LocalDaytona, api: httpx.Client, root: Path) -> None:
+    sandbox = created(api)
+    token = api.post(f"/sandbox/{sandbox}/ssh-access").json()["token"]
+    assert stat.S_IMODE(root.stat().st_mode) == 0o700
+    assert stat.S_IMODE((root / "api-key").stat().st_mode) == 0o600
+    assert stat.S_IMODE((root / "sandboxes" / sandbox / "sandbox.json").stat().st_mode) == 0o600
+    for path in root.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            assert token.encode() not in path.read_bytes(), path
+
+
+def test_snapshots(api: httpx.Client) -> None:
+    listed = api.get("/snapshots").json()
+    assert [item["name"] for item in listed["items"]] == ["daytona-local", "daytonaio/sandbox"]
+    assert listed["total"] == 2
+    assert api.get("/snapshots/daytonaio/sandbox").json() == listed["items"][1]
+    assert api.get("/snapshots/daytonaio%2Fsandbox").json() == listed["items"][1]
+    assert api.get(f"/snapshots/{listed['items'][0]['id']}").json() == listed["items"][0]
+    assert api.post("/snapshots", json={"name": "x", "imageName": "debian:12"}).status_code == 400
+    assert api.delete("/snapshots/daytona-local").status_code == 403
+    assert created(api, snapshot=listed["items"][0]["id"])
+
+
+def test_the_keys_owner(api: httpx.Client) -> None:
+    assert api.get("/api-keys/current").json()["name"] == "daytona-local"
+    (organization,) = api.get("/organizations").json()
+    assert api.get(f"/organizations/{organization['id']}").json() == organization
+    assert api.get("/organizations/other").status_code == 404
