@@ -223,13 +223,11 @@ class Lifecycle(Sandboxes):
 
     def _ring(self, record: Record) -> None:
         record.timer = None
-        due = next_due(record, self._timings.minute)
-        if due is None or record.sandbox.id not in self._records:
-            return
-        if due[1] == "stop" and record.calls:
+        if record.calls:
             self.touch(record.sandbox)
-        if record.pending:
-            return  # the end of that change schedules anew
+        due = next_due(record, self._timings.minute)
+        if due is None or record.pending or record.sandbox.id not in self._records:
+            return  # the end of a pending change schedules anew
         if due[0] > self._timings.clock():
             self._schedule(record)
             return

@@ -1,0 +1,240 @@
+"""Time, restarts and accidents: what becomes of sandboxes when nobody calls."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Clock, created, http
+
+from git_daytona.local.model import ApiError
+from git_daytona.local.registry import Timings
+from git_daytona.local.server import LocalDaytona
+from git_daytona.local.store import RootInUse
+
+
+def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Wait for what happens in the server's own time. There is no event to wait for from outside a server."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it does not happen"
+        time.sleep(0.01)
+
+
+def state(server: LocalDaytona, sandbox: str) -> str:
+    return next((s.state for s in server.sandboxes if s.id == sandbox), "gone")
+
+
+def test_an_idle_sandbox_stops_then_is_archived_then_deleted(timed: LocalDaytona, clock: Clock) -> None:
+    with http(timed) as api:
+        box = created(api, autoStopInterval=15, autoArchiveInterval=60, autoDeleteInterval=100)
+        clock.now += 14 * 60
+        timed.tick()
+        assert api.get(f"{timed.toolbox_url}/{box}/work-dir").status_code == 200  # activity
+        clock.now += 14 * 60
+        timed.tick()
+        assert state(timed, box) == "started"
+        clock.now += 60
+        timed.tick()
+        until(lambda: state(timed, box) == "stopped")
+        clock.now += 59 * 60
+        timed.tick()
+        assert state(timed, box) == "stopped"
+        clock.now += 60
+        timed.tick()
+        until(lambda: state(timed, box) == "archived")
+        assert api.post(f"/sandbox/{box}/start").json()["state"] == "started"
+        api.post(f"/sandbox/{box}/stop")
+        clock.now += 100 * 60
+        timed.tick()
+        until(lambda: state(timed, box) == "gone")
+        assert not (timed.root / "sandboxes" / box).exists()
+
+
+def test_zero_means_never_to_stop_and_looking_is_no_activity(timed: LocalDaytona, clock: Clock) -> None:
+    with http(timed) as api:
+        always, fifteen = created(api, autoStopInterval=0), created(api)
+        clock.now += 14 * 60
+        api.get(f"/sandbox/{fifteen}")
+        api.get("/sandbox")
+        api.post(f"/sandbox/{always}/last-activity")
+        clock.now += 60
+        timed.tick()
+        until(lambda: state(timed, fifteen) == "stopped")
+        clock.now += 10**6
+        timed.tick()
+        assert state(timed, always) == "started"
+
+
+def test_a_sandbox_at_work_is_not_idle(timed: LocalDaytona, clock: Clock) -> None:
+    with http(timed) as api:
+        box = created(api, autoStopInterval=1)
+        running = threading.Thread(
+            target=lambda: api.post(
+                f"{timed.toolbox_url}/{box}/process/execute", json={"command": "touch begun; until test -e go; do sleep 0.05; done"}
+            )
+        )
+        home = timed.root / "sandboxes" / box / "home"
+        running.start()
+        until((home / "begun").exists)
+        clock.now += 3600
+        timed.tick()
+        time.sleep(0.1)
+        assert state(timed, box) == "started"
+        (home / "go").touch()
+        running.join(10)
+        clock.now += 60
+        timed.tick()
+        until(lambda: state(timed, box) == "stopped")
+
+
+def test_minutes_can_be_short(root: Path) -> None:
+    with LocalDaytona(root, timings=Timings(minute=0.1)) as local, http(local) as api:
+        box = created(api, autoStopInterval=1, autoDeleteInterval=1)
+        token = api.post(f"/sandbox/{box}/ssh-access", params={"expiresInMinutes": 1}).json()["token"]
+        until(lambda: local.live_tokens() == 0)
+        assert not api.get("/sandbox/ssh-access/validate", params={"token": token}).json()["valid"]
+        until(lambda: state(local, box) == "gone")
+
+
+def test_a_sandbox_has_a_time_to_live(timed: LocalDaytona, clock: Clock) -> None:
+    with http(timed) as api:
+        box, other = created(api, ttlMinutes=5), created(api)
+        api.post(f"/sandbox/{other}/ttl/5")
+        assert "autoDestroyAt" in api.get(f"/sandbox/{box}").json()
+        api.post(f"/sandbox/{other}/ttl/0")
+        clock.now += 300
+        timed.tick()
+        until(lambda: state(timed, box) == "gone")
+        assert state(timed, other) == "started"
+
+
+def test_a_restart_is_like_a_reboot(root: Path) -> None:
+    with LocalDaytona(root) as local, http(local) as api:
+        key, keys = local.api_key, local.gateway.presented_keys()
+        box = created(api, name="kept", labels={"a": "b"}, env={"C": "d"}, autoStopInterval=7)
+        archived, ephemeral = created(api), created(api, autoDeleteInterval=0)
+        api.post(f"/sandbox/{archived}/stop")
+        api.post(f"/sandbox/{archived}/archive")
+        api.post(f"{local.toolbox_url}/{box}/process/execute", json={"command": "echo work > file"})
+        token = api.post("/sandbox/kept/ssh-access").json()["token"]
+    with LocalDaytona(root) as local, http(local) as api:
+        assert local.api_key == key
+        assert local.gateway.presented_keys() == keys
+        shown = api.get("/sandbox/kept").json()
+        assert (shown["id"], shown["state"], shown["desiredState"]) == (box, "stopped", "stopped")
+        assert (shown["labels"], shown["env"], shown["autoStopInterval"]) == ({"a": "b"}, {"C": "d"}, 7)
+        assert state(local, archived) == "archived"
+        until(lambda: state(local, ephemeral) == "gone")
+        assert not api.get("/sandbox/ssh-access/validate", params={"token": token}).json()["valid"]
+        api.post("/sandbox/kept/start")
+        answer = api.post(f"{local.toolbox_url}/{box}/process/execute", json={"command": "cat file; echo $C"}).json()
+        assert answer["result"] == "work\nd\n"
+
+
+def test_one_server_per_root(local: LocalDaytona, root: Path) -> None:
+    with pytest.raises(RootInUse, match=str(root)), LocalDaytona(root):
+        pass
+    with http(local) as api:
+        assert api.get("/health").status_code == 200
+
+
+def test_a_taken_port_is_an_error_and_leaves_nothing_behind(local: LocalDaytona, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    for ports in ({"api_port": local.api_port}, {"gateway_port": local.gateway_port}):
+        with pytest.raises(OSError, match=r"in use"), LocalDaytona(other, **ports):
+            pass
+    with LocalDaytona(other):
+        pass
+
+
+def test_it_starts_and_stops_fast_and_again(root: Path) -> None:
+    server = LocalDaytona(root)
+    with server:
+        pass
+    begun = time.monotonic()
+    with server, http(server) as api:
+        created(api)
+    assert time.monotonic() - begun < 2  # well under a second on an idle machine
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"{}", b'{"sandbox": {"id": "x"}}'])
+def test_a_damaged_record_costs_one_sandbox_only(root: Path, damage: bytes) -> None:
+    with LocalDaytona(root) as local, http(local) as api:
+        broken, good = created(api), created(api)
+    (root / "sandboxes" / broken / "sandbox.json").write_bytes(damage)
+    with LocalDaytona(root) as local, http(local) as api:
+        assert [s.id for s in local.sandboxes] == [good]
+        assert created(api)
+    assert (root / "sandboxes" / broken / "home").is_dir()
+
+
+def test_read_only_trees_are_deleted_too(local: LocalDaytona) -> None:
+    with http(local) as api:
+        box = created(api)
+        script = "mkdir -p a/b; touch a/b/c; ln -s /etc a/b/l; chmod 0 a/b/c; chmod 500 a/b a"
+        assert api.post(f"{local.toolbox_url}/{box}/process/execute", json={"command": script}).json()["exitCode"] == 0
+        assert api.delete(f"/sandbox/{box}").status_code == 200
+        until(lambda: list((local.root / "sandboxes").iterdir()) == [])
+    assert Path("/etc/passwd").exists()
+
+
+def test_a_deleted_sandboxs_processes_are_ended(local: LocalDaytona) -> None:
+    with http(local) as api:
+        for ending in ("post", "delete"):
+            box = created(api)
+            script = "(trap '' TERM HUP INT; while :; do date > beat; sleep 0.05; done) >/dev/null 2>&1 & echo $!"
+            answer = api.post(f"{local.toolbox_url}/{box}/process/execute", json={"command": script})
+            assert answer.json()["exitCode"] == 0
+            home = local.root / "sandboxes" / box / "home"
+            until((home / "beat").exists)
+            if ending == "delete":
+                api.delete(f"/sandbox/{box}")
+                assert not home.exists()
+            else:
+                api.post(f"/sandbox/{box}/stop")
+                (home / "beat").unlink()
+                time.sleep(0.2)
+                assert not (home / "beat").exists()
+
+
+def test_a_slow_start_is_seen_and_a_second_change_refused(local: LocalDaytona) -> None:
+    with http(local) as api:
+        local.faults.start_delay = 0.3
+        shown = api.post("/sandbox", json={}).json()
+        box = f"/sandbox/{shown['id']}"
+        assert shown["state"] == "creating"
+        for method, path in (("POST", f"{box}/start"), ("POST", f"{box}/stop"), ("DELETE", box)):
+            answer = api.request(method, path)
+            assert (answer.status_code, answer.json()["message"]) == (409, "Sandbox state change in progress")
+        until(lambda: api.get(box).json()["state"] == "started")
+        api.post(f"{box}/stop")
+        assert api.post(f"{box}/start").json()["state"] == "starting"
+        until(lambda: api.get(box).json()["state"] == "started")
+
+
+def test_a_failed_start_is_an_error_to_recover_from(local: LocalDaytona) -> None:
+    with http(local) as api:
+        local.faults.start_error = "no room"
+        shown = api.post("/sandbox", json={}).json()
+        assert (shown["state"], shown["errorReason"], shown["recoverable"]) == ("error", "no room", True)
+        local.faults.start_error = None
+        assert api.post(f"/sandbox/{shown['id']}/recover").json()["state"] == "started"
+
+
+def test_the_registry_answers_other_threads(local: LocalDaytona) -> None:
+    with http(local) as api:
+        box = created(api)
+        token = api.post(f"/sandbox/{box}/ssh-access").json()["token"]
+    registry = local._lifecycle
+    sandbox = registry.validate(token)
+    assert sandbox is not None
+    assert registry.sandbox(box) is sandbox
+    assert registry.validate("") is None
+    assert registry.validate("\udcff") is None
+    before = sandbox.last_activity_at
+    registry.touch(sandbox)
+    assert sandbox.last_activity_at >= before
+    with pytest.raises(ApiError, match="not found"):
+        registry.sandbox("none")
