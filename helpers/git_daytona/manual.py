@@ -1,0 +1,72 @@
+"""The manual known_hosts file (DAYTONA_SSH_KNOWN_HOSTS): read, checked before anything is minted, never written."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from git_daytona import knownhosts
+from git_daytona.endpoint import Endpoint
+from git_daytona.errors import BadSetting, HostKeyRefused
+from git_daytona.knownhosts import Line, Marker
+from git_daytona.pinfile import read_bounded
+
+_NAME = "DAYTONA_SSH_KNOWN_HOSTS"
+
+
+def path_of(setting: str) -> Path:
+    """The file that the setting names, ``~/`` expanded once. Raises BadSetting.
+
+    A double quote cannot be written in ssh_config (it knows no escape for it), and a relative path would let the repository that
+    one stands in choose what is trusted.
+    """
+    if '"' in setting or not setting.isprintable():
+        raise BadSetting(
+            f"{_NAME} holds a double quote or a control character, which ssh cannot take in a path", hint="rename the file"
+        )
+    path = Path.home() / setting[2:] if setting.startswith("~/") else Path(setting)
+    if not path.is_absolute():
+        raise BadSetting(f"{_NAME} is not an absolute path: '{setting}'", hint="begin it with '/' or '~/'")
+    return path
+
+
+def load(path: Path) -> tuple[Line, ...]:
+    """Its lines; raises BadSetting when it is missing, cannot be read, or has no usable line."""
+    try:
+        lines = knownhosts.parse(read_bounded(path))
+    except OSError as problem:
+        raise BadSetting(
+            f"{_NAME} names '{path}', which cannot be read: {(problem.strerror or str(problem)).lower()}",
+            hint=f"correct the path, or unset {_NAME} to use the keys that Daytona publishes",
+        ) from problem
+    if not any(line.key for line in lines):
+        bad = next((line for line in lines), None)
+        why = f"line {bad.number}: {bad.problem}" if bad else "it is empty"
+        raise BadSetting(
+            f"{_NAME} names '{path}', which holds no host key: {why}",
+            hint=f"put the gateway's key into it, or unset {_NAME} to use the keys that Daytona publishes",
+        )
+    return lines
+
+
+def check(path: Path, lines: Sequence[Line], endpoint: Endpoint) -> tuple[Line, ...]:
+    """The lines for an endpoint; raises HostKeyRefused when there is none, so that ssh could only refuse."""
+    name = endpoint.known_hosts_name
+    mine = knownhosts.serving(lines, name)
+    if any(line.marker is not Marker.REVOKED for line in mine):
+        return mine
+    why = bare_host(lines, endpoint)
+    bad = [line for line in lines if line.problem and knownhosts.names_match(line.hosts, name)]
+    if bad:
+        why = f"; line {bad[0].number} is for it, but ssh skips it: {bad[0].problem}"
+    raise HostKeyRefused(
+        f"'{path}' has no host key for '{name}'{why}", hint=f"add a line '{name} <type> <base64>', for the key that you trust"
+    )
+
+
+def bare_host(lines: Sequence[Line], endpoint: Endpoint) -> str:
+    """A clause that says so where lines name the host without the port: ssh would take them, this suite does not."""
+    if endpoint.port == 22:
+        return ""
+    numbers = [line.number for line in knownhosts.serving(lines, endpoint.host)]
+    if not numbers:
+        return ""
+    return f"; line {numbers[0]} is for '{endpoint.host}' on port 22 and does not serve port {endpoint.port}"

@@ -1,0 +1,280 @@
+"""How the gateway's host key is trusted: manual, pinned or inherited (DESIGN.md §5).
+
+A transfer asks ``Policy.default()`` before it mints a token, runs ssh as the returned Trust says, so that ssh itself enforces the
+verdict, and asks ``Policy.refusal()`` when ssh fails. The API is asked once per process. It is asked again only where its answer of
+earlier would refuse a transfer: keys may have been rotated, or a pin forgotten, while the process ran (CASES 65).
+"""
+
+import enum
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from git_daytona import knownhosts, manual, paths, pinfile, published, refusals
+from git_daytona.endpoint import Endpoint
+from git_daytona.errors import BadSetting, GitDaytonaError, HostKeyRefused, TimedOut
+from git_daytona.hostkeys import HostKey
+from git_daytona.knownhosts import Line
+from git_daytona.pinfile import Pins
+from git_daytona.published import Published
+from git_daytona.settings import Settings
+from git_daytona.trust import Outcome, decide, keys_of, named_endpoints
+
+ASK_AGAIN_SECONDS = 1.0
+"""The API is not asked more often than this, however many transfers are refused."""
+FAILED_ASK_SECONDS = 60.0
+"""How long a failure to ask is believed."""
+
+
+class Mode(enum.Enum):
+    MANUAL = "manual"
+    PINNED = "pinned"
+    INHERITED = "inherited"
+
+
+@dataclass(frozen=True)
+class Trust:
+    """How one endpoint's host key is verified: what ``daytona-ssh`` is told.
+
+    ``known_hosts`` is the only file to trust, and ``alias`` the name to look up in it (HostKeyAlias); both are None in inherited
+    mode, where the ssh client verifies as its user has configured it.
+    """
+
+    mode: Mode
+    endpoint: Endpoint
+    known_hosts: Path | None
+    alias: str | None
+
+
+class PinRenewed(HostKeyRefused):
+    """ssh refused the key, but the pin has changed since ssh read it (a published rotation): the same attempt now succeeds."""
+
+    meaning = HostKeyRefused.meaning
+    transient = True
+
+
+class Policy:
+    """The trust decision of one process. Safe for many threads.
+
+    ``ask`` returns the raw answer of ``GET /config`` and raises GitDaytonaError (Cloud.config); it is called lazily.
+    ``warnings`` collects lines to show once, oldest first.
+    """
+
+    def __init__(self, settings: Settings, ask: Callable[[], Mapping[str, Any]], *, clock: Callable[[], float] = time.monotonic):
+        self.settings = settings
+        self.warnings: list[str] = []
+        self._ask = ask
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._answer: Published | GitDaytonaError | None = None
+        self._asked_at = 0.0
+        self._renewed: set[tuple[Endpoint, frozenset[HostKey]]] = set()
+
+    # -- the decision -------------------------------------------------------------------------------------------------
+
+    def default(self) -> Trust:
+        """Trust for the endpoint that the API names.
+
+        Raises HostKeyRefused (keys differ, unusable pin file), BadSetting (manual file), or why the endpoint cannot be learned.
+        """
+        if self.settings.ssh_known_hosts:
+            return self._manual(None)
+        answer = self.answer()
+        if isinstance(answer, Published):
+            return self._for_named(answer.endpoint)
+        if not self.settings.auto_pin:
+            raise answer
+        pins = pinfile.load(paths.pin_file())
+        endpoint = pins.last_endpoint(self.settings.api_url) or self._sole(pins)
+        if endpoint is None:
+            raise refusals.endpoint_unknown(answer)
+        self._warn(f"{answer.message}; using the pin of '{endpoint.known_hosts_name}'")
+        return self._trust(Mode.PINNED, endpoint)
+
+    def for_endpoint(self, endpoint: Endpoint) -> Trust:
+        """Trust for the endpoint that a mint's reply names, which may be another gateway than the default one (CASES 28).
+
+        In pinned mode an endpoint that is neither published nor pinned is refused. Raises as default().
+        """
+        if self.settings.ssh_known_hosts:
+            return self._manual(endpoint)
+        return self._for_named(endpoint)
+
+    def _for_named(self, endpoint: Endpoint) -> Trust:
+        if not self.settings.auto_pin:
+            return self._trust(Mode.INHERITED, endpoint)
+        while True:
+            answer, mine = self._answer_about(endpoint)
+            pins = pinfile.load(paths.pin_file())
+            pinned = pins.serving(endpoint)
+            decision = decide(pinned, mine.keys if mine else (), something=mine is not None and mine.something)
+            if decision.outcome is not Outcome.REFUSE or not self._ask_again():
+                break
+        match decision.outcome:
+            case Outcome.REFUSE if mine:
+                raise refusals.disjoint(self.settings, paths.pin_file(), endpoint, mine.keys, keys_of(pinned))
+            case Outcome.UNREADABLE if mine:
+                raise refusals.unreadable(self.settings, endpoint, mine.unreadable)
+            case Outcome.INHERIT if not mine and self._pinning(answer, pins):
+                raise refusals.unknown_gateway(endpoint)
+            case Outcome.INHERIT:
+                self._warn(refusals.inherited(endpoint, answer))
+                return self._trust(Mode.INHERITED, endpoint)
+        if mine:
+            self._warn_about(mine)
+        if mine and decision.add:
+            self._write(endpoint, mine)
+        return self._trust(Mode.PINNED, endpoint)
+
+    def _write(self, endpoint: Endpoint, mine: Published) -> None:
+        """Pin what is published, after deciding once more under the lock: of two processes one is first."""
+        try:
+            with pinfile.changing(paths.pin_file()):
+                pins = pinfile.load(paths.pin_file())
+                pinned = pins.serving(endpoint)
+                decision = decide(pinned, mine.keys, something=mine.something)
+                if decision.outcome is Outcome.REFUSE:
+                    raise refusals.disjoint(self.settings, paths.pin_file(), endpoint, mine.keys, keys_of(pinned))
+                if decision.add:
+                    pinfile.add(paths.pin_file(), pins, endpoint, decision.add, self.settings.api_url)
+        except (BadSetting, TimedOut) as problem:
+            if not keys_of(pinfile.load(paths.pin_file()).serving(endpoint)):
+                raise
+            self._warn(f"a newly published host key was not pinned: {problem.message}")  # the pinned one still serves
+
+    def _answer_about(self, endpoint: Endpoint) -> tuple[Published | GitDaytonaError, Published | None]:
+        """The API's answer, and the same again if it is about this endpoint."""
+        answer = self.answer()
+        return answer, answer if isinstance(answer, Published) and answer.endpoint == endpoint else None
+
+    def _warn_about(self, mine: Published) -> None:
+        for item in mine.unreadable:
+            self._warn(f"the Daytona API publishes a host key that cannot be read: {item}")
+        for key in mine.contradicted:
+            self._warn(f"the published fingerprints do not list the published key {key}")
+
+    def _pinning(self, answer: Published | GitDaytonaError, pins: Pins) -> bool:
+        """Whether this account's gateways are pinned ones, so that an unknown gateway is refused rather than left to ssh."""
+        if isinstance(answer, Published):
+            return answer.something or bool(pins.serving(answer.endpoint))
+        return bool(pins.lines)
+
+    def _manual(self, endpoint: Endpoint | None) -> Trust:
+        path = manual.path_of(self.settings.ssh_known_hosts or "")
+        lines = manual.load(path)
+        if endpoint is None:
+            answer = self.answer()
+            named = named_endpoints(lines)
+            if isinstance(answer, Published):
+                endpoint = answer.endpoint
+            elif len(named) == 1:
+                endpoint = next(iter(named))
+            else:
+                raise refusals.endpoint_unknown(answer)
+        mine = manual.check(path, lines, endpoint)
+        published_keys = self._published_keys(endpoint)
+        if published_keys and not set(keys_of(mine)) & set(published_keys):
+            self._warn(refusals.manual_differs(path, endpoint, keys_of(mine), published_keys))
+        return self._trust(Mode.MANUAL, endpoint, path)
+
+    def _trust(self, mode: Mode, endpoint: Endpoint, path: Path | None = None) -> Trust:
+        if mode is Mode.INHERITED:
+            return Trust(mode, endpoint, None, None)
+        return Trust(mode, endpoint, path or paths.pin_file(), endpoint.known_hosts_name)
+
+    def _sole(self, pins: Pins) -> Endpoint | None:
+        """The one endpoint that the pin file names, unless it was pinned from another API than this."""
+        named = named_endpoints(pins.lines)
+        foreign = {record.endpoint for record in pins.records if record.source.startswith("http")}
+        return next(iter(named)) if len(named) == 1 and not named & foreign else None
+
+    # -- the API ------------------------------------------------------------------------------------------------------
+
+    def answer(self) -> Published | GitDaytonaError:
+        """What ``GET /config`` says, asked once; or the error that it ended in, or that its answer deserves."""
+        with self._lock:
+            age = self._clock() - self._asked_at
+            if self._answer is None or (isinstance(self._answer, GitDaytonaError) and age > FAILED_ASK_SECONDS):
+                self._asked_at = self._clock()
+                try:
+                    self._answer = published.read(self._ask())
+                except GitDaytonaError as problem:
+                    self._answer = problem
+            return self._answer
+
+    def _ask_again(self) -> bool:
+        """Drop the answer, so that the next look asks anew; False when it was asked only just now."""
+        with self._lock:
+            if self._answer is None or self._clock() - self._asked_at < ASK_AGAIN_SECONDS:
+                return False
+            self._answer = None
+            return True
+
+    def _warn(self, line: str) -> None:
+        with self._lock:
+            if line not in self.warnings:
+                self.warnings.append(line)
+
+    # -- after a failure ----------------------------------------------------------------------------------------------
+
+    def refusal(self, trust: Trust, ssh_stderr: str) -> HostKeyRefused | None:
+        """Why ssh refused the host key, given what it wrote to stderr at LogLevel ERROR; None when that was not the reason.
+
+        PinRenewed, which is transient, when the API meanwhile publishes the presented key beside a pinned one (or the pin was
+        forgotten and made anew): it is pinned now, and the same attempt succeeds. At most once per set of pins.
+        """
+        complaint = refusals.complaint(ssh_stderr, trust.endpoint)
+        if complaint is None:
+            return None
+        if trust.mode is Mode.INHERITED:
+            return refusals.by_ssh(self.settings, trust.endpoint, self._published_keys(trust.endpoint), complaint)
+        if complaint.elsewhere is not None:
+            return refusals.other_host(complaint.elsewhere)
+        if complaint.no_type:
+            return refusals.no_type(trust.endpoint)
+        if trust.mode is Mode.PINNED:
+            self._ask_again()
+            try:
+                self.for_endpoint(trust.endpoint)
+            except HostKeyRefused as problem:
+                return problem
+            except GitDaytonaError:
+                pass  # the pin file cannot be written, say: what ssh found stands
+        lines = self._trusted_lines(trust)
+        trusted = keys_of(lines)
+        if trust.mode is Mode.PINNED and self._is_news(trust.endpoint, lines, complaint):
+            return PinRenewed(
+                f"the host key of '{trust.endpoint.known_hosts_name}' was rotated; its new key, published beside the pinned one,"
+                " is pinned now",
+                hint="try again",
+            )
+        return refusals.presented_differs(
+            self.settings, trust.endpoint, trust.known_hosts, trusted, self._published_keys(trust.endpoint), complaint
+        )
+
+    def _is_news(self, endpoint: Endpoint, lines: tuple[Line, ...], complaint: "refusals.Complaint") -> bool:
+        """Whether ssh would now accept what it refused."""
+        trusted = frozenset(keys_of(lines))
+        accepted = {key.fingerprint for key in trusted if knownhosts.verdict(lines, key) is knownhosts.Verdict.OK}
+        if complaint.revoked or not (complaint.fingerprint in accepted if complaint.fingerprint else accepted):
+            return False
+        with self._lock:
+            state = (endpoint, trusted)
+            if state in self._renewed:
+                return False
+            self._renewed.add(state)
+            return True
+
+    def _trusted_lines(self, trust: Trust) -> tuple[Line, ...]:
+        try:
+            data = pinfile.read_bounded(trust.known_hosts) if trust.known_hosts else b""
+        except OSError:  # gone since: then it vouches for nothing
+            return ()
+        return knownhosts.serving(knownhosts.parse(data), trust.endpoint.known_hosts_name)
+
+    def _published_keys(self, endpoint: Endpoint) -> tuple[HostKey, ...]:
+        answer = self.answer()
+        return answer.keys if isinstance(answer, Published) and answer.endpoint == endpoint else ()
