@@ -1,0 +1,124 @@
+"""The real Python SDK, sync and async, against the API: quick, and told of changes by its event channel."""
+
+import asyncio
+import time
+
+import pytest
+from daytona import (
+    AsyncDaytona,
+    CreateSandboxFromImageParams,
+    CreateSandboxFromSnapshotParams,
+    Daytona,
+    DaytonaConfig,
+    DaytonaError,
+    DaytonaNotFoundError,
+    ListSandboxesQuery,
+)
+from daytona.common.errors import (
+    DaytonaAuthenticationError,
+    DaytonaBadRequestError,
+    DaytonaConflictError,
+    DaytonaRateLimitError,
+)
+
+from git_daytona.local.server import LocalDaytona
+
+
+def config(local: LocalDaytona, key: str | None = None) -> DaytonaConfig:
+    return DaytonaConfig(api_key=key or local.api_key, api_url=local.api_url, target="local")
+
+
+@pytest.fixture
+def daytona(local: LocalDaytona) -> Daytona:
+    return Daytona(config(local))
+
+
+def test_a_whole_life_without_waiting_for_a_poll(local: LocalDaytona, daytona: Daytona) -> None:
+    begun = time.monotonic()
+    sandbox = daytona.create(CreateSandboxFromSnapshotParams(name="life", labels={"a": "b"}, env_vars={"X": "y"}))
+    assert sandbox.state == "started"
+    access = sandbox.create_ssh_access(expires_in_minutes=10)
+    assert sandbox.validate_ssh_access(access.token).valid
+    sandbox.revoke_ssh_access(access.token)
+    assert not sandbox.validate_ssh_access(access.token).valid
+    sandbox.stop()
+    assert sandbox.state == "stopped"
+    sandbox.start()
+    sandbox.stop(force=True)
+    sandbox.archive()
+    assert sandbox.state == "archived"
+    sandbox.start()
+    sandbox.set_labels({"c": "d"})
+    sandbox.set_autostop_interval(5)
+    sandbox.set_auto_archive_interval(6)
+    sandbox.set_auto_delete_interval(7)
+    sandbox.refresh_activity()
+    sandbox.refresh_data()
+    assert (sandbox.auto_stop_interval, sandbox.auto_archive_interval, sandbox.auto_delete_interval) == (5, 6, 7)
+    assert daytona.get("life").id == sandbox.id
+    daytona.delete(sandbox, wait=True)
+    assert sandbox.state == "destroyed"
+    with pytest.raises(DaytonaNotFoundError):
+        daytona.get("life")
+    assert time.monotonic() - begun < 3
+
+
+def test_lists_over_several_pages(local: LocalDaytona, daytona: Daytona) -> None:
+    for number in range(5):
+        daytona.create(CreateSandboxFromSnapshotParams(name=f"n{number}", labels={"odd": str(number % 2)}))
+    found = daytona.list(ListSandboxesQuery(labels={"odd": "0"}, limit=2, sort="name", order="asc"))  # type: ignore[arg-type]
+    assert [sandbox.name for sandbox in found] == ["n0", "n2", "n4"]
+    assert local.counts["list"] == 2
+
+
+def test_refusals_become_the_sdks_errors(local: LocalDaytona, daytona: Daytona) -> None:
+    with pytest.raises(DaytonaBadRequestError, match="Snapshot mine not found"):
+        daytona.create(CreateSandboxFromSnapshotParams(snapshot="mine"))
+    with pytest.raises(DaytonaBadRequestError, match="does not support buildInfo"):
+        daytona.create(CreateSandboxFromImageParams(image="debian:12"))
+    daytona.create(CreateSandboxFromSnapshotParams(name="twice"))
+    with pytest.raises(DaytonaConflictError):
+        daytona.create(CreateSandboxFromSnapshotParams(name="twice"))
+    with pytest.raises(DaytonaAuthenticationError):
+        Daytona(config(local, "wrong")).get("twice")
+    with local.faults.call(status=429, retry_after=0) as fault, pytest.raises(DaytonaRateLimitError) as refused:
+        daytona.get("twice")
+    assert refused.value.headers["Retry-After"] == "0"
+    assert fault.seen == 4, "the sync client waits Retry-After out and tries again, three times"
+    with local.faults.call(drop="before") as fault, pytest.raises(DaytonaError) as cut:
+        daytona.get("twice")
+    assert type(cut.value) is DaytonaError, "urllib3's MaxRetryError is not in the SDK's table of connection errors"
+    assert fault.seen == 4
+
+
+def test_a_slow_creation_is_waited_for(local: LocalDaytona, daytona: Daytona) -> None:
+    daytona.create()  # by then the event channel is up
+    local.faults.start_delay = 0.2
+    begun = time.monotonic()
+    sandbox = daytona.create()
+    assert sandbox.state == "started"
+    assert time.monotonic() - begun < 0.9, "told by an event, not by the poll after a second"
+    local.faults.start_delay = 3
+    with pytest.raises(DaytonaError, match="exceeded timeout"):
+        daytona.create(timeout=1)
+    local.faults.start_delay, local.faults.start_error = 0.1, "no room"
+    with pytest.raises(DaytonaError, match="error state"):
+        daytona.create()
+    assert [sandbox.error_reason for sandbox in local.sandboxes if sandbox.state == "error"] == ["no room"]
+
+
+def test_the_async_client(local: LocalDaytona) -> None:
+    async def life() -> None:
+        async with AsyncDaytona(config(local)) as daytona:
+            boxes = await asyncio.gather(*(daytona.create() for _ in range(5)))
+            assert len([box async for box in daytona.list()]) == 5
+            access = await boxes[0].create_ssh_access(5)
+            assert (await boxes[0].validate_ssh_access(access.token)).valid
+            await boxes[0].stop()
+            await boxes[0].start()
+            await asyncio.gather(*(box.delete(wait=True) for box in boxes))
+            assert [box async for box in daytona.list()] == []
+
+    begun = time.monotonic()
+    asyncio.run(life())
+    assert time.monotonic() - begun < 5
