@@ -14,6 +14,7 @@ from pathlib import Path
 from .builders import READY, child_of
 from .environment import environment
 from .model import HOME, ApiError, Sandbox, Stream
+from .terminal import open_pair
 from .view import View, build, resolve, write_passwd
 
 Builder = Callable[[Sandbox, View], list[str]]
@@ -170,6 +171,16 @@ class Enclosed:
         )
         running.commands.add(command)
         return command
+
+    def open_terminal(self, sandbox: Sandbox) -> tuple[int, int]:
+        """See `Terminals`: a terminal of the sandbox's own /dev/pts."""
+        running = self._find(sandbox)
+        if running is None:
+            raise ApiError(409, f"sandbox '{sandbox.id}' is not running")
+        try:
+            return open_pair(f"/proc/self/fd/{running.root}/dev/ptmx")
+        except OSError:
+            return os.openpty()  # works as well, but has no name in there
 
     def path(self, sandbox: Sandbox, path: str) -> Path:
         """See `Isolation.path`.
