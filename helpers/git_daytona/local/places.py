@@ -52,10 +52,8 @@ def changeable(
     """
     full = visible(path).rstrip("/")
     name = posixpath.basename(full)
-    if name in ("", ".", ".."):
-        raise ApiError(400, f"invalid path: {path}", code="INVALID_FILE_PATH")
-    if follow:
-        target = isolation.path(sandbox, full)
+    if follow or name in ("", ".", ".."):
+        target = isolation.path(sandbox, full or "/")
     else:
         target = isolation.path(sandbox, posixpath.dirname(full)) / name
     own = [sandbox.home, sandbox.tmp] if isolation.isolates else [sandbox.home, Path("/tmp")]  # noqa: S108

@@ -19,7 +19,7 @@ from git_daytona.local import pipes
 from git_daytona.local.commandlog import STDERR, STDOUT, CommandLog
 from git_daytona.local.model import ApiError, Isolation, Sandbox
 from git_daytona.local.places import changeable
-from git_daytona.local.streams import Streams
+from git_daytona.local.sessionpipes import Streams
 
 FOLDER = ".daytona/sessions"
 GRACE = 2.0
@@ -131,7 +131,8 @@ class Session:
             pipes.kill_group(self._process, signal.SIGTERM)
             await asyncio.wait([self._shell, *self._running], timeout=GRACE)
             pipes.kill_group(self._process)
-        self.life.cancel()
+        for task in self._running:
+            task.cancel()  # a process that left the group may hold their pipes open for ever
         await asyncio.wait([self.life])
 
     async def _live(self) -> None:

@@ -41,7 +41,7 @@ class Sessions:
 
         def forget(life: "asyncio.Task[None]") -> None:
             # A session whose shell said `exit` can still be asked for its logs; one whose sandbox stopped cannot.
-            if self._sessions.get(key) is session and (life.cancelled() or call.sandbox.state != "started"):
+            if self._sessions.get(key) is session and call.sandbox.state != "started":
                 del self._sessions[key]
 
         session.life.add_done_callback(forget)
