@@ -164,11 +164,22 @@ def _path() -> str:
 
 
 def _alive(group: int) -> bool:
+    """Whether a process group has a member that is not a zombie; where /proc cannot tell, zombies count."""
     try:
         os.killpg(group, 0)
     except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies
         return False
-    return True
+    if not Path("/proc/self/stat").exists():
+        return True
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # State and group follow the name, which stands in parentheses and may hold anything (proc_pid_stat(5)).
+            state, _, member_of = file.read_text(errors="replace").rpartition(")")[2].split()[:3]
+        except (OSError, ValueError):
+            continue  # gone
+        if int(member_of) == group and state != "Z":
+            return True
+    return False
 
 
 def _kill_group(group: int) -> None:
