@@ -19,7 +19,7 @@ import tenacity
 
 from git_daytona import files, log, paths
 from git_daytona.cloud import Cloud, SshAccess
-from git_daytona.errors import ApiUnreachable, Conflict, GitDaytonaError, RateLimited, ServerError
+from git_daytona.errors import GitDaytonaError, RateLimited
 from git_daytona.secret import Secret
 
 T = TypeVar("T")
@@ -29,6 +29,8 @@ MINUTES = 10
 TRIES = 3
 LOCK_SECONDS = 600.0
 """How long a lease waits for the one before it on the same sandbox: as long as a token lives."""
+RETRY_SECONDS = 45.0
+"""No new try begins later than this."""
 MAX_WAIT = 30.0
 """The longest a server's Retry-After is followed, seconds."""
 
@@ -54,8 +56,9 @@ def _wait(state: tenacity.RetryCallState) -> float:
 def patiently(call: Callable[[], T], *, tries: int = TRIES) -> T:
     """Call, and again after a pause while the failure is transient (429, 5xx, 409, no answer); the last failure is raised."""
     retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type((ApiUnreachable, RateLimited, ServerError, Conflict)),
-        stop=tenacity.stop_after_attempt(tries),
+        retry=tenacity.retry_if_exception(lambda problem: isinstance(problem, GitDaytonaError) and problem.transient),
+        # A call that took its whole time limit is not made again: people wait for its result.
+        stop=tenacity.stop_any(tenacity.stop_after_attempt(tries), tenacity.stop_after_delay(RETRY_SECONDS)),
         wait=_wait,
         reraise=True,
     )

@@ -1,0 +1,177 @@
+"""``daytona-token``: mint, revoke and lease SSH access tokens."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from git_daytona import __version__
+
+if TYPE_CHECKING:
+    from git_daytona.cloud import Cloud
+    from git_daytona.settings import Settings
+
+PROGRAM = "daytona-token"
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, "--version", message="daytona-token %(version)s")
+def cli() -> None:
+    """Mint, revoke and lease SSH access tokens of Daytona sandboxes.
+
+    Minting ends the sandbox's earlier tokens: that is how Daytona works. See daytona-token(1).
+    """
+
+
+def _settings() -> "Settings":
+    from git_daytona import log, say, settings
+    from git_daytona.errors import GitDaytonaError
+    from git_daytona.git import discover
+
+    log.to_file()
+    project: Path | None
+    try:
+        project = discover(Path.cwd()).worktree
+    except GitDaytonaError:  # outside a repository there is no .env to read, and no need for git
+        project = None
+    found = settings.load(project)
+    for line in found.warnings:
+        say.warning(PROGRAM, line)
+    return found
+
+
+def _cloud() -> "Cloud":
+    from git_daytona.cloud import Cloud
+
+    return Cloud(_settings())
+
+
+@cli.command()
+@click.argument("sandbox")
+@click.option(
+    "--minutes", type=click.IntRange(1, 1440), default=10, show_default=True, metavar="N", help="How long the token lives."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: token, expiresAt, host, port.")
+def mint(sandbox: str, minutes: int, as_json: bool) -> None:
+    """Mint a token for SANDBOX and print it on stdout.
+
+    It is yours to revoke. A lease ('daytona-token exec', 'git daytona sync') of the same sandbox ends it.
+    """
+    from git_daytona import leases
+
+    cloud = _cloud()
+    access = leases.patiently(lambda: cloud.mint(sandbox, minutes))
+    if as_json:
+        place = access.endpoint
+        answer = {
+            "token": access.token.reveal(),
+            "expiresAt": access.expires_at.isoformat(),
+            "host": place.host if place else None,
+            "port": place.port if place else None,
+        }
+        click.echo(json.dumps(answer))
+    else:
+        click.echo(access.token.reveal())
+
+
+@cli.command()
+@click.argument("sandbox")
+@click.option("--all", "all_", is_flag=True, help="Revoke every token of the sandbox.")
+def revoke(sandbox: str, all_: bool) -> None:
+    """Revoke the token that is read from standard input, or all tokens of SANDBOX."""
+    from git_daytona import leases
+    from git_daytona.errors import UsageError
+    from git_daytona.secret import Secret
+
+    token = None
+    if not all_:
+        if sys.stdin is None or sys.stdin.isatty():
+            raise UsageError("the token is read from standard input", hint=f'printf %s "$TOKEN" | {PROGRAM} revoke {sandbox}')
+        text = sys.stdin.read(8192).strip()
+        if not text or len(text.split()) != 1:
+            raise UsageError("there is no token on standard input", hint="pipe exactly one token into it, or use --all")
+        token = Secret(text)
+    cloud = _cloud()
+    leases.patiently(lambda: cloud.revoke(sandbox, token))
+    click.echo("revoked", err=True)
+
+
+@cli.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("sandbox")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def exec_(sandbox: str, command: tuple[str, ...]) -> int:
+    """Lease a token, run COMMAND with it, revoke it, and exit with COMMAND's status.
+
+    COMMAND, and nothing else, gets the token (DAYTONA_SSH_TOKEN) and an environment in which git and daytona-ssh use it for the
+    sandbox's gateway: git ls-remote "ssh://$DAYTONA_SSH_GATEWAY/home/daytona/project" works as it is.
+    """
+    from git_daytona import say
+    from git_daytona.cloud import Cloud
+    from git_daytona.errors import GitDaytonaError
+    from git_daytona.pin import Policy
+    from git_daytona.transfer import Transfers, ssh_environment
+
+    found = _settings()
+    cloud = Cloud(found)
+    policy = Policy(found, cloud.config)
+    transfers = Transfers(found, cloud, policy)
+    try:
+        with transfers.lease(sandbox) as (access, trust):
+            for line in policy.warnings:
+                say.warning(PROGRAM, line)
+            env = {name: value for name, value in os.environ.items() if name != "DAYTONA_API_KEY"}
+            env |= ssh_environment(found, trust, None) | {"DAYTONA_SSH_TOKEN": access.token.reveal()}
+            return attend(command, env)
+    except GitDaytonaError:
+        for line in policy.warnings:
+            say.warning(PROGRAM, line)
+        raise
+
+
+@cli.command()
+def reap() -> None:
+    """Revoke what killed leases left behind. Every start of a session does this by itself."""
+    from git_daytona import leases
+
+    cloud = _cloud()
+    left = len(leases.stale(cloud.settings.api_url))
+    done = leases.reap(cloud)
+    click.echo(f"{done} of {left} stale leases revoked" if left else "no stale leases")
+
+
+def attend(command: tuple[str, ...], env: dict[str, str]) -> int:
+    """Run a person's command in the foreground, on the terminal if there is one; signals are passed on. Returns its status."""
+    import signal
+    import subprocess
+
+    from git_daytona.errors import MissingProgram
+
+    held = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+    early: list[int] = []
+    process: subprocess.Popen[bytes] | None = None
+
+    def pass_on(number: int, _frame: object) -> None:
+        # Ctrl-C reaches the command by itself, through the terminal's process group; a signal to us alone has to be handed on.
+        if process is None:
+            early.append(number)
+        elif number in (signal.SIGTERM, signal.SIGHUP) or not sys.stdin.isatty():
+            process.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in held}
+    try:
+        try:
+            process = subprocess.Popen(command, env=env)
+        except OSError as problem:
+            raise MissingProgram(
+                f"cannot run '{command[0]}': {problem.strerror}", hint="see whether it is installed and on PATH"
+            ) from problem
+        for number in early:
+            process.send_signal(number)
+        status = process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return 128 - status if status < 0 else status

@@ -1,0 +1,137 @@
+"""git inside the sandbox: preparing its repository, committing what is pending, and reading what it reports.
+
+The sandbox is untrusted: its report is data, checked line by line, and no string of it becomes an option or a path here.
+"""
+
+import re
+import secrets
+import shlex
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from git_daytona import leases, log
+from git_daytona.cloud import Cloud, Execution
+from git_daytona.errors import BadAnswer, SandboxCommandFailed
+from git_daytona.refs import PROJECT
+from git_daytona.secret import printable
+
+PREPARE_SECONDS = 60.0
+REPORT_SECONDS = 300.0
+"""Limits of the scripts in the sandbox: a commit of a large tree takes its time."""
+
+_OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+# What check-ref-format allows, and printable besides: names reach terminals and our ref transaction.
+_REF = re.compile(r"refs/(?:heads|daytona)/[^\s~^:?*\[\\\x00-\x20\x7f]+")
+
+
+@dataclass
+class Report:
+    """What the sandbox says of its repository. Object ids and ref names are well-formed; everything else is text of its making."""
+
+    head: str | None = None
+    """The commit that opencode/N shall be at: HEAD, or the branch's tip while it is being rebased or bisected."""
+    branch: str | None = None
+    operation: str | None = None
+    """merge, rebase, cherry-pick, revert, bisect, or git: a command that holds the index."""
+    refs: dict[str, str] = field(default_factory=dict)
+    nested: list[str] = field(default_factory=list)
+    ports: list[int] = field(default_factory=list)
+    lfs: int = 0
+    notes: list[str] = field(default_factory=list)
+    committed: str | None = None
+    missing: str | None = None
+    """``project`` or ``repository`` when it is not there any more."""
+
+
+@cache
+def script(name: str) -> str:
+    """A script of the scripts folder."""
+    return (Path(__file__).parent / "scripts" / f"{name}.sh").read_text()
+
+
+def run_once(cloud: Cloud, sandbox_id: str, source: str, *arguments: str, timeout: float) -> Execution:
+    """Run a shell script in the sandbox under ``sh -c``, with standard input closed, at most once however often the request arrives.
+
+    So it is safe to ask again when the answer got lost: that gives the first run's output.
+    """
+    words = ("sh", "-c", script("guard"), "sh", secrets.token_hex(12), source, *arguments)
+    command = shlex.join(words) + " </dev/null"
+    return leases.patiently(lambda: cloud.execute(sandbox_id, command, timeout=timeout))
+
+
+def execute(cloud: Cloud, sandbox_id: str, command: str, *, timeout: float, directory: str = PROJECT) -> Execution:
+    """Run a person's or an agent's shell command in the project's directory (or the home directory where there is none)."""
+    source = 'cd "$1" 2>/dev/null || cd || exit 125\nexec sh -c "$2"'
+    with log.event("sandbox.exec", sandbox=sandbox_id) as event:
+        result = run_once(cloud, sandbox_id, source, directory, command, timeout=timeout)
+        event["status"] = result.status
+    return result
+
+
+def prepare(cloud: Cloud, sandbox_id: str, object_format: str) -> str | None:
+    """Make the sandbox's repository; returns its HEAD if it has one already. Raises SandboxCommandFailed."""
+    with log.event("sandbox.prepare", sandbox=sandbox_id):
+        mark = secrets.token_hex(8)
+        result = run_once(cloud, sandbox_id, script("prepare"), PROJECT, mark, object_format, timeout=PREPARE_SECONDS)
+        return parse(result, mark).head
+
+
+def report(cloud: Cloud, sandbox_id: str, message: str, *, adopt: bool = False) -> Report:
+    """Commit what is pending in the sandbox and say what is there. One API call. Raises SandboxCommandFailed, BadAnswer."""
+    with log.event("sandbox.report", sandbox=sandbox_id) as event:
+        mark = secrets.token_hex(8)
+        arguments = (PROJECT, mark, message, *(["adopt"] if adopt else []))
+        result = run_once(cloud, sandbox_id, script("report"), *arguments, timeout=REPORT_SECONDS)
+        found = parse(result, mark)
+        event.update(head=found.head, operation=found.operation)
+        return found
+
+
+def parse(result: Execution, mark: str) -> Report:
+    """Read ``MARK key value`` lines; everything else in the output is ignored (what git printed, what a shell profile says)."""
+    found = Report()
+    ended = False
+    for line in result.output.splitlines():
+        if not line.startswith(mark + " "):
+            continue
+        key, _, value = line[len(mark) + 1 :].partition(" ")
+        if key == "error":
+            raise SandboxCommandFailed(
+                printable(value)[:500], hint="'git daytona exec N -- COMMAND' lets you look into the sandbox"
+            )
+        if key in ("head", "committed") and value != "-":
+            setattr(found, key, _oid(value))
+        elif key == "branch" and value.startswith("refs/heads/") and _REF.fullmatch(value):
+            found.branch = value
+        elif key == "operation" and value in ("merge", "rebase", "cherry-pick", "revert", "bisect", "git"):
+            found.operation = value
+        elif key == "ref":
+            oid, _, name = value.partition(" ")
+            if _REF.fullmatch(name) and name.isprintable():
+                found.refs[name] = _oid(oid)
+        elif key == "nested":
+            found.nested.append(printable(value)[:200])
+        elif key == "note":
+            found.notes.append(printable(value)[:200])
+        elif key == "port" and re.fullmatch(r"[0-9A-Fa-f]{4}", value):
+            found.ports.append(int(value, 16))
+        elif key == "lfs" and value.strip().isdigit():
+            found.lfs = int(value.strip()[:9])
+        elif key == "missing" and value in ("project", "repository"):
+            found.missing = value
+        elif key == "end":
+            ended = True
+    if not ended and found.missing is None:
+        raise SandboxCommandFailed(
+            f"the sandbox's git did not finish (exit status {result.status})",
+            hint="'git daytona exec N -- git status' shows what it says",
+            details=printable(result.output[-2000:]),
+        )
+    return found
+
+
+def _oid(text: str) -> str:
+    if not _OID.fullmatch(text):
+        raise BadAnswer("the sandbox reports something that is no commit id", hint="look into it: git daytona exec N -- git log")
+    return text

@@ -1,0 +1,138 @@
+# Commits what is pending in the sandbox's repository and reports what is there.
+# Arguments: project directory, marker of our lines, commit message; "adopt" as the fourth takes refs/heads/opencode as the history of
+# a work tree whose .git was lost.
+#
+# Works on an index of its own under git's own lock, so that a merge, rebase, cherry-pick, revert or bisect of the agent, or a git
+# command that is running just now, is not disturbed: its state is then captured beside it, in refs/daytona/pending.
+project=$1
+mark=$2
+message=$3
+say() { printf '%s %s %s\n' "$mark" "$1" "$2"; }
+give_up() { say error "$1"; exit 0; }
+one_line() { tr '\n\t' '  ' | cut -c1-400; }
+
+command -v git >/dev/null 2>&1 || give_up "git is not installed in the sandbox"
+cd "$project" 2>/dev/null || { say missing project; exit 0; }
+for name in $(git rev-parse --local-env-vars); do unset "$name"; done
+export LC_ALL=C GIT_TERMINAL_PROMPT=0
+g() {
+  git -c safe.directory='*' -c core.hooksPath=/dev/null -c commit.gpgSign=false -c core.fsmonitor=false -c gc.auto=0 \
+    -c maintenance.auto=false -c core.quotePath=true -c core.safecrlf=false -c advice.addEmbeddedRepo=false "$@"
+}
+[ "$(g rev-parse --show-toplevel 2>/dev/null)" = "$(pwd -P)" ] || { say missing repository; exit 0; }
+dir=$(g rev-parse --absolute-git-dir)
+if [ "${4:-}" = adopt ]; then
+  g symbolic-ref HEAD refs/heads/opencode && g read-tree HEAD 2>/dev/null
+fi
+
+operation=
+if [ -d "$dir/rebase-merge" ] || [ -d "$dir/rebase-apply" ]; then operation=rebase
+elif [ -e "$dir/MERGE_HEAD" ]; then operation=merge
+elif [ -e "$dir/CHERRY_PICK_HEAD" ]; then operation=cherry-pick
+elif [ -e "$dir/REVERT_HEAD" ]; then operation=revert
+elif [ -e "$dir/BISECT_LOG" ]; then operation=bisect
+fi
+
+# git's own lock on the index. One that is held for long while no git runs was left behind by a killed process.
+git_runs() {
+  for process in /proc/[0-9]*; do
+    [ "$(cat "$process/comm" 2>/dev/null)" = git ] && return 0
+  done
+  return 1
+}
+locked=
+take_lock() { (set -C; : >"$dir/index.lock") 2>/dev/null && locked=yes; }
+tries=0
+until take_lock; do
+  tries=$((tries + 1))
+  if [ "$tries" -ge 20 ]; then
+    if git_runs; then operation=${operation:-git}; break; fi
+    rm -f "$dir/index.lock"
+    say note "a stale index.lock was removed"
+    take_lock || operation=${operation:-git}
+    break
+  fi
+  sleep 0.1
+done
+index=$dir/daytona-index.$$
+trap 'rm -f "$index" "$index.lock" "$index.paths"; [ -z "$locked" ] || rm -f "$dir/index.lock"' EXIT
+cp "$dir/index" "$index" 2>/dev/null || rm -f "$index"
+export GIT_INDEX_FILE="$index"
+
+# Repositories inside this one do not travel: git lists an untracked one as a name with a slash at its end, and has recorded
+# one that was added as a mode 160000. Names with newlines are exchanged with NUL for grep's sake.
+printf ':/\0' >"$index.paths"
+g ls-files -o --exclude-standard -z | tr '\0\n' '\n\0' | grep -a '/$' | sed 's/^/:(exclude,literal)/' | tr '\n\0' '\0\n' >>"$index.paths"
+g ls-files -o --exclude-standard | grep '/"\{0,1\}$' | head -n 20 | while read -r name; do say nested "$name"; done
+g ls-files -s | sed -n 's/^160000 [0-9a-f]* [0-9]	//p' | head -n 20 | while read -r name; do
+  if [ -e "$name/.git" ]; then say nested "$name/"; fi
+done
+
+head=$(g rev-parse -q --verify 'HEAD^{commit}' || true)
+if ! complaint=$(g add -A --pathspec-from-file="$index.paths" --pathspec-file-nul 2>&1); then
+  give_up "git add failed in the sandbox: $(printf %s "$complaint" | grep -v '^warning' | one_line)"
+fi
+tree=$(g write-tree 2>&1) || give_up "git write-tree failed in the sandbox: $(printf %s "$tree" | one_line)"
+changed=yes
+if [ -n "$head" ]; then
+  [ "$tree" != "$(g rev-parse 'HEAD^{tree}')" ] || changed=
+else
+  [ -n "$(g ls-files | head -n 1)" ] || changed=
+fi
+
+snapshot() { # parents as "-p OID"…
+  GIT_AUTHOR_NAME=$(g config user.name || echo OpenCode) GIT_AUTHOR_EMAIL=$(g config user.email || echo opencode@localhost)
+  GIT_COMMITTER_NAME=$GIT_AUTHOR_NAME GIT_COMMITTER_EMAIL=$GIT_AUTHOR_EMAIL
+  export GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL
+  printf '%s\n' "$message" | g commit-tree "$tree" "$@"
+}
+
+pending=
+if [ -n "$operation" ]; then
+  pending=$head
+  if [ -n "$changed" ]; then
+    old=$(g rev-parse -q --verify refs/daytona/pending || true)
+    if [ -n "$old" ] && [ "$(g rev-parse -q --verify "$old^{tree}")" = "$tree" ] && [ "$(g rev-parse -q --verify "$old^1" || true)" = "$head" ]; then
+      pending=$old
+    else
+      pending=$(snapshot ${head:+-p "$head"} $(sed -n 's/^\([0-9a-f]*\)$/-p \1/p' "$dir/MERGE_HEAD" 2>/dev/null)) ||
+        give_up "git commit-tree failed in the sandbox"
+    fi
+  fi
+elif [ -n "$changed" ]; then
+  commit=$(snapshot ${head:+-p "$head"}) || give_up "git commit-tree failed in the sandbox"
+  g update-ref -m "git-daytona: sync" HEAD "$commit" ${head:-""} || give_up "the sandbox's HEAD moved during the sync"
+  head=$commit
+  say committed "$commit"
+  # The new index becomes the real one, as git itself does it.
+  cat "$index" >"$dir/index.lock" && mv "$dir/index.lock" "$dir/index" && locked=
+fi
+
+branch=$(g symbolic-ref -q HEAD || true)
+tip=$head
+case $operation in
+  rebase) branch=$(cat "$dir/rebase-merge/head-name" 2>/dev/null || cat "$dir/rebase-apply/head-name" 2>/dev/null) ;;
+  bisect) branch=refs/heads/$(cat "$dir/BISECT_START" 2>/dev/null) ;;
+esac
+case $operation in
+  rebase | bisect) tip=$(g rev-parse -q --verify "$branch^{commit}") || { branch=; tip=$head; } ;;
+esac
+
+# What a fetch takes besides the branches.
+hold() { # name, object id or nothing
+  if [ -n "$2" ]; then g update-ref "refs/daytona/$1" "$2"; else g update-ref -d "refs/daytona/$1" 2>/dev/null; fi
+}
+hold head "$tip"
+hold pending "$pending"
+hold stash "$(g rev-parse -q --verify refs/stash || true)"
+
+say head "${tip:--}"
+say branch "${branch:--}"
+say operation "${operation:--}"
+g for-each-ref --count=2000 --format='%(objectname) %(refname)' refs/heads refs/daytona | while read -r line; do say ref "$line"; done
+if [ -d "$dir/lfs/objects" ]; then
+  say lfs "$(find "$dir/lfs/objects" -type f | wc -l)"
+fi
+cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '$4 == "0A" { split($2, a, ":"); print a[2] }' | sort -u | head -n 100 |
+  while read -r port; do say port "$port"; done
+say end ok

@@ -1,0 +1,185 @@
+"""The state file: which session has which sandbox, number and worktree, and how its last sync went (DESIGN.md §6).
+
+One JSON file per OpenCode project, shared with the existing TypeScript plugin: fields that are not ours are kept as they are.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from git_daytona import files, log, paths
+from git_daytona.errors import BadSetting
+
+T = TypeVar("T")
+
+PENDING = "pending"
+SYNCED = "synced"
+FAILED = "failed"
+SETUP_FAILED = "setup-failed"
+DISABLED = "disabled"
+
+
+@dataclass(frozen=True)
+class GitReturn:
+    """How the work came back last: state, one line for people, milliseconds since the epoch."""
+
+    state: str
+    message: str = ""
+    updated_at: int = 0
+
+
+@dataclass(frozen=True)
+class Session:
+    """One session. ``number`` is None where there is no repository to sync with; times in milliseconds since the epoch."""
+
+    id: str
+    sandbox_id: str
+    number: int | None
+    worktree: str
+    created: int
+    last_accessed: int
+    git_return: GitReturn
+    git_dir: str | None = None
+    """The repository's common directory (ours; the plugin's records lack it): tells clones of one project apart."""
+
+
+def now() -> int:
+    """Milliseconds since the epoch, as JavaScript's Date.now()."""
+    return int(time.time() * 1000)
+
+
+class StateFile:
+    """The state file of one project. Every method reads it anew; changes happen under a lock between processes."""
+
+    def __init__(self, project_id: str, worktree: str) -> None:
+        self.project_id = project_id
+        self.worktree = worktree
+        self.path = paths.state_file(project_id)
+
+    def sessions(self) -> list[Session]:
+        """All sessions, by number, then age."""
+        document = self._read()
+        found = [session for id_, record in document["sessions"].items() if (session := _session(id_, record)) is not None]
+        return sorted(found, key=lambda each: (each.number or 0, each.created))
+
+    def get(self, session_id: str) -> Session | None:
+        return _session(session_id, self._read()["sessions"].get(session_id))
+
+    def put(self, session: Session) -> None:
+        """Write a session, keeping what its record holds besides."""
+        fields: dict[str, Any] = {
+            "sandboxId": session.sandbox_id,
+            "worktree": session.worktree,
+            "created": session.created,
+            "lastAccessed": session.last_accessed,
+            "gitReturn": _git_return(session.git_return),
+        }
+        if session.number is not None:
+            fields["branchNumber"] = session.number
+        if session.git_dir is not None:
+            fields["gitDir"] = session.git_dir
+
+        def change(document: dict[str, Any]) -> None:
+            document["sessions"].setdefault(session.id, {}).update(fields)
+
+        self._change(change)
+
+    def note(self, session_id: str, state: str, message: str) -> None:
+        """Record how a sync went, if the session still exists."""
+
+        def change(document: dict[str, Any]) -> None:
+            record = document["sessions"].get(session_id)
+            if isinstance(record, dict):
+                record["gitReturn"] = _git_return(GitReturn(state, message, now()))
+                record["lastAccessed"] = now()
+
+        self._change(change)
+
+    def remove(self, session_id: str) -> None:
+        def change(document: dict[str, Any]) -> None:
+            document["sessions"].pop(session_id, None)
+
+        self._change(change)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _change(self, change: Callable[[dict[str, Any]], T]) -> T:
+        with files.lock(paths.locks() / f"state-{self.path.stem}", holds="the state file"):
+            document = self._read()
+            result = change(document)
+            files.write_whole(self.path, json.dumps(document, indent=2, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+            return result
+
+    def _read(self) -> dict[str, Any]:
+        empty: dict[str, Any] = {"projectId": self.project_id, "worktree": self.worktree, "sessions": {}}
+        try:
+            raw = self.path.read_bytes()
+        except FileNotFoundError:
+            return empty
+        except OSError as problem:
+            raise BadSetting(
+                f"cannot read the state file '{self.path}': {problem.strerror}", hint="make it readable for you"
+            ) from problem
+        try:
+            document = json.loads(raw)
+            if not isinstance(document, dict) or not isinstance(document.setdefault("sessions", {}), dict):
+                raise ValueError("not an object with sessions")
+        except (ValueError, RecursionError):
+            self._set_aside()
+            return empty
+        return document
+
+    def _set_aside(self) -> None:
+        """Move a file that makes no sense out of the way, so that nothing of it is overwritten (CASES 45)."""
+        aside = self.path.with_name(f"{self.path.name}.corrupt-{now()}")
+        try:
+            self.path.rename(aside)
+        except FileNotFoundError:  # another process did it
+            return
+        log.logger.error("the state file was not readable and is kept as '%s'; sandboxes are found again by their labels", aside)
+
+
+def _git_return(value: GitReturn) -> dict[str, Any]:
+    return {"state": value.state, "message": value.message, "updatedAt": value.updated_at or now()}
+
+
+def _session(session_id: str, record: object) -> Session | None:
+    """A record as a Session; None for one that lacks a sandbox (it stays in the file)."""
+    if not isinstance(record, dict) or not isinstance(record.get("sandboxId"), str) or not record["sandboxId"]:
+        return None
+    number = record.get("branchNumber")
+    git_return = record.get("gitReturn")
+    git_return = git_return if isinstance(git_return, dict) else {}
+    git_dir = record.get("gitDir")
+    return Session(
+        id=session_id,
+        sandbox_id=record["sandboxId"],
+        number=number if isinstance(number, int) and not isinstance(number, bool) and 0 < number < 10**9 else None,
+        worktree=str(record.get("worktree") or ""),
+        created=_milliseconds(record.get("created")),
+        last_accessed=_milliseconds(record.get("lastAccessed")),
+        git_return=GitReturn(
+            str(git_return.get("state") or PENDING),
+            str(git_return.get("message") or ""),
+            _milliseconds(git_return.get("updatedAt")),
+        ),
+        git_dir=git_dir if isinstance(git_dir, str) else None,
+    )
+
+
+def _milliseconds(value: object) -> int:
+    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e15 else 0
+
+
+def project_of(common_dir: Path, roots: str) -> str:
+    """OpenCode's id of a project: what it wrote into ``.git/opencode``, else the first root commit in order, else ``global``."""
+    try:
+        cached = (common_dir / "opencode").read_text()[:200].strip()
+    except (OSError, UnicodeDecodeError):
+        cached = ""
+    if cached and cached.isalnum():
+        return cached
+    return min((line for line in roots.split() if line), default="global")

@@ -1,0 +1,236 @@
+"""One push or fetch = trust + lease + ssh environment + git. Nothing else in the suite talks to a sandbox over SSH."""
+
+import contextlib
+import os
+import re
+import shlex
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from git_daytona import gitenv, leases, log, ssh
+from git_daytona.cloud import Cloud, SshAccess
+from git_daytona.errors import (
+    BadSetting,
+    ConnectionClosed,
+    GitDaytonaError,
+    HostKeyRefused,
+    MissingProgram,
+    SandboxNotRunning,
+    TransferFailed,
+)
+from git_daytona.git import Repository, failure
+from git_daytona.pin import Policy, Trust
+from git_daytona.refs import url
+from git_daytona.run import Result, run
+from git_daytona.secret import Secret, printable
+from git_daytona.settings import Settings
+
+TRANSFER_SECONDS = 3600.0
+IDLE_SECONDS = 120.0
+"""A transfer is ended when git reports no progress for this long; it reports every second while anything moves."""
+
+# What OpenSSH says when the connection did not come about or broke (its messages are not translated), and git's own conclusion.
+_CONNECTION = re.compile(
+    r"Connection (?:closed|reset|timed out|refused)|kex_exchange_identification|Could not resolve hostname|client_loop: send disconnect"
+    r"|Broken pipe|ssh_dispatch_run_fatal|banner exchange|Timeout, server|Permission denied|No route to host|Network is unreachable"
+    r"|Could not read from remote repository|The remote end hung up|early EOF|unexpected disconnect"
+)
+_WRAPPER = re.compile(r"^daytona-ssh: error: (.*)\nhint: (.*)$", re.MULTILINE)
+
+# The server's side of git, with what its repository needs for being pushed to and for "dubious ownership" (the SSH side may be another
+# user than the toolbox): given with the command, so that nothing of it has to be configured, or can be changed, in the sandbox.
+_SERVER = "git -c safe.directory=* -c core.hooksPath=/dev/null -c receive.autogc=false"
+UPLOAD_PACK = f"{_SERVER} upload-pack"
+RECEIVE_PACK = (
+    f"{_SERVER} -c receive.denyCurrentBranch=updateInstead -c receive.shallowUpdate=true -c receive.denyNonFastForwards=true"
+    " -c receive.certNonceSeed= -c receive.fsckObjects=false receive-pack"
+)
+
+
+@dataclass
+class Transfers:
+    """Pushes and fetches of one process. Safe for many threads."""
+
+    settings: Settings
+    cloud: Cloud
+    policy: Policy
+    _revocations: list[threading.Thread] = field(default_factory=list)
+
+    def fetch(self, repository: Repository, sandbox_id: str, refspecs: Sequence[str], *, show: bool = False) -> Trust:
+        """Fetch by explicit refspecs, objects checked, nothing else written: no FETCH_HEAD, no tags, no submodules.
+
+        Returns the trust it was made under. Raises TransferFailed and its kinds, HostKeyRefused, and what minting raises.
+        """
+        return self._transfer(
+            repository,
+            sandbox_id,
+            "fetch",
+            ("--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-maintenance", "--refmap=", "--prune"),
+            f"--upload-pack={UPLOAD_PACK}",
+            refspecs,
+            show,
+        )
+
+    def push(self, repository: Repository, sandbox_id: str, refspecs: Sequence[str], *, show: bool = False) -> Trust:
+        """Push by explicit refspecs, without hooks, signatures, tags or submodules; fast-forward only unless a refspec has a ``+``."""
+        arguments = ("--no-verify", "--no-signed", "--no-follow-tags", "--no-recurse-submodules", "--porcelain")
+        return self._transfer(repository, sandbox_id, "push", arguments, f"--receive-pack={RECEIVE_PACK}", refspecs, show)
+
+    def drain(self) -> None:
+        """Wait for revocations that are still under way."""
+        while self._revocations:
+            self._revocations.pop().join()
+
+    def check(self) -> Trust:
+        """Everything that can be refused before a token is minted: the ssh client, the host keys. Returns the default trust."""
+        try:
+            ssh.find_ssh(self.settings.ssh_binary or "", os.environ.get("PATH", ""))
+        except ssh.Refusal as problem:
+            raise MissingProgram(problem.message, hint=problem.hint) from None
+        return self.policy.default()
+
+    @contextlib.contextmanager
+    def lease(self, sandbox_id: str, *, background: bool = False) -> Iterator[tuple[SshAccess, Trust]]:
+        """A token and the trust for the gateway that takes it, while the block runs."""
+        trust = self.check()
+        with leases.lease(self.cloud, sandbox_id, background=self._revocations if background else None) as access:
+            if access.endpoint is not None and access.endpoint != trust.endpoint:
+                trust = self.policy.for_endpoint(access.endpoint)
+            yield access, trust
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _transfer(
+        self,
+        repository: Repository,
+        sandbox_id: str,
+        verb: str,
+        options: Sequence[str],
+        server: str,
+        refspecs: Sequence[str],
+        show: bool,
+    ) -> Trust:
+        attempts = 0
+
+        def attempt() -> Trust:
+            nonlocal attempts
+            attempts += 1
+            if attempts == 3:  # told apart only now: twice closed is no longer a gateway that has just started (FACTS)
+                self._need_running(sandbox_id)
+            with self.lease(sandbox_id, background=True) as (access, trust):
+                event.update(gateway=trust.endpoint, attempt=attempts)
+                self._once(repository, access.token, trust, verb, options, server, refspecs, show)
+                return trust
+
+        with log.event(f"git.{verb}", sandbox=sandbox_id) as event:
+            return leases.patiently(attempt)
+
+    def _need_running(self, sandbox_id: str) -> None:
+        info = self.cloud.get(sandbox_id)
+        if info.state != "started":
+            raise SandboxNotRunning(f"the sandbox is {info.state}", hint="'git daytona exec N -- true' starts it")
+
+    def _once(
+        self,
+        repository: Repository,
+        token: Secret,
+        trust: Trust,
+        verb: str,
+        options: Sequence[str],
+        server: str,
+        refspecs: Sequence[str],
+        show: bool,
+    ) -> None:
+        address = url(trust.endpoint)
+        shield = (f"url.{address}.insteadOf={address}", f"url.{address}.pushInsteadOf={address}")
+        self._check_address(repository, address, shield, verb)
+        with inheritable(token) as descriptor:
+            env = gitenv.base() | ssh_environment(self.settings, trust, repository) | {"DAYTONA_SSH_TOKEN_FD": str(descriptor)}
+            configuration = gitenv.config_arguments((*gitenv.TRANSFER_CONFIG, *shield))
+            # A worktree is the current directory of what we run: of nothing, if it is gone meanwhile.
+            place = ("--git-dir", str(repository.git_dir))
+            argv = ("git", *place, *configuration, verb, "--progress", *options, server, "--", address, *refspecs)
+            result = run(argv, env=env, timeout=TRANSFER_SECONDS, idle=IDLE_SECONDS, show=show, pass_fds=(descriptor,))
+        if result.status != 0:
+            raise self._explain(result, trust, verb)
+
+    def _check_address(self, repository: Repository, address: str, shield: tuple[str, ...], verb: str) -> None:
+        """The URL that git would really use must be ours: a rewriting rule as long as the whole URL beats the shield (CASES 14)."""
+        probe = gitenv.config_arguments((*shield, f"remote.daytona-check.url={address}"))
+        direction = ("--push",) if verb == "push" else ()
+        argv = ("git", "--git-dir", str(repository.git_dir), *probe, "remote", "get-url", *direction, "daytona-check")
+        result = run(argv, env=gitenv.base(), timeout=60)
+        if result.status != 0:
+            raise failure(result, "git cannot read its configuration")
+        if result.text != address:
+            raise BadSetting(
+                f"git's configuration rewrites the sandbox's URL to '{printable(result.text)}'",
+                hint="remove that url.*.insteadOf or pushInsteadOf rule",
+            )
+
+    def _explain(self, result: Result, trust: Trust, verb: str) -> GitDaytonaError:
+        text = result.complaint
+        if own := _WRAPPER.search(text):
+            return TransferFailed(own[1], hint=own[2], details=text)
+        refused: HostKeyRefused | None = self.policy.refusal(trust, text)
+        if refused is not None:
+            return refused
+        rejected = [line for line in result.text.splitlines() if line.startswith("!")]
+        if rejected:
+            reason = printable(rejected[0].split("\t")[-1])
+            hint = (
+                "fetch first: git daytona sync N"
+                if "fast-forward" in reason or "fetch first" in reason
+                else "the log has all that git said"
+            )
+            return TransferFailed(f"git push was rejected by the sandbox: {reason}", hint=hint, details=text)
+        if _CONNECTION.search(text) and not any(mark in text for mark in ("fsck", "index-pack failed", "does not support")):
+            return ConnectionClosed(
+                f"git {verb} failed: the gateway {trust.endpoint} did not answer or closed the connection",
+                hint="check the network; 'git daytona status' shows whether the sandbox runs",
+                details=text,
+            )
+        return failure(result, f"git {verb} failed")
+
+
+def ssh_environment(
+    settings: Settings, trust: Trust, repository: Repository | None, environ: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The variables that make git use ``daytona-ssh`` for the gateway and the user's own ssh for every other host; no token."""
+    source = os.environ if environ is None else environ
+    # The interpreter that runs us and the wrapper's own file: what PATH holds, or who installed what where, does not matter.
+    wrapper = shlex.join((sys.executable, "-I", "-S", "-B", str(Path(ssh.__file__).resolve())))
+    env = {
+        "GIT_SSH_COMMAND": wrapper,
+        "GIT_SSH_VARIANT": "ssh",
+        "DAYTONA_SSH_GATEWAY": trust.endpoint.known_hosts_name if ":" in trust.endpoint.host else trust.endpoint.url_authority,
+    }
+    if ":" in trust.endpoint.host:
+        env["DAYTONA_SSH_GATEWAY"] = f"[{trust.endpoint.host}]:{trust.endpoint.port}"
+    if trust.known_hosts is not None:
+        env["DAYTONA_SSH_TRUST_FILE"] = str(trust.known_hosts)
+    if trust.alias is not None:
+        env["DAYTONA_SSH_TRUST_NAME"] = trust.alias
+    if settings.ssh_binary:
+        env["DAYTONA_SSH_BINARY"] = settings.ssh_binary
+    command = repository.config("core.sshCommand") if repository else None
+    variant = repository.config("ssh.variant") if repository else None
+    return env | gitenv.user_ssh(source, command, variant)
+
+
+@contextlib.contextmanager
+def inheritable(token: Secret) -> Iterator[int]:
+    """A descriptor that holds the token and that one child may inherit: it is in no argument list, environment or named file."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("daytona-token", os.MFD_CLOEXEC)
+        with os.fdopen(descriptor, "r+b", buffering=0) as anonymous:
+            anonymous.write(token.reveal().encode())
+            yield anonymous.fileno()
+    else:
+        with tempfile.TemporaryFile(buffering=0) as unlinked:
+            unlinked.write(token.reveal().encode())
+            yield unlinked.fileno()

@@ -1,0 +1,77 @@
+"""A worktree that is about to be reset: what is in it that nothing else holds, and the reset itself."""
+
+import os
+
+from git_daytona.errors import TransferFailed
+from git_daytona.git import Repository, failure
+
+
+def snapshot(repository: Repository, new: str, old: str | None) -> str | None:
+    """A commit of everything in the worktree that resetting it to ``new`` would take away: staged, unstaged and untracked files, and
+    ignored ones that ``new`` would overwrite. None when there is nothing of that kind.
+
+    The index and the files stay as they are. The commit's parents are ``old`` and, when the index differs from both, a commit of
+    the index, as ``git stash`` records it.
+    """
+    assert repository.worktree is not None
+    head = old or new
+    index = repository.temporary_index()
+    env = {"GIT_INDEX_FILE": str(index)}
+    try:
+        staged = _staged(repository, head)
+        source = repository.git_dir / "index"
+        if source.exists():
+            index.write_bytes(source.read_bytes())
+        repository.git("add", "--all", "--", ":/", env=env)
+        _add_overwritten(repository, new, env)
+        tree = repository.git("write-tree", env=env).text
+        if tree == repository.git("rev-parse", f"{head}^{{tree}}").text and staged is None:
+            return None
+        parents = ["-p", head]
+        if staged is not None and staged != tree:
+            parents += ["-p", _commit(repository, staged, ["-p", head], f"index of '{repository.worktree}'")]
+        return _commit(repository, tree, parents, f"uncommitted work in '{repository.worktree}', kept by git-daytona")
+    finally:
+        index.unlink(missing_ok=True)
+        index.with_name(index.name + ".lock").unlink(missing_ok=True)
+
+
+def _staged(repository: Repository, head: str) -> str | None:
+    """The tree of the index if it differs from HEAD's; None also for an index with conflicts, which is captured as files."""
+    result = repository.git("write-tree", check=False)
+    if result.status != 0:
+        return None
+    return result.text if result.text != repository.git("rev-parse", f"{head}^{{tree}}").text else None
+
+
+def _add_overwritten(repository: Repository, new: str, env: dict[str, str]) -> None:
+    """Ignored files are nobody's to sync, but the reset would overwrite those that ``new`` tracks."""
+    assert repository.worktree is not None
+    tree = repository.git("write-tree", env=env).text
+    added = repository.git("diff-tree", "-r", "-z", "--name-only", "--diff-filter=A", tree, new).stdout
+    names = [name for name in added.split(b"\0") if name]
+    there = [name for name in names if os.path.lexists(os.fsencode(repository.worktree) + b"/" + name)]
+    if there:
+        arguments = ("add", "--force", "--pathspec-from-file=-", "--pathspec-file-nul")
+        literal = b"\0".join(b":(literal,top)" + name for name in there)
+        repository.git(*arguments, stdin=literal, env=env)
+
+
+def _commit(repository: Repository, tree: str, parents: list[str], message: str) -> str:
+    identity = {
+        "GIT_AUTHOR_NAME": "git-daytona",
+        "GIT_AUTHOR_EMAIL": "git-daytona@localhost",
+        "GIT_COMMITTER_NAME": "git-daytona",
+        "GIT_COMMITTER_EMAIL": "git-daytona@localhost",
+    }
+    return repository.git("commit-tree", tree, *parents, "-m", message, env=identity).text
+
+
+def reset(repository: Repository) -> None:
+    """Make index and files of the worktree show its HEAD. Raises TransferFailed when git cannot (somebody holds its index)."""
+    result = repository.git("reset", "--hard", "--quiet", check=False)
+    if result.status != 0:
+        problem = failure(result, f"'{repository.worktree}' could not be reset to its branch")
+        raise TransferFailed(
+            problem.message, hint="close what uses that worktree; the next sync finishes it", details=problem.details
+        )
