@@ -205,3 +205,36 @@ def _wait(process: "subprocess.Popen[bytes]", pumps: Sequence[_Pump], timeout: f
                 return f"made no progress for {idle:.0f} seconds"
             continue
         return None
+
+
+def foreground(argv: Sequence[str], env: Mapping[str, str]) -> int:
+    """Run a person's own command in the foreground, on the terminal if there is one, and return its status (128 + signal).
+
+    Signals that reach us are passed on, and we go on waiting: what the caller cleans up afterwards is cleaned up. No time limit, it is
+    the person's. Raises MissingProgram.
+    """
+    early: list[int] = []
+    process: subprocess.Popen[bytes] | None = None
+
+    def pass_on(number: int, _frame: object) -> None:
+        # Ctrl-C reaches the command by itself, through the terminal's process group; a signal to us alone has to be handed on.
+        if process is None:
+            early.append(number)
+        elif number in (signal.SIGTERM, signal.SIGHUP) or not os.isatty(0):
+            process.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)}
+    try:
+        try:
+            process = subprocess.Popen(tuple(argv), env=dict(env))
+        except OSError as problem:
+            raise MissingProgram(
+                f"cannot run '{argv[0]}': {problem.strerror}", hint=f"see whether '{argv[0]}' is installed and on PATH"
+            ) from problem
+        for number in early:
+            process.send_signal(number)
+        status = process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return 128 - status if status < 0 else status

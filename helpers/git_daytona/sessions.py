@@ -185,6 +185,8 @@ class Coordinator:
         return self._recorded(session, lambda: self._sync(session, names, show=show))
 
     def _sync(self, session: Session, names: Names, *, show: bool) -> Outcome:
+        if session.git_return.state == state.SETUP_FAILED:  # what the sandbox lacks comes first; it may only have been a bad moment
+            self.awake(session, lambda: self._fill(session, names, show=show))
         return self.awake(session, lambda: syncing.sync(self.repository, self.transfers, session.sandbox_id, names, show=show))
 
     def fetch(self, name: str, *, show: bool = False) -> Outcome:

@@ -121,6 +121,7 @@ class Transfers:
             attempts += 1
             if attempts == 3:  # told apart only now: twice closed is no longer a gateway that has just started (FACTS)
                 self._need_running(sandbox_id)
+            self._check_address(repository, url(self.check().endpoint))
             with self.lease(sandbox_id, background=True) as (access, trust):
                 event.update(gateway=trust.endpoint, attempt=attempts)
                 self._once(repository, access.token, trust, verb, options, server, refspecs, show)
@@ -146,8 +147,8 @@ class Transfers:
         show: bool,
     ) -> None:
         address = url(trust.endpoint)
+        self._check_address(repository, address)
         shield = (f"url.{address}.insteadOf={address}", f"url.{address}.pushInsteadOf={address}")
-        self._check_address(repository, address, shield, verb)
         with inheritable(token) as descriptor:
             env = gitenv.base() | ssh_environment(self.settings, trust, repository) | {"DAYTONA_SSH_TOKEN_FD": str(descriptor)}
             configuration = gitenv.config_arguments((*gitenv.TRANSFER_CONFIG, *shield))
@@ -158,19 +159,20 @@ class Transfers:
         if result.status != 0:
             raise self._explain(result, trust, verb)
 
-    def _check_address(self, repository: Repository, address: str, shield: tuple[str, ...], verb: str) -> None:
-        """The URL that git would really use must be ours: a rewriting rule as long as the whole URL beats the shield (CASES 14)."""
-        probe = gitenv.config_arguments((*shield, f"remote.daytona-check.url={address}"))
-        direction = ("--push",) if verb == "push" else ()
-        argv = ("git", "--git-dir", str(repository.git_dir), *probe, "remote", "get-url", *direction, "daytona-check")
+    def _check_address(self, repository: Repository, address: str) -> None:
+        """The URL that git really uses must be ours. The shield in _once rewrites the whole URL to itself, and the longest rule wins;
+        only a rule of the user's for exactly this URL is as long (CASES 14)."""
+        pattern = r"^url\..*\.(insteadof|pushinsteadof)$"
+        argv = ("git", "--git-dir", str(repository.git_dir), "config", "-z", "--get-regexp", pattern)
         result = run(argv, env=gitenv.base(), timeout=60)
-        if result.status != 0:
+        if result.status not in (0, 1):
             raise failure(result, "git cannot read its configuration")
-        if result.text != address:
-            raise BadSetting(
-                f"git's configuration rewrites the sandbox's URL to '{printable(result.text)}'",
-                hint="remove that url.*.insteadOf or pushInsteadOf rule",
-            )
+        for key, _, value in (entry.partition("\n") for entry in result.text.split("\0")):
+            if value == address:
+                raise BadSetting(
+                    f"git's configuration rewrites the sandbox's URL: {printable(key)}",
+                    hint="remove that rule: git config --show-origin -l",
+                )
 
     def _explain(self, result: Result, trust: Trust, verb: str) -> GitDaytonaError:
         text = result.complaint

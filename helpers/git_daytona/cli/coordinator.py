@@ -94,6 +94,9 @@ def exec_(timeout: int, name: str, command: tuple[str, ...]) -> int:
     """
     import shlex
 
+    command = command[1:] if command[0] == "--" else command
+    if not command:
+        raise click.UsageError("Missing argument 'COMMAND...'.")
     with _coordinator() as coordinator:
         line = command[0] if len(command) == 1 else shlex.join(command)
         result = coordinator.execute(name, line, timeout=timeout)

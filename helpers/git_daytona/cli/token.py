@@ -112,8 +112,12 @@ def exec_(sandbox: str, command: tuple[str, ...]) -> int:
     from git_daytona.cloud import Cloud
     from git_daytona.errors import GitDaytonaError
     from git_daytona.pin import Policy
+    from git_daytona.run import foreground
     from git_daytona.transfer import Transfers, ssh_environment
 
+    command = command[1:] if command[0] == "--" else command
+    if not command:
+        raise click.UsageError("Missing argument 'COMMAND...'.")
     found = _settings()
     cloud = Cloud(found)
     policy = Policy(found, cloud.config)
@@ -124,7 +128,7 @@ def exec_(sandbox: str, command: tuple[str, ...]) -> int:
                 say.warning(PROGRAM, line)
             env = {name: value for name, value in os.environ.items() if name != "DAYTONA_API_KEY"}
             env |= ssh_environment(found, trust, None) | {"DAYTONA_SSH_TOKEN": access.token.reveal()}
-            return attend(command, env)
+            return foreground(command, env)
     except GitDaytonaError:
         for line in policy.warnings:
             say.warning(PROGRAM, line)
@@ -140,38 +144,3 @@ def reap() -> None:
     left = len(leases.stale(cloud.settings.api_url))
     done = leases.reap(cloud)
     click.echo(f"{done} of {left} stale leases revoked" if left else "no stale leases")
-
-
-def attend(command: tuple[str, ...], env: dict[str, str]) -> int:
-    """Run a person's command in the foreground, on the terminal if there is one; signals are passed on. Returns its status."""
-    import signal
-    import subprocess
-
-    from git_daytona.errors import MissingProgram
-
-    held = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
-    early: list[int] = []
-    process: subprocess.Popen[bytes] | None = None
-
-    def pass_on(number: int, _frame: object) -> None:
-        # Ctrl-C reaches the command by itself, through the terminal's process group; a signal to us alone has to be handed on.
-        if process is None:
-            early.append(number)
-        elif number in (signal.SIGTERM, signal.SIGHUP) or not sys.stdin.isatty():
-            process.send_signal(number)
-
-    before = {number: signal.signal(number, pass_on) for number in held}
-    try:
-        try:
-            process = subprocess.Popen(command, env=env)
-        except OSError as problem:
-            raise MissingProgram(
-                f"cannot run '{command[0]}': {problem.strerror}", hint="see whether it is installed and on PATH"
-            ) from problem
-        for number in early:
-            process.send_signal(number)
-        status = process.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    return 128 - status if status < 0 else status
