@@ -8,7 +8,7 @@ earlier would refuse a transfer: keys may have been rotated, or a pin forgotten,
 import enum
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,7 @@ class Policy:
         if not self.settings.auto_pin:
             raise answer
         pins = pinfile.load(paths.pin_file())
-        endpoint = pins.last_endpoint(self.settings.api_url) or self._sole(pins)
+        endpoint = self.endpoint(answer, pins.lines, pins)
         if endpoint is None:
             raise refusals.endpoint_unknown(answer)
         self._warn(f"{answer.message}; using the pin of '{endpoint.known_hosts_name}'")
@@ -167,12 +167,8 @@ class Policy:
         lines = manual.load(path)
         if endpoint is None:
             answer = self.answer()
-            named = named_endpoints(lines)
-            if isinstance(answer, Published):
-                endpoint = answer.endpoint
-            elif len(named) == 1:
-                endpoint = next(iter(named))
-            else:
+            endpoint = self.endpoint(answer, lines, Pins())
+            if endpoint is None:
                 raise refusals.endpoint_unknown(answer)
         mine = manual.check(path, lines, endpoint)
         published_keys = self._published_keys(endpoint)
@@ -185,10 +181,15 @@ class Policy:
             return Trust(mode, endpoint, None, None)
         return Trust(mode, endpoint, path or paths.pin_file(), endpoint.known_hosts_name)
 
-    def _sole(self, pins: Pins) -> Endpoint | None:
-        """The one endpoint that the pin file names, unless it was pinned from another API than this."""
-        named = named_endpoints(pins.lines)
+    def endpoint(self, answer: Published | GitDaytonaError | None, lines: Sequence[Line], pins: Pins) -> Endpoint | None:
+        """Where the default gateway is: the API's word; without it, what was last pinned from this API; else the only endpoint that
+        the lines name, unless it was pinned from another API. None when that leaves none or several."""
+        if isinstance(answer, Published):
+            return answer.endpoint
+        if recorded := pins.last_endpoint(self.settings.api_url):
+            return recorded
         foreign = {record.endpoint for record in pins.records if record.source.startswith("http")}
+        named = named_endpoints(lines)
         return next(iter(named)) if len(named) == 1 and not named & foreign else None
 
     # -- the API ------------------------------------------------------------------------------------------------------

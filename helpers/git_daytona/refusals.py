@@ -147,8 +147,9 @@ def unknown_gateway(endpoint: Endpoint) -> HostKeyRefused:
     )
 
 
-def endpoint_unknown(problem: GitDaytonaError) -> GitDaytonaError:
+def endpoint_unknown(problem: Published | GitDaytonaError) -> GitDaytonaError:
     """The API cannot say where the gateway is, and no pin does."""
+    assert isinstance(problem, GitDaytonaError), "an answer that could be read names an endpoint"
     return ApiUnreachable(
         f"the SSH gateway is unknown: {problem.message}", hint=problem.hint or "check DAYTONA_API_URL", details=problem.details
     )
