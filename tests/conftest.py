@@ -1,0 +1,32 @@
+"""What every test stands on: a HOME, XDG directories and git configuration of its own, and nothing of the developer's environment."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+KEPT = {"PATH", "LANG", "TERM", "TMPDIR", "CI", "COVERAGE_PROCESS_START", "VIRTUAL_ENV", "SSL_CERT_FILE", "npm_config_cache"}
+"""Of the developer's environment; npm's and pip's own settings are kept by prefix."""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty HOME. Every default path of the suite, git and ssh lies under it; the working directory is outside any repository."""
+    place = tmp_path_factory.mktemp("home")
+    for name in list(os.environ):
+        if name not in KEPT and not name.upper().startswith(("NPM_CONFIG_", "PIP_", "PYTEST_", "COV_")):
+            monkeypatch.delenv(name)
+    for name, folder in {
+        "HOME": "",
+        "XDG_DATA_HOME": ".local/share",
+        "XDG_STATE_HOME": ".local/state",
+        "XDG_CONFIG_HOME": ".config",
+        "XDG_CACHE_HOME": ".cache",
+    }.items():
+        monkeypatch.setenv(name, str(place / folder) if folder else str(place))
+    (place / ".gitconfig").write_text("[user]\n\tname = A Developer\n\temail = dev@example.invalid\n[init]\n\tdefaultBranch = main\n")
+    (place / "cwd").mkdir()
+    monkeypatch.chdir(place / "cwd")
+    # No keyring of the machine is ever asked (it might prompt); tests of the keyring choose a backend themselves.
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
+    return place
