@@ -76,7 +76,7 @@ def load(path: Path) -> Pins:
     """Read the pin file; no file gives no pins. Raises HostKeyRefused when there is one that cannot be used."""
     try:
         data = read_bounded(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # the second: writing will say it better
         if path.is_symlink():
             raise unusable(path, "it is a link to nothing") from None
         return Pins()
