@@ -1,7 +1,8 @@
 """The synchronous Python SDK against the embedded Daytona."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import gc
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +11,16 @@ from daytona.common.errors import DaytonaAuthenticationError
 from sdk_conformance import SCENARIOS, Blocking
 
 from git_daytona.local.server import LocalDaytona
+
+# This client cannot be closed: the sockets of its pools and of its event channel last until they are collected.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """Have the client's remains collected here, where their warnings are expected, and not in somebody else's test."""
+    yield
+    gc.collect()
 
 
 def client(local: LocalDaytona, api_key: str | None = None) -> Daytona:

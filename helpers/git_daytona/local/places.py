@@ -65,8 +65,10 @@ def changeable(
 
 
 def _open_parent(own: list[Path], target: Path, path: str, make: bool) -> int:
-    for root in own:
-        for base in (root, root.resolve()):
+    bases = [base for root in own for base in (root, root.resolve())]
+    # The directories themselves stay: in the sandbox they are mount points.
+    if not any(base.is_relative_to(target) for base in bases):
+        for base in bases:
             if target.parent.is_relative_to(base):
                 return _descend(base, target.parent.relative_to(base).parts, make)
     raise ApiError(403, f"{path}: permission denied", code="FILE_ACCESS_DENIED")

@@ -1,0 +1,405 @@
+"""The toolbox over plain HTTP: what the SDKs cannot say or would not show."""
+
+import os
+import pwd
+import resource
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from conftest import created, http
+from git_daytona.local import execute
+from git_daytona.local.model import ApiError
+from git_daytona.local.search import glob_expression
+from git_daytona.local.server import LocalDaytona
+
+DAEMON_ENVELOPE = {"statusCode", "source", "code", "message", "timestamp", "path", "method"}
+
+
+class Box:
+    """One sandbox, its toolbox and its directory on the host."""
+
+    def __init__(self, local: LocalDaytona, client: httpx.Client, identity: str):
+        self.local = local
+        self.client = client
+        self.id = identity
+        self.sandbox = next(one for one in local.sandboxes if one.id == identity)
+        self.home: Path = self.sandbox.home
+
+    def call(self, method: str, path: str, **options: Any) -> httpx.Response:
+        return self.client.request(method, f"{self.local.toolbox_url}/{self.id}/{path}", **options)
+
+    def execute(self, command: str, **members: Any) -> httpx.Response:
+        return self.call("POST", "process/execute", json={"command": command, **members})
+
+    def output(self, command: str, **members: Any) -> str:
+        answer = self.execute(command, **members)
+        assert answer.status_code == 200, answer.text
+        text: str = answer.json()["result"]
+        return text
+
+    def refused(self, status: int, method: str, path: str, **options: Any) -> str:
+        """The code of a call that is refused with this status in the daemon's envelope."""
+        answer = self.call(method, path, **options)
+        assert (answer.status_code, set(answer.json())) == (status, DAEMON_ENVELOPE), answer.text
+        assert answer.json()["source"] == "DAYTONA_DAEMON"
+        assert str(self.home.parent) not in answer.text
+        return str(answer.json()["code"])
+
+
+@pytest.fixture(params=["auto", "plain"])
+def box(request: pytest.FixtureRequest, root: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Box]:
+    with LocalDaytona(root, isolation=request.param) as local, http(local) as client:
+        client.timeout = httpx.Timeout(30)
+        yield Box(local, client, created(client))
+
+
+def wait_for(condition: Any, seconds: float = 10) -> None:
+    """What another process does cannot be awaited otherwise."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+class TestExecute:
+    def test_a_command_that_reads_its_input_eats_the_rest_of_the_script(self, box: Box) -> None:
+        assert box.output("cat\necho eaten") == "echo eaten"
+
+    def test_home_is_meant_by_its_daytona_name(self, box: Box) -> None:
+        assert box.output("echo x > /home/daytona/file && cat ~/file") == "x\n"
+        assert (box.home / "file").read_text() == "x\n"
+
+    def test_a_background_child_that_holds_the_output_blocks_the_call(self, box: Box) -> None:
+        assert box.output(
+            "(until [ -e go ]; do sleep 0.01; done; echo late) & (sleep 0.2; touch go) >/dev/null 2>&1 & echo early"
+        ) == ("early\nlate\n")
+
+    def test_a_background_child_without_the_output_does_not(self, box: Box) -> None:
+        box.output("(until [ -e go ]; do sleep 0.01; done; touch went) >/dev/null 2>&1 &")
+        assert not (box.home / "went").exists()
+        (box.home / "go").touch()
+        wait_for((box.home / "went").exists)
+
+    def test_a_time_out_ends_the_whole_process_group(self, box: Box) -> None:
+        code = box.refused(408, "POST", "process/execute", json={"command": "sleep 300 & echo $$ > pid; sleep 300", "timeout": 1})
+        assert code == "PROCESS_EXECUTION_TIMEOUT"
+        group = (box.home / "pid").read_text().strip()
+        wait_for(lambda: box.output(f"kill -0 -- -{group} 2>/dev/null && echo alive || echo gone") == "gone\n")
+
+    def test_a_client_that_goes_away_does_not_end_the_command(self, box: Box) -> None:
+        with pytest.raises(httpx.ReadTimeout):
+            box.call(
+                "POST",
+                "process/execute",
+                json={"command": "touch begun; until [ -e go ]; do sleep 0.01; done; touch went"},
+                timeout=0.5,
+            )
+        assert (box.home / "begun").exists()
+        (box.home / "go").touch()
+        wait_for((box.home / "went").exists)
+
+    def test_output_is_bounded_and_what_is_too_much_does_not_hold_the_command(self, box: Box) -> None:
+        answer = box.execute(f"head -c {execute.OUTPUT_LIMIT + 12345} /dev/zero | tr '\\0' x; touch finished").json()
+        assert answer["exitCode"] == 0 and (box.home / "finished").exists()
+        assert answer["result"].endswith("\n[daytona-local: 12345 more bytes of output dropped]\n")
+        assert answer["result"].count("x") == execute.OUTPUT_LIMIT
+
+    def test_long_scripts_and_large_ones(self, box: Box) -> None:
+        assert box.output(": " + "x" * 3_000_000 + "\necho long") == "long\n"
+        assert box.output("true\n" * 20_000 + "echo many") == "many\n"
+
+    def test_killed_and_missing(self, box: Box) -> None:
+        assert box.execute("kill -9 $$").json()["exitCode"] == -1
+        assert box.execute("true", cwd="no/such").json() == {"exitCode": -1, "result": "chdir no/such: no such file or directory"}
+
+    def test_nothing_of_the_servers_environment_goes_in(self, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("DAYTONA_API_KEY", "secret")
+        assert "secret" not in box.output("env")
+
+    def test_stopping_the_sandbox_ends_the_call(self, box: Box) -> None:
+        with ThreadPoolExecutor() as pool:
+            running = pool.submit(box.execute, "touch begun; sleep 300")
+            wait_for((box.home / "begun").exists)
+            assert box.client.post(f"/sandbox/{box.id}/stop").status_code == 200
+            assert running.result(timeout=20).status_code == 502
+        answer = box.execute("true")
+        assert (answer.status_code, answer.json()["code"]) == (400, "SANDBOX_NOT_RUNNING")
+
+    def test_a_hundred_at_once(self, box: Box) -> None:
+        # Each waits for all others, so none may be kept waiting for a thread or a descriptor.
+        command = "touch here.%d; until [ -e go ]; do sleep 0.05; done; echo %d"
+        limits = httpx.Limits(max_connections=100)
+        with (
+            httpx.Client(headers=box.client.headers, limits=limits, timeout=60, trust_env=False) as client,
+            ThreadPoolExecutor(101) as pool,
+        ):
+            url = f"{box.local.toolbox_url}/{box.id}/process/execute"
+            answers = [pool.submit(client.post, url, json={"command": command % (n, n)}) for n in range(100)]
+            wait_for(lambda: len(list(box.home.glob("here.*"))) == 100, 60)
+            (box.home / "go").touch()
+            assert [answer.result().json()["result"] for answer in answers] == [f"{n}\n" for n in range(100)]
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            b"",
+            b"[]",
+            b"{",
+            b"{}",
+            b'{"command": 1}',
+            b'{"command": " "}',
+            b'{"command": "x", "timeout": true}',
+            b'{"command": "x", "timeout": -1}',
+            b'{"command": "x", "envs": {"A B": "x"}}',
+            b'{"command": "x", "envs": {"A": 1}}',
+        ],
+    )
+    def test_bad_bodies(self, box: Box, body: bytes) -> None:
+        assert box.refused(400, "POST", "process/execute", content=body) in ("INVALID_REQUEST_BODY", "BAD_REQUEST")
+
+    def test_code_run(self, box: Box) -> None:
+        body = {"language": "python", "code": "import sys, os; print(sys.argv[1:], os.environ['A']); sys.exit(3)"}
+        answer = box.call("POST", "process/code-run", json={**body, "argv": ["a b", "'"], "envs": {"A": "x"}}).json()
+        assert answer == {"exitCode": 3, "result": "['a b', \"'\"] x\n"}
+        assert box.refused(400, "POST", "process/code-run", json={"language": "cobol", "code": ""}) == "BAD_REQUEST"
+
+
+class TestFiles:
+    def test_links_lead_where_they_lead_in_the_sandbox(self, box: Box) -> None:
+        box.output("mkdir d && echo x > d/f && ln -s /home/daytona/d/f absolute && ln -s d/f relative && ln -s none dangling")
+        for name in ("absolute", "relative"):
+            assert box.call("GET", "files/download", params={"path": name}).content == b"x\n"
+        assert [one["name"] for one in box.call("GET", "files").json()] == ["absolute", "d", "relative"]
+        box.call("POST", "files/upload-v2", params={"path": "absolute"}, content=b"through")
+        assert (box.home / "d/f").read_bytes() == b"through"
+        assert box.call("DELETE", "files", params={"path": "absolute"}).status_code == 204
+        assert box.call("DELETE", "files", params={"path": "dangling"}).status_code == 204
+        assert (box.home / "d/f").exists() and not os.path.lexists(box.home / "dangling")
+
+    def test_no_change_outside_the_sandbox(self, box: Box) -> None:
+        box.output("ln -s /etc escape; mkdir inside; ln -s /etc/hostname inside/name")
+        for method, path in [
+            ("DELETE", "files?path=/etc/hostname"),
+            ("DELETE", "files?path=escape/hostname"),
+            ("DELETE", "files?path=/home/daytona"),
+            ("DELETE", "files?path=."),
+            ("DELETE", "files?recursive=true&path=/"),
+            ("POST", "files/folder?path=escape/daytona-test&mode=755"),
+            ("POST", "files/folder?path=/home/other&mode=755"),
+            ("POST", "files/upload-v2?path=escape/daytona-test"),
+            ("POST", "files/upload-v2?path=../../../../etc/daytona-test"),
+            ("POST", "files/move?source=escape/hostname&destination=y"),
+            ("POST", "files/move?source=inside&destination=escape/daytona-test"),
+            ("POST", "files/permissions?path=inside/name&mode=777"),
+        ]:
+            answer = box.call(method, path + ("" if "recursive" in path else "&recursive=true"))
+            assert (answer.status_code, answer.json()["code"]) == (403, "FILE_ACCESS_DENIED"), (path, answer.text)
+        body = {"files": ["inside/name"], "pattern": "a", "newValue": "b"}
+        assert box.call("POST", "files/replace", json=body).json()[0]["success"] is False
+        assert not Path("/etc/daytona-test").exists()
+        assert box.call("DELETE", "files?path=inside&recursive=true").status_code == 204
+        assert Path("/etc/hostname").exists()
+
+    def test_the_users_home_is_not_shown(self, box: Box) -> None:
+        home = pwd.getpwuid(os.getuid()).pw_dir
+        for call in ("files", "files/info", "files/download"):
+            assert box.refused(403, "GET", f"{call}?path={home}") == "FILE_ACCESS_DENIED"
+        box.output(f"ln -s {home} link")
+        assert box.refused(403, "GET", "files?path=link") == "FILE_ACCESS_DENIED"
+        assert box.call("GET", "files/find?path=link&pattern=x").status_code == 403
+
+    def test_an_interrupted_upload_leaves_nothing(self, box: Box) -> None:
+        (box.home / "old").write_bytes(b"old")
+        begun = threading.Event()
+
+        def content() -> Iterator[bytes]:
+            yield b"x" * 1_000_000
+            wait_for(lambda: len(list(box.home.iterdir())) == 2)
+            begun.set()
+            raise ConnectionError("gone")
+
+        with pytest.raises(ConnectionError):
+            box.call("POST", "files/upload-v2?path=old", content=content())
+        assert begun.is_set()
+        wait_for(lambda: [one.name for one in box.home.iterdir()] == ["old"])
+        assert (box.home / "old").read_bytes() == b"old"
+
+    def test_bulk_upload_stores_what_it_can_and_names_the_rest(self, box: Box) -> None:
+        (box.home / "folder").mkdir()
+        data = {"files[0].path": "a", "files[1].path": "folder", "files[2].path": "/etc/x", "files[3].path": "b"}
+        files = {f"files[{n}].file": ("x", b"%d" % n) for n in range(5)}
+        answer = box.call("POST", "files/bulk-upload", data=data, files=files)
+        assert answer.status_code == 400
+        assert answer.json() == {
+            "errors": ["folder: is a directory", "/etc/x: permission denied", "files[4]: missing .path metadata"],
+            "files": [{"path": "a", "bytes": 1}, {"path": "b", "bytes": 1}],
+        }
+        assert (box.home / "b").read_bytes() == b"3" and (box.home / "b").stat().st_mode & 0o777 == 0o644
+
+    @pytest.mark.parametrize("content_type", ["multipart/form-data", "multipart/form-data; boundary=x", "text/plain"])
+    def test_broken_forms(self, box: Box, content_type: str) -> None:
+        assert box.refused(400, "POST", "files/bulk-upload", content=b"garbage", headers={"Content-Type": content_type})
+
+    def test_a_single_upload_may_be_a_form(self, box: Box) -> None:
+        answer = box.call("POST", "files/upload-v2?path=new/file", files={"file": ("x", b"form")})
+        assert answer.json() == {"name": "file", "path": "new/file", "type": "file"}
+        assert (box.home / "new/file").read_bytes() == b"form"
+
+    def test_a_download_is_the_file_and_not_its_compressed_neighbour(self, box: Box) -> None:
+        (box.home / "f").write_bytes(b"right")
+        (box.home / "f.gz").write_bytes(b"wrong")
+        answer = box.call("GET", "files/download?path=f", headers={"Accept-Encoding": "gzip"})
+        assert (answer.content, answer.headers["content-length"]) == (b"right", "5")
+
+    def test_what_is_no_file_is_not_downloaded(self, box: Box) -> None:
+        os.mkfifo(box.home / "pipe")
+        assert box.refused(400, "GET", "files/download?path=pipe") == "INVALID_FILE_PATH"
+        assert box.refused(400, "GET", "files/download?path=.") == "INVALID_FILE_PATH"
+        assert box.refused(404, "GET", "files/download?path=none") == "FILE_NOT_FOUND"
+        assert box.refused(400, "GET", "files/download") == "BAD_REQUEST"
+
+    def test_two_hundred_megabytes_take_no_memory(self, box: Box) -> None:
+        block, blocks = os.urandom(1 << 20), 200
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        assert box.call("POST", "files/upload-v2?path=big", content=(block for _ in range(blocks))).status_code == 200
+        size = 0
+        with box.client.stream("POST", f"{box.local.toolbox_url}/{box.id}/files/bulk-download", json={"paths": ["big"]}) as answer:
+            for chunk in answer.iter_raw():
+                size += len(chunk)
+        assert size > blocks << 20 and (box.home / "big").stat().st_size == blocks << 20
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 48 * 1024  # KiB
+
+    def test_folders_and_modes(self, box: Box) -> None:
+        assert box.call("POST", "files/folder?path=a/b&mode=777").status_code == 201
+        assert box.call("GET", "files/info?path=a/b").json()["permissions"] == "0755"  # the umask of Daytona's daemon
+        assert box.call("POST", "files/permissions?path=a/b&mode=1777").status_code == 200
+        assert box.call("GET", "files/info?path=a/b").json()["permissions"] == "1777"
+        for mode in ("9", "x", "77777", "-1"):
+            assert box.refused(400, "POST", f"files/permissions?path=a&mode={mode}") == "BAD_REQUEST"
+        assert box.refused(400, "GET", "files?depth=0") == "BAD_REQUEST"
+        assert box.refused(404, "GET", "files?path=none") == "FILE_NOT_FOUND"
+
+
+class TestSessions:
+    def begin(self, box: Box) -> None:
+        assert box.call("POST", "process/session", json={"sessionId": "s"}).status_code == 201
+
+    def run(self, box: Box, command: str, **members: Any) -> dict[str, Any]:
+        answer = box.call("POST", "process/session/s/exec", json={"command": command, **members})
+        assert answer.status_code == (202 if members.get("runAsync") else 200), answer.text
+        body: dict[str, Any] = answer.json()
+        return body
+
+    def test_a_command_without_input_finds_it_empty_and_the_next_one_runs(self, box: Box) -> None:
+        self.begin(box)
+        assert self.run(box, "cat; echo after")["stdout"] == "after\n"
+        assert self.run(box, "echo 'unterminated")["exitCode"] != 0
+        assert self.run(box, "printf next")["stdout"] == "next"
+
+    def test_output_can_be_followed_over_http(self, box: Box) -> None:
+        self.begin(box)
+        command = self.run(box, "echo out; echo err >&2; until [ -e go ]; do sleep 0.01; done; echo more", runAsync=True)["cmdId"]
+        url = f"{box.local.toolbox_url}/{box.id}/process/session/s/command/{command}/logs?follow=true"
+        followed = b""
+        with box.client.stream("GET", url) as answer:
+            for chunk in answer.iter_raw():
+                followed += chunk
+                if b"err" in followed:
+                    (box.home / "go").touch()
+        assert followed.endswith(b"\x01\x01\x01more\n")
+        assert b"\x01\x01\x01out\n" in followed and b"\x02\x02\x02err\n" in followed
+
+    def test_input_is_shown_unless_it_is_suppressed(self, box: Box) -> None:
+        self.begin(box)
+        for suppress in (False, True):
+            command = self.run(box, "read line; echo got $line", runAsync=True, suppressInputEcho=suppress)["cmdId"]
+            path = f"process/session/s/command/{command}"
+            assert box.call("POST", f"{path}/input", json={"data": "secret"}).status_code == 204
+            wait_for(lambda path=path: "exitCode" in box.call("GET", path).json())
+            assert box.call("GET", f"{path}/logs").json()["stdout"] == ("" if suppress else "secret\n") + "got secret\n"
+            assert box.refused(410, "POST", f"{path}/input", json={"data": "x"}) == "COMMAND_ALREADY_COMPLETED"
+
+    def test_exit_ends_the_session_but_its_logs_stay(self, box: Box) -> None:
+        self.begin(box)
+        ended = self.run(box, "echo bye; exit 7")
+        assert (ended["exitCode"], ended["stdout"]) == (7, "bye\n")
+        assert box.refused(410, "POST", "process/session/s/exec", json={"command": "true"}) == "SESSION_ENDED"
+        assert box.call("GET", f"process/session/s/command/{ended['cmdId']}/logs").json()["stdout"] == "bye\n"
+        assert box.call("DELETE", "process/session/s").status_code == 204
+
+    def test_deleting_ends_what_runs_and_removes_the_pipes(self, box: Box) -> None:
+        self.begin(box)
+        self.run(box, "echo $$ > pid; trap '' TERM; touch begun; sleep 300", runAsync=True)
+        wait_for((box.home / "begun").exists)
+        assert list((box.home / ".daytona/sessions").iterdir()) != []
+        assert box.call("DELETE", "process/session/s").status_code == 204
+        assert list((box.home / ".daytona/sessions").iterdir()) == []
+        group = (box.home / "pid").read_text().strip()
+        wait_for(lambda: box.output(f"kill -0 {group} 2>/dev/null && echo alive || echo gone") == "gone\n")
+        assert box.refused(404, "GET", "process/session/s") == "PROCESS_NOT_FOUND"
+
+    def test_sessions_end_with_the_sandbox(self, box: Box) -> None:
+        self.begin(box)
+        self.run(box, "sleep 300", runAsync=True)
+        assert box.client.post(f"/sandbox/{box.id}/stop").status_code == 200
+        assert box.client.post(f"/sandbox/{box.id}/start").status_code == 200
+        wait_for(lambda: box.call("GET", "process/session").json() == [])
+        self.begin(box)
+        assert self.run(box, "echo again")["stdout"] == "again\n"
+
+    def test_bad_calls(self, box: Box) -> None:
+        assert box.refused(400, "POST", "process/session", json={}) == "INVALID_REQUEST_BODY"
+        assert box.refused(409, "POST", "process/session", json={"sessionId": "entrypoint"}) == "CONFLICT"
+        self.begin(box)
+        assert box.refused(400, "POST", "process/session/s/exec", json={"command": ""}) == "BAD_REQUEST"
+        assert box.refused(404, "GET", "process/session/s/command/none") == "PROCESS_NOT_FOUND"
+
+
+def test_what_is_not_there_says_so(box: Box) -> None:
+    assert box.refused(501, "POST", "lsp/start", json={}) == "NOT_IMPLEMENTED"
+    assert box.refused(501, "GET", "computeruse/status") == "NOT_IMPLEMENTED"
+
+
+def test_calls_put_auto_stop_off(box: Box) -> None:
+    before = box.sandbox.last_activity_at
+    box.output("true")
+    assert box.sandbox.last_activity_at > before
+
+
+def test_unknown_sandbox(box: Box) -> None:
+    answer = box.client.get(f"{box.local.toolbox_url}/none/work-dir")
+    assert (answer.status_code, answer.json()["message"]) == (404, "Sandbox with ID or name none not found")
+
+
+GLOBS: list[tuple[str, list[str], list[str]]] = [
+    ("*.py", ["a.py", ".py"], ["d/a.py", "a.pyc"]),
+    ("**/*.py", ["a.py", "d/a.py", "d/e/a.py"], ["a.js"]),
+    ("src/**", ["src/a", "src/d/a"], ["src2/a", "a"]),
+    ("src/**/t?st", ["src/test", "src/a/b/tast"], ["src/a/b/t/st"]),
+    ("*.{js,ts}", ["a.js", "a.ts"], ["a.jsx", "a."]),
+    ("{a,b/**/c}", ["a", "b/c", "b/x/c"], ["b"]),
+    ("[a-c]x", ["ax", "cx"], ["dx"]),
+    ("[!a-c]x", ["dx"], ["ax"]),
+    ("a**b", ["ab", "axxb"], ["a/b"]),
+    (r"\*", ["*"], ["a"]),
+    ("a.b", ["a.b"], ["axb"]),
+    ("[", ["["], ["a"]),
+    ("}a,b{", [], []),
+]
+
+
+@pytest.mark.parametrize("pattern, matching, others", GLOBS)
+def test_globs(pattern: str, matching: list[str], others: list[str]) -> None:
+    try:
+        expression = glob_expression(pattern)
+    except ApiError as error:
+        assert (error.status, matching) == (400, [])
+        return
+    assert [name for name in (*matching, *others) if expression.fullmatch(name)] == matching
