@@ -26,6 +26,10 @@ from git_daytona.secret import redact
 from git_daytona.settings import Settings
 
 
+_NOT_RUNNING = ("not running", "not started", "is the sandbox started", "is stopped")
+"""How the runners and proxies of Daytona say so, all of them with status 400."""
+
+
 def translate(problem: Exception, doing: str, settings: Settings) -> GitDaytonaError:
     status = getattr(problem, "status_code", None) or getattr(problem, "status", None)
     text = _message(problem)
@@ -106,7 +110,7 @@ def from_status(status: int, text: str, doing: str, settings: Settings, headers:
         return RateLimited(
             f"could not {doing}: too many requests", retry_after=_seconds(headers), hint="wait a minute, then try again"
         )
-    if status in (400, 422) and "not running" in text.lower() + " " + ("not running" if "not started" in text.lower() else ""):
+    if status in (400, 422) and any(words in text.lower() for words in _NOT_RUNNING):
         return SandboxNotRunning(
             f"could not {doing}: the sandbox is not running", hint="it is started by the next 'git daytona exec' or 'sync'"
         )

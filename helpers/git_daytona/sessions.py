@@ -12,6 +12,7 @@ from git_daytona import branches, files, git, leases, log, paths, sandbox, setti
 from git_daytona import sync as syncing
 from git_daytona.cloud import Cloud, Execution, SandboxInfo
 from git_daytona.errors import (
+    BadAnswer,
     Conflict,
     GitDaytonaError,
     NotFound,
@@ -244,11 +245,17 @@ class Coordinator:
     # -- sandboxes that do not run ------------------------------------------------------------------------------------
 
     def awake(self, session: Session, work: Callable[[], T]) -> T:
-        """Do the work at once; only if it fails because the sandbox does not run, start that and do it again."""
+        """Do the work at once; only if it fails because the sandbox does not run, start that and do it again.
+
+        The services say in many ways that it does not; after a refusal its state tells.
+        """
         try:
             return work()
-        except (SandboxNotRunning, Conflict):
-            self._running(session)
+        except (SandboxNotRunning, Conflict, BadAnswer):
+            info = self.cloud.get(session.sandbox_id)
+            if info.state == "started":
+                raise
+            self._awake(info)
             return work()
 
     def _running(self, session: Session) -> SandboxInfo:
