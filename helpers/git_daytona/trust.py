@@ -4,7 +4,8 @@ import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from git_daytona.endpoint import Endpoint
+from git_daytona.endpoint import Endpoint, endpoint
+from git_daytona.errors import BadAnswer
 from git_daytona.hostkeys import HostKey
 from git_daytona.knownhosts import Line, Marker
 
@@ -59,6 +60,9 @@ def endpoint_of(name: bytes | str) -> Endpoint | None:
     """The endpoint that a known_hosts name means; None for a pattern, a hash or nonsense."""
     text = name.decode("ascii", "replace") if isinstance(name, bytes) else name
     host, _, port = text.removeprefix("[").partition("]:") if text.startswith("[") else (text, "", "22")
-    if not host or set(host) & set("*?!|,[]@# \t\ufffd") or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+    if "[" in host or "]" in host or not (port.isascii() and port.isdigit() and len(port) < 6):
         return None
-    return Endpoint(host.lower(), int(port))
+    try:
+        return endpoint(host, int(port))
+    except BadAnswer:
+        return None

@@ -234,9 +234,8 @@ def _file(found: settings.Settings) -> tuple[Path, Sequence[knownhosts.Line], Se
 
 
 def _host(text: str) -> Endpoint:
-    found = endpoint_of(text)
-    if found is None and text.count(":") == 1:
-        found = endpoint_of("[{}]:{}".format(*text.split(":")))
+    # With one colon it is HOST:PORT; with more, an IPv6 address, or the form with brackets.
+    found = endpoint_of("[{}]:{}".format(*text.split(":")) if text.count(":") == 1 and "[" not in text else text)
     if found is None:
         raise UsageError(f"'{printable(text)}' names no gateway", hint="write HOST, HOST:PORT or [HOST]:PORT")
     return found
