@@ -316,7 +316,7 @@ def test_places_outside_tmp_are_hidden_too(isolation: Isolation) -> None:
         sandbox = make(root, "one")
         elsewhere.start(sandbox)
         try:
-            assert run(elsewhere, sandbox, f"ls -A {home} {root}")[1].split() == [f"{home}:", f"{root}:"]
+            assert run(elsewhere, sandbox, f"ls -A {root} {home}")[1].split() == [f"{root}:", f"{home}:"]
             (sandbox.home / "link").symlink_to(root)
             for path in (home / "secret", root / "host_keys/secret", sandbox.directory / "passwd", "link/host_keys/secret"):
                 with pytest.raises(ApiError) as refused:

@@ -43,9 +43,7 @@ class Gateway:
         self._stopping = threading.Event()
         self._lock = threading.Lock()  # guards _connections
         self._connections: dict[Connection, threading.Thread] = {}
-        logger = logging.getLogger(LOG)
-        logger.addHandler(logging.NullHandler())
-        logger.propagate = False
+        logging.getLogger(LOG).disabled = True  # see Connection: what paramiko says there names tokens
 
     @property
     def port(self) -> int:
