@@ -31,6 +31,8 @@ class Tokens:
         self._clock = clock
         self._lock = threading.Lock()
         self._live: dict[bytes, tuple[str, float]] = {}
+        self.on_mint: Callable[[str], None] = lambda token: None
+        """Sees each token as it is minted: for who looks whether one leaked. Nothing here keeps them."""
 
     def mint(self, sandbox_id: str, seconds: float) -> Access:
         """A new token for the sandbox, which ends all its earlier ones."""
@@ -39,6 +41,7 @@ class Tokens:
         with self._lock:
             self._drop(sandbox_id)
             self._live[_hash(token)] = (sandbox_id, now + seconds)
+        self.on_mint(token)
         return Access(str(uuid.uuid4()), sandbox_id, now, now + seconds, token)
 
     def revoke(self, sandbox_id: str, token: str | None = None) -> None:
