@@ -114,6 +114,10 @@ class LocalDaytona:
         """How many SSH tokens would be accepted now."""
         return self._lifecycle.tokens.live()
 
+    def watch_tokens(self, seen: Callable[[str], None]) -> None:
+        """Call `seen` with every token that is minted from now on: for who looks whether one leaked."""
+        self._lifecycle.tokens.on_mint = seen
+
     @property
     def sandboxes(self) -> list[Sandbox]:
         return [record.sandbox for record in self._lifecycle.records()]
