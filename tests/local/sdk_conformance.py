@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from daytona import CreateSandboxFromSnapshotParams, FileDownloadRequest, FileUpload, ListSandboxesQuery, SessionExecuteRequest
 from daytona.common import errors
+from daytona.common.pty import PtySize
 
 HOME = "/home/daytona"
 EVERY_BYTE = bytes(range(256))
@@ -328,6 +329,50 @@ async def preview(daytona: Any) -> None:
         assert link.url.startswith("http") and link.token
 
 
+async def terminals(daytona: Any) -> None:
+    """A shell on a terminal: typed to, resized, left with an exit code, killed."""
+    async with sandbox(daytona) as made:
+        process = made.process
+        shown: list[bytes] = []
+        handle = await terminal(made, shown, id="t", cwd="/tmp", envs={"WORD": "given"}, pty_size=PtySize(cols=100, rows=30))
+        assert [one.id for one in await process.list_pty_sessions()] == ["t"]
+        with pytest.raises(errors.DaytonaConflictError):
+            await terminal(made, [], id="t")
+        assert (await process.resize_pty_session("t", PtySize(cols=120, rows=40))).cols == 120
+        await handle.send_input("echo $((6 * 7)) $WORD; pwd; stty size; exit 3\n")
+        result = await handle.wait()
+        assert result.exit_code == 3
+        text = b"".join(shown).decode()
+        for part in ("42 given", "/tmp", "40 120"):
+            assert part in text, text
+        other = await terminal(made, [], id="u")
+        await other.kill()
+        assert (await other.wait()).exit_code == 137
+        assert await process.list_pty_sessions() == []
+        assert (await made.get_metrics_latest()).cpu_count >= 1
+
+
+async def terminal(made: Any, shown: list[bytes], **options: Any) -> Any:
+    """Create a terminal session and hear what it shows; the clients differ in how that is said."""
+    if isinstance(made, Blocking):
+        handle = await asyncio.to_thread(made._target.process.create_pty_session, **options)
+        return BlockingTerminal(handle, shown)
+    return await made.process.create_pty_session(on_data=shown.append, **options)
+
+
+class BlockingTerminal(Blocking):
+    """The handle of a terminal session, with what `wait` shows kept where the asynchronous one puts it."""
+
+    def __init__(self, target: Any, shown: list[bytes]):
+        super().__init__(target)
+        self._shown = shown
+
+    async def wait(self) -> Any:
+        result = await asyncio.to_thread(self._target.wait, on_data=self._shown.append)
+        await asyncio.to_thread(self._target.disconnect)
+        return result
+
+
 SCENARIOS: list[Callable[[Any], Awaitable[None]]] = [
     life,
     listing,
@@ -340,4 +385,5 @@ SCENARIOS: list[Callable[[Any], Awaitable[None]]] = [
     sessions,
     ssh_access,
     preview,
+    terminals,
 ]

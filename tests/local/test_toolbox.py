@@ -3,6 +3,7 @@
 import os
 import pwd
 import resource
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -360,6 +361,60 @@ class TestSessions:
         self.begin(box)
         assert box.refused(400, "POST", "process/session/s/exec", json={"command": ""}) == "BAD_REQUEST"
         assert box.refused(404, "GET", "process/session/s/command/none") == "PROCESS_NOT_FOUND"
+
+
+def test_nothing_stays_open(box: Box) -> None:
+    """After commands, sessions and transfers the server has no more descriptors than before."""
+
+    def use() -> None:
+        box.output("echo x")
+        box.execute("sleep 300", timeout=1)
+        box.call("POST", "files/upload-v2?path=f", content=b"x")
+        box.call("POST", "files/upload-v2?path=/etc/daytona-test/x", content=b"x")
+        box.call("POST", "files/bulk-download", json={"paths": ["f", "none", "."]})
+        box.call("POST", "process/session", json={"sessionId": "s"})
+        box.call("POST", "process/session/s/exec", json={"command": "echo x"})
+        box.call("POST", "process/session/s/exec", json={"command": "read x", "runAsync": True})
+        box.call("DELETE", "process/session/s")
+        box.call("POST", "process/pty", json={"id": "t"})
+        box.call("DELETE", "process/pty/t")
+
+    descriptors = Path("/dev/fd")
+    use()
+    before = len(list(descriptors.iterdir()))
+    use()
+    wait_for(lambda: len(list(descriptors.iterdir())) <= before)
+
+
+def test_the_end_of_the_server_ends_everything(root: Path) -> None:
+    with ThreadPoolExecutor() as pool:
+        with LocalDaytona(root) as local, http(local) as client:
+            box = Box(local, client, created(client))
+            # A variable of the environment is how the host can tell the sandbox's processes.
+            mark = f"DAYTONA_TEST_MARK={box.id}"
+            running = pool.submit(box.execute, f"{mark} sh -c 'touch here.exec; sleep 300'")
+            box.call("POST", "process/session", json={"sessionId": "s"})
+            session = {"command": f"{mark} sh -c 'touch here.session; sleep 300'", "runAsync": True}
+            box.call("POST", "process/session/s/exec", json=session)
+            box.call("POST", "process/pty", json={"id": "t"})
+            wait_for(lambda: len(list(box.home.glob("here.*"))) == 2)
+            assert len(marked(mark)) >= 2 or sys.platform != "linux"
+        # Answered or cut off: either way the client is not left hanging.
+        answer = running.exception(timeout=20) or running.result()
+        assert isinstance(answer, httpx.HTTPError) or answer.status_code == 502
+        assert marked(mark) == []
+
+
+def marked(variable: str) -> list[int]:
+    """Processes of this machine with this variable in their environment (Linux only)."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if variable.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+        except OSError:
+            pass  # another user's, or gone
+    return found
 
 
 def test_what_is_not_there_says_so(box: Box) -> None:

@@ -66,5 +66,5 @@ def kill_group(process: "subprocess.Popen[bytes]", number: signal.Signals = sign
     """Signal a child and all that still belongs to its process group."""
     try:
         os.killpg(process.pid, number)
-    except ProcessLookupError:
-        pass  # gone already
+    except (ProcessLookupError, PermissionError):
+        pass  # gone already; macOS says EPERM of a group of zombies

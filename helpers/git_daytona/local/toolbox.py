@@ -4,10 +4,11 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from git_daytona.local import download, files, search, upload
+from git_daytona.local import download, files, info, search, upload
 from git_daytona.local.call import Call, Handler, envelope
 from git_daytona.local.execute import Commands
-from git_daytona.local.model import HOME, ApiError, Isolation, Registry
+from git_daytona.local.model import ApiError, Isolation, Registry
+from git_daytona.local.ptys import Ptys
 from git_daytona.local.sessions import Sessions
 
 NOT_RUNNING = "bad request: failed to resolve container IP after 3 attempts: no IP address found. Is the Sandbox started?"
@@ -23,9 +24,12 @@ def routes(registry: Registry, isolation: Isolation) -> list[web.RouteDef]:
     """
     commands = Commands()
     sessions = Sessions(commands.shell)
+    ptys = Ptys(commands.shell)
     table: list[tuple[str, str, Handler]] = [
-        ("GET", "/work-dir", home),
-        ("GET", "/user-home-dir", home),
+        ("GET", "/work-dir", info.home),
+        ("GET", "/user-home-dir", info.home),
+        ("GET", "/version", info.server_version),
+        ("GET", "/system/metrics", info.metrics),
         ("GET", "/files", files.list_files),
         ("DELETE", "/files", files.delete),
         ("GET", "/files/info", files.info),
@@ -52,16 +56,18 @@ def routes(registry: Registry, isolation: Isolation) -> list[web.RouteDef]:
         ("GET", "/process/session/{session}/command/{command}", sessions.command),
         ("GET", "/process/session/{session}/command/{command}/logs", sessions.logs),
         ("POST", "/process/session/{session}/command/{command}/input", sessions.send_input),
+        ("POST", "/process/pty", ptys.create),
+        ("GET", "/process/pty", ptys.list_all),
+        ("GET", "/process/pty/create-connect", ptys.create_connect),
+        ("GET", "/process/pty/{pty}", ptys.get),
+        ("DELETE", "/process/pty/{pty}", ptys.delete),
+        ("GET", "/process/pty/{pty}/connect", ptys.connect),
+        ("POST", "/process/pty/{pty}/resize", ptys.resize),
         ("*", "/{rest:.*}", not_implemented),
     ]
     return [
         web.route(method, "/toolbox/{sandbox}" + path, _entrance(handler, registry, isolation)) for method, path, handler in table
     ]
-
-
-async def home(call: Call) -> web.Response:
-    """GET work-dir and user-home-dir."""
-    return web.json_response({"dir": HOME})
 
 
 async def not_implemented(call: Call) -> web.Response:
