@@ -32,6 +32,9 @@ CONFIG_BYTES = 1024 * 1024
 _TOKEN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.~+=-]{7,511}")
 _SANDBOX_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
+_CONSTRUCTION = threading.Lock()
+"""Held while a client is made: that changes the working directory and the warning filters, which belong to the whole process."""
+
 
 @dataclass(frozen=True)
 class SshAccess:
@@ -241,7 +244,7 @@ class Cloud:
                 # The SDK reads .env and .env.local of the working directory, which is somebody's repository: it could switch
                 # telemetry on or choose a target, and an odd file there would fail the constructor. Give it an empty one.
                 empty = files.private_directory(paths.own_state() / "empty")
-                with warnings.catch_warnings(), contextlib.chdir(empty):
+                with _CONSTRUCTION, warnings.catch_warnings(), contextlib.chdir(empty):
                     warnings.simplefilter("ignore")
                     self._sdk = Daytona(config)
             return self._sdk

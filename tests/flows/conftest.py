@@ -40,7 +40,7 @@ class Repo:
 
     def git(self, *arguments: str, check: bool = True, env: dict[str, str] | None = None, stdin: str | None = None) -> str:
         done = subprocess.run(
-            ("git", *arguments), cwd=self.path, capture_output=True, text=True, timeout=60, env=os.environ | (env or {}), input=stdin
+            ("git", *arguments), cwd=self.path, capture_output=True, text=True, errors="surrogateescape", timeout=60, env=os.environ | (env or {}), input=stdin
         )
         if check and done.returncode != 0:
             raise AssertionError(f"git {arguments} failed: {done.stderr}")

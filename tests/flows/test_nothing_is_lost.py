@@ -1,0 +1,263 @@
+"""What a sync or a deletion would overwrite is kept and named; what the agent is in the middle of is not disturbed."""
+
+import pytest
+
+from git_daytona.errors import GitDaytonaError, NoRepository, TransferFailed
+
+
+def files(repo, revision):
+    return set(repo.git("ls-tree", "-r", "--name-only", revision).split())
+
+
+def test_local_commits_on_the_branch_are_kept(local, repo, begin):
+    session = begin(repo)
+    session.agent("echo theirs > theirs")
+    repo.git("switch", "-q", "opencode/1")
+    mine = repo.commit("mine")
+    outcome = session.sync()
+    assert repo.git("rev-parse", "opencode/1") == outcome.head != mine
+    assert mine in repo.kept().values()
+    assert [kept.ref for kept in outcome.kept if repo.git("rev-parse", kept.ref) == mine]
+    assert "kept as refs/daytona/kept/opencode-1/" in outcome.message
+    assert not (repo.path / "mine").exists() and (repo.path / "theirs").exists()
+
+
+def test_uncommitted_work_in_the_worktree_is_kept(local, repo, begin):
+    repo.commit(".gitignore", "ignored\nprivate\n")
+    session = begin(repo)
+    session.agent("echo theirs > theirs; echo agent > README; echo theirs > private; git add -f private")
+    repo.git("switch", "-q", "opencode/1")
+    repo.write("README", "edited here\n")
+    repo.write("staged", "staged here\n")
+    repo.git("add", "staged")
+    repo.write("staged", "edited after staging\n")
+    repo.write("untracked", "untracked here\n")
+    repo.write("private", "my secret\n")
+    repo.write("ignored", "stays\n")
+    outcome = session.sync()
+    assert len(outcome.kept) == 1
+    ref = outcome.kept[0].ref
+    assert repo.show(ref, "README") == "edited here"
+    assert repo.show(ref, "staged") == "edited after staging"
+    assert repo.show(f"{ref}^2", "staged") == "staged here"
+    assert repo.show(ref, "untracked") == "untracked here"
+    assert repo.show(ref, "private") == "my secret"
+    assert "ignored" not in files(repo, ref)
+    assert repo.git("status", "--porcelain", "--untracked-files=no") == ""
+    assert (repo.path / "README").read_text() == "agent\n"
+    assert (repo.path / "ignored").read_text() == "stays\n"
+
+
+def test_a_clean_worktree_keeps_nothing_and_follows(local, repo, begin, tmp_path):
+    session = begin(repo)
+    repo.git("worktree", "add", "-q", str(tmp_path / "watching"), "opencode/1")
+    session.agent("echo new > new")
+    outcome = session.sync()
+    assert outcome.kept == ()
+    assert (tmp_path / "watching" / "new").read_text() == "new\n"
+    assert repo.kept() == {}
+
+
+def test_the_agent_switches_to_another_history(local, repo, begin):
+    session = begin(repo)
+    session.agent("echo one > one")
+    first = session.sync().head
+    session.agent("git switch -q --orphan fresh; echo two > two")
+    outcome = session.sync()
+    assert repo.git("rev-parse", "opencode/1") == outcome.head
+    assert files(repo, "opencode/1") == {"two"}
+    # The old tip is still on the sandbox's own branch, so it needs no ref of its own.
+    assert repo.git("rev-parse", "sandbox-1/opencode") == first
+
+
+def test_the_agent_rewrites_history(local, repo, begin):
+    session = begin(repo)
+    session.agent("echo one > one; git add .; git commit -qm one")
+    first = session.sync().head
+    session.agent("git commit -q --amend -m other; git branch gone; git switch -q --detach")
+    session.sync()
+    assert first in repo.kept().values()
+    gone = repo.git("rev-parse", "sandbox-1/gone")
+    session.agent("git switch -q -C opencode HEAD~1; git branch -qD gone; git branch gone/deeper")
+    session.sync()
+    assert gone in repo.kept().values(), "a branch that was deleted there is kept here"
+    assert repo.git("rev-parse", "sandbox-1/gone/deeper")
+
+
+def test_the_agent_deletes_dot_git(local, repo, begin):
+    session = begin(repo)
+    session.agent("echo one > one")
+    first = session.sync().head
+    session.agent("rm -rf .git; echo two > two; rm one")
+    outcome = session.sync()
+    assert repo.git("rev-parse", "opencode/1~1") == first
+    assert files(repo, "opencode/1") == {"README", "two"}
+    assert ".git was gone" in outcome.message
+
+
+def test_the_agent_makes_a_new_repository(local, repo, begin):
+    session = begin(repo)
+    session.agent("echo one > one")
+    first = session.sync().head
+    session.agent("rm -rf .git; git init -q; git add .; git commit -qm unrelated; echo two > two")
+    outcome = session.sync()
+    assert first in repo.kept().values()
+    assert repo.git("rev-parse", "opencode/1") == outcome.head
+    assert files(repo, "opencode/1") == {"README", "one", "two"}
+
+
+def test_the_project_directory_is_gone(local, repo, begin):
+    session = begin(repo)
+    session.agent("echo one > one")
+    first = session.sync().head
+    session.agent("cd ..; rm -rf project")
+    session.sync()
+    assert first in {repo.git("rev-parse", "opencode/1"), repo.git("rev-parse", "opencode/1~1")}
+    assert session.agent("git rev-parse HEAD").strip() == repo.git("rev-parse", "opencode/1")
+
+
+CONFLICT = """
+echo base > f; git add f; git commit -qm base
+git switch -qc other; echo other > f; git commit -qam other
+git switch -q opencode; echo ours > f; git commit -qam ours
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "script", "sign"),
+    [
+        ("merge", "git merge other", ".git/MERGE_HEAD"),
+        ("rebase", "git rebase other", ".git/rebase-merge"),
+        ("cherry-pick", "git cherry-pick other", ".git/CHERRY_PICK_HEAD"),
+        ("revert", "echo more >> f; git commit -qam more; git revert --no-edit HEAD~1", ".git/REVERT_HEAD"),
+    ],
+)
+def test_an_operation_in_progress_is_not_disturbed(local, repo, begin, name, script, sign):
+    session = begin(repo)
+    session.agent(CONFLICT + script + f" >/dev/null 2>&1; echo extra > extra; git add extra; test -e {sign}")
+    before = session.agent("git status --porcelain=v2; cat f")
+    tip = session.agent("git rev-parse opencode").strip()
+    outcome = session.sync()
+    assert f"a {name} is in progress" in outcome.message
+    assert repo.git("rev-parse", "opencode/1") == tip, "the branch is where its last commit is"
+    assert session.agent(f"test -e {sign}; git status --porcelain=v2; cat f") == before
+    kept = [each for each in outcome.kept if "in progress" in each.what]
+    assert len(kept) == 1
+    assert "<<<<<<<" in repo.show(kept[0].ref, "f")
+    assert repo.show(kept[0].ref, "extra") == "extra"
+    again = session.sync()
+    assert not again.changed and again.kept == (), "the same state is kept once"
+    session.agent(f"git {name} --abort")
+    assert repo.git("rev-parse", "opencode/1") == session.sync().head
+
+
+def test_a_bisect_in_progress(local, repo, begin):
+    session = begin(repo)
+    session.agent("for n in 1 2 3 4; do echo $n > n; git add n; git commit -qm $n; done; git bisect start -q HEAD HEAD~4 >/dev/null; echo x > x")
+    tip = session.agent("git rev-parse opencode").strip()
+    outcome = session.sync()
+    assert repo.git("rev-parse", "opencode/1") == tip
+    assert any("x" in files(repo, each.ref) for each in outcome.kept)
+    assert session.agent("git bisect log | head -n 1").startswith("git bisect start")
+
+
+def test_a_stash_comes_back(local, repo, begin):
+    session = begin(repo)
+    session.agent("echo stashed > README; git stash -q")
+    outcome = session.sync()
+    kept = [each for each in outcome.kept if "stash" in each.what]
+    assert repo.show(kept[0].ref, "README") == "stashed"
+    assert session.sync().kept == ()
+
+
+def test_a_stale_index_lock(local, repo, begin):
+    session = begin(repo)
+    session.agent("echo x > x; touch .git/index.lock")
+    outcome = session.sync()
+    assert outcome.changed and "stale index.lock" in outcome.message
+    assert repo.show("opencode/1", "x") == "x"
+
+
+def test_hooks_signing_and_identity_of_the_sandbox(local, repo, begin):
+    session = begin(repo)
+    session.agent(
+        "git config --unset user.name; git config --unset user.email; git config commit.gpgsign true; git config gpg.program false;"
+        " printf '#!/bin/sh\\nexit 1\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit;"
+        " printf '#!/bin/sh\\nsleep 60\\n' > .git/hooks/post-update; chmod +x .git/hooks/post-update; echo x > x"
+    )
+    session.sync()
+    assert repo.git("log", "-1", "--format=%an", "opencode/1") == "OpenCode"
+
+
+def test_nested_repositories_are_named_and_hold_up_a_deletion(local, repo, begin):
+    session = begin(repo)
+    session.agent("mkdir -p 'lib/in ner'; git -C 'lib/in ner' init -q; echo x > 'lib/in ner/x'; echo y > lib/y; mkdir empty; git -C empty init -q")
+    outcome = session.sync()
+    assert "nested repositories do not travel" in outcome.message and "lib/in ner/" in outcome.message and "empty/" in outcome.message
+    assert "lib/y" in files(repo, "opencode/1")
+    with pytest.raises(TransferFailed, match="not deleted: nested repositories") as refused:
+        session.coordinator.delete("1")
+    assert "--force" in (refused.value.hint or "")
+    assert session.agent("cat 'lib/in ner/x'") == "x\n"
+    assert session.coordinator.state.get(session.coordinator.sessions()[0].id).git_return.state == "failed"
+    session.coordinator.delete("1", force=True)
+
+
+def test_odd_names(local, repo, begin):
+    session = begin(repo)
+    session.agent(
+        "echo 1 > '-dash'; echo 2 > \"$(printf 'new\\nline')\"; echo 3 > \"$(printf 'latin\\351')\"; echo 4 > 'quo\"te'; mkdir ' blank '; echo 5 > ' blank /x';"
+        " echo 6 > ':(exclude)x'; echo 7 > 'ümläut'"
+    )
+    session.sync()
+    assert len(repo.git("ls-tree", "-r", "-z", "--name-only", "opencode/1").split("\0")) == 9
+
+
+def test_a_sandbox_deleted_elsewhere(local, repo, begin, coordinate):
+    session = begin(repo, "ses_a")
+    session.agent("echo x > x")
+    tip = session.sync().head
+    session.coordinator.cloud.delete(session.sandbox_id)
+    with pytest.raises(GitDaytonaError, match="does not exist"):
+        session.sync()
+    coordinator = coordinate(repo.path)
+    started = coordinator.start("ses_a")
+    assert started.replaced and started.names.number == 1 and started.session.sandbox_id != session.sandbox_id
+    assert coordinator.execute("1", "git rev-parse HEAD").output.strip() == tip
+
+
+def test_numbers_are_not_used_again(local, repo, begin):
+    begin(repo)
+    session = begin(repo)
+    assert session.number == 2
+    session.coordinator.delete("2")
+    repo.git("branch", "-D", "opencode/2")
+    repo.git("branch", "opencode/7")
+    assert begin(repo).number == 8
+
+
+def test_a_branch_named_opencode(local, repo, coordinate):
+    repo.git("branch", "opencode")
+    with pytest.raises(NoRepository, match="the local branch 'opencode'"):
+        coordinate(repo.path).start()
+    assert local.counts["create"] == 0
+
+
+def test_a_bare_repository(local, repo, coordinate, tmp_path):
+    repo.git("clone", "-q", "--bare", str(repo.path), str(tmp_path / "bare.git"))
+    with pytest.raises(NoRepository, match="bare"):
+        coordinate(tmp_path / "bare.git").start()
+
+
+def test_a_reset_that_a_crash_interrupted_is_finished(local, repo, begin):
+    """The branch moved, but the worktree did not follow: as after a SIGKILL between the two."""
+    session = begin(repo)
+    session.agent("echo new > new")
+    head = session.sync().head
+    repo.git("checkout", "-q", "--detach", "main")
+    repo.git("symbolic-ref", "HEAD", "refs/heads/opencode/1")
+    repo.git("update-ref", "refs/daytona/resetting/1", head)
+    assert not (repo.path / "new").exists()
+    session.sync()
+    assert (repo.path / "new").exists()
+    assert repo.git("status", "--porcelain") == ""
