@@ -121,20 +121,24 @@ class Enclosed:
             except ProcessLookupError:
                 pass  # its input was closed just now
         deadline = time.monotonic() + STOP_SECONDS
-        while True:
-            for command in list(running.commands):
-                if command.poll() is None:
-                    _signal_group(command.pid, signal.SIGCONT)  # a stopped nsenter would not take its child's status
-            try:
-                running.holder.wait(0.1)
+        while time.monotonic() < deadline:
+            commands = [command for command in list(running.commands) if command.poll() is None]
+            for command in commands:
+                _signal_group(command.pid, signal.SIGCONT)  # a stopped nsenter would not take its child's status
+            if running.holder.poll() is None:
+                try:
+                    running.holder.wait(0.1)
+                except subprocess.TimeoutExpired:
+                    # Process 1 stays until all others have been reaped. Those whose nsenter was killed are left to the host's
+                    # init, and in a container that one may be slow or not reap at all; dead they are all the same.
+                    if not commands and not _inhabited(running):
+                        break
+            elif commands:
+                time.sleep(0.005)
+            else:
                 break
-            except subprocess.TimeoutExpired:
-                # Process 1 stays until all others have been reaped. Those whose nsenter was killed are left to the host's init,
-                # and in a container that one may be slow or not reap at all; dead they are all the same.
-                if not _inhabited(running) or time.monotonic() > deadline:
-                    running.holder.kill()
-                    running.holder.wait()
-                    break
+        running.holder.kill()
+        running.holder.wait()
         os.close(running.root)
 
     def popen(
