@@ -15,12 +15,12 @@ _NAME = "DAYTONA_SSH_KNOWN_HOSTS"
 def path_of(setting: str) -> Path:
     """The file that the setting names, ``~/`` expanded once. Raises BadSetting.
 
-    A double quote cannot be written in ssh_config (it knows no escape for it), and a relative path would let the repository that
+    A double quote and ``${`` cannot be written in ssh_config (it knows no escape for them), and a relative path would let the repository that
     one stands in choose what is trusted.
     """
-    if '"' in setting or not setting.isprintable():
+    if '"' in setting or "${" in setting or not setting.isprintable():
         raise BadSetting(
-            f"{_NAME} holds a double quote or a control character, which ssh cannot take in a path", hint="rename the file"
+            f"{_NAME} holds a double quote, '${{' or a control character, which ssh cannot take in a path", hint="rename the file"
         )
     path = Path.home() / setting[2:] if setting.startswith("~/") else Path(setting)
     if not path.is_absolute():

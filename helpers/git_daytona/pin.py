@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from git_daytona import knownhosts, manual, paths, pinfile, published, refusals
+from git_daytona import glance, knownhosts, manual, paths, pinfile, published, refusals
+from git_daytona.asked import Asked
 from git_daytona.endpoint import Endpoint
 from git_daytona.errors import BadSetting, GitDaytonaError, HostKeyRefused, TimedOut
 from git_daytona.hostkeys import HostKey
@@ -22,11 +23,6 @@ from git_daytona.pinfile import Pins
 from git_daytona.published import Published
 from git_daytona.settings import Settings
 from git_daytona.trust import Outcome, decide, keys_of, named_endpoints
-
-ASK_AGAIN_SECONDS = 1.0
-"""The API is not asked more often than this, however many transfers are refused."""
-FAILED_ASK_SECONDS = 60.0
-"""How long a failure to ask is believed."""
 
 
 class Mode(enum.Enum):
@@ -60,17 +56,24 @@ class Policy:
     """The trust decision of one process. Safe for many threads.
 
     ``ask`` returns the raw answer of ``GET /config`` and raises GitDaytonaError (Cloud.config); it is called lazily.
+    ``glance`` returns the key that an endpoint presents, or None when it cannot be seen; None: never look before ssh does.
     ``warnings`` collects lines to show once, oldest first.
     """
 
-    def __init__(self, settings: Settings, ask: Callable[[], Mapping[str, Any]], *, clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self,
+        settings: Settings,
+        ask: Callable[[], Mapping[str, Any]],
+        *,
+        glance: Callable[[Endpoint, Sequence[Line]], HostKey | None] | None = glance.presented,
+        clock: Callable[[], float] = time.monotonic,
+    ):
         self.settings = settings
         self.warnings: list[str] = []
-        self._ask = ask
-        self._clock = clock
+        self._asked = Asked(ask, clock)
+        self._glance = glance
+        self._glanced: set[Endpoint] = set()
         self._lock = threading.RLock()
-        self._answer: Published | GitDaytonaError | None = None
-        self._asked_at = 0.0
         self._renewed: set[tuple[Endpoint, frozenset[HostKey]]] = set()
 
     # -- the decision -------------------------------------------------------------------------------------------------
@@ -80,28 +83,31 @@ class Policy:
 
         Raises HostKeyRefused (keys differ, unusable pin file), BadSetting (manual file), or why the endpoint cannot be learned.
         """
-        if self.settings.ssh_known_hosts:
-            return self._manual(None)
-        answer = self.answer()
-        if isinstance(answer, Published):
-            return self._for_named(answer.endpoint)
-        if not self.settings.auto_pin:
-            raise answer
-        pins = pinfile.load(paths.pin_file())
-        endpoint = self.endpoint(answer, pins.lines, pins)
-        if endpoint is None:
-            raise refusals.endpoint_unknown(answer)
-        self._warn(f"{answer.message}; using the pin of '{endpoint.known_hosts_name}'")
-        return self._trust(Mode.PINNED, endpoint)
+        return self._looked_at(self._decide(None))
 
     def for_endpoint(self, endpoint: Endpoint) -> Trust:
         """Trust for the endpoint that a mint's reply names, which may be another gateway than the default one (CASES 28).
 
         In pinned mode an endpoint that is neither published nor pinned is refused. Raises as default().
         """
+        return self._looked_at(self._decide(endpoint))
+
+    def _decide(self, endpoint: Endpoint | None) -> Trust:
         if self.settings.ssh_known_hosts:
             return self._manual(endpoint)
-        return self._for_named(endpoint)
+        if endpoint is not None:
+            return self._for_named(endpoint)
+        answer = self.answer()
+        if isinstance(answer, Published):
+            return self._for_named(answer.endpoint)
+        if not self.settings.auto_pin:
+            raise answer
+        pins = pinfile.load(paths.pin_file())
+        found = self.endpoint(answer, pins.lines, pins)
+        if found is None:
+            raise refusals.endpoint_unknown(answer)
+        self._warn(f"{answer.message}; using the pin of '{found.known_hosts_name}'")
+        return self._trust(Mode.PINNED, found)
 
     def _for_named(self, endpoint: Endpoint) -> Trust:
         if not self.settings.auto_pin:
@@ -111,7 +117,7 @@ class Policy:
             pins = pinfile.load(paths.pin_file())
             pinned = pins.serving(endpoint)
             decision = decide(pinned, mine.keys if mine else (), something=mine is not None and mine.something)
-            if decision.outcome is not Outcome.REFUSE or not self._ask_again():
+            if decision.outcome is not Outcome.REFUSE or not self._asked.again():
                 break
         match decision.outcome:
             case Outcome.REFUSE if mine:
@@ -192,27 +198,9 @@ class Policy:
         named = named_endpoints(lines)
         return next(iter(named)) if len(named) == 1 and not named & foreign else None
 
-    # -- the API ------------------------------------------------------------------------------------------------------
-
     def answer(self) -> Published | GitDaytonaError:
-        """What ``GET /config`` says, asked once; or the error that it ended in, or that its answer deserves."""
-        with self._lock:
-            age = self._clock() - self._asked_at
-            if self._answer is None or (isinstance(self._answer, GitDaytonaError) and age > FAILED_ASK_SECONDS):
-                self._asked_at = self._clock()
-                try:
-                    self._answer = published.read(self._ask())
-                except GitDaytonaError as problem:
-                    self._answer = problem
-            return self._answer
-
-    def _ask_again(self) -> bool:
-        """Drop the answer, so that the next look asks anew; False when it was asked only just now."""
-        with self._lock:
-            if self._answer is None or self._clock() - self._asked_at < ASK_AGAIN_SECONDS:
-                return False
-            self._answer = None
-            return True
+        """What ``GET /config`` says, asked for once; or the error that asking ended in, or that the answer deserves."""
+        return self._asked.answer()
 
     def _warn(self, line: str) -> None:
         with self._lock:
@@ -230,22 +218,47 @@ class Policy:
         complaint = refusals.complaint(ssh_stderr, trust.endpoint)
         if complaint is None:
             return None
+        with self._lock:
+            self._glanced.discard(trust.endpoint)
         if trust.mode is Mode.INHERITED:
             return refusals.by_ssh(self.settings, trust.endpoint, self._published_keys(trust.endpoint), complaint)
         if complaint.elsewhere is not None:
             return refusals.other_host(complaint.elsewhere)
         if complaint.no_type:
             return refusals.no_type(trust.endpoint)
+        return self._explain(trust, complaint)
+
+    def _looked_at(self, trust: Trust) -> Trust:
+        """The trust, unless the gateway plainly presents another key: looked at once, and again after each refusal."""
+        with self._lock:
+            if self._glance is None or trust.mode is Mode.INHERITED or trust.endpoint in self._glanced:
+                return trust
+            self._glanced.add(trust.endpoint)
+        lines = self._trusted_lines(trust)
+        shown = self._glance(trust.endpoint, lines)
+        if shown is None:
+            return trust
+        found = knownhosts.verdict(lines, shown)
+        if found is knownhosts.Verdict.OK:
+            return trust
+        problem = self._explain(trust, refusals.Complaint(shown.fingerprint, revoked=found is knownhosts.Verdict.REVOKED))
+        if problem.transient:  # the API publishes the key by now, and it is pinned
+            return trust
+        with self._lock:
+            self._glanced.discard(trust.endpoint)
+        raise problem
+
+    def _explain(self, trust: Trust, complaint: refusals.Complaint) -> HostKeyRefused:
+        """Decide once more, on a fresh answer of the API, about a key that was not accepted."""
         if trust.mode is Mode.PINNED:
-            self._ask_again()
+            self._asked.again()
             try:
-                self.for_endpoint(trust.endpoint)
+                self._decide(trust.endpoint)
             except HostKeyRefused as problem:
                 return problem
             except GitDaytonaError:
-                pass  # the pin file cannot be written, say: what ssh found stands
+                pass  # the pin file cannot be written, say: what was found stands
         lines = self._trusted_lines(trust)
-        trusted = keys_of(lines)
         if trust.mode is Mode.PINNED and self._is_news(trust.endpoint, lines, complaint):
             return PinRenewed(
                 f"the host key of '{trust.endpoint.known_hosts_name}' was rotated; its new key, published beside the pinned one,"
@@ -253,10 +266,10 @@ class Policy:
                 hint="try again",
             )
         return refusals.presented_differs(
-            self.settings, trust.endpoint, trust.known_hosts, trusted, self._published_keys(trust.endpoint), complaint
+            self.settings, trust.endpoint, trust.known_hosts, keys_of(lines), self._published_keys(trust.endpoint), complaint
         )
 
-    def _is_news(self, endpoint: Endpoint, lines: tuple[Line, ...], complaint: "refusals.Complaint") -> bool:
+    def _is_news(self, endpoint: Endpoint, lines: tuple[Line, ...], complaint: refusals.Complaint) -> bool:
         """Whether ssh would now accept what it refused."""
         trusted = frozenset(keys_of(lines))
         accepted = {key.fingerprint for key in trusted if knownhosts.verdict(lines, key) is knownhosts.Verdict.OK}

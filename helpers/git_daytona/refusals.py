@@ -37,9 +37,9 @@ class Complaint:
     it accepts; and the name of the host whose key it refused if that was not the gateway (a jump host)."""
 
     fingerprint: str | None
-    revoked: bool
-    no_type: bool
-    elsewhere: str | None
+    revoked: bool = False
+    no_type: bool = False
+    elsewhere: str | None = None
 
 
 def complaint(stderr: str, endpoint: Endpoint) -> Complaint | None:

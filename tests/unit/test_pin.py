@@ -78,7 +78,7 @@ class Clock:
 
 def policy(api: Api, clock: Clock | None = None, **environment: str) -> Policy:
     found = settings.load(None, {"DAYTONA_API_URL": API, **environment})
-    return Policy(found, api, clock=clock or Clock())
+    return Policy(found, api, glance=None, clock=clock or Clock())
 
 
 def write(content: str | bytes) -> Path:

@@ -222,7 +222,7 @@ def _policy() -> Policy:
 
         return Cloud(found).config()
 
-    return Policy(found, ask)
+    return Policy(found, ask, glance=None)
 
 
 def _file(found: settings.Settings) -> tuple[Path, Sequence[knownhosts.Line], Sequence[pinfile.Record]]:

@@ -1,0 +1,45 @@
+"""A quick look at the key that the gateway presents, before a token is minted for it.
+
+ssh enforces the verdict in every transfer, but only once there is a token. This look, once per process, refuses a gateway that
+plainly presents another key before anything is minted. It is no verification: whatever it cannot see is left to ssh. ssh-keyscan
+takes a hundredth of a second where loading paramiko takes a quarter of one.
+"""
+
+import os
+from collections.abc import Sequence
+
+from git_daytona import knownhosts
+from git_daytona.endpoint import Endpoint
+from git_daytona.errors import GitDaytonaError
+from git_daytona.hostkeys import HostKey
+from git_daytona.knownhosts import Line, Marker
+from git_daytona.run import run
+
+GLANCE_SECONDS = 3
+_FAMILY = {"ssh-ed25519": "ed25519", "ssh-rsa": "rsa"}  # ssh-keyscan's names; the rest is "ecdsa"
+
+
+def presented(endpoint: Endpoint, lines: Sequence[Line]) -> HostKey | None:
+    """The key that the gateway presents, of the type that ssh would ask for first, given the lines that serve the endpoint.
+
+    None when that cannot be seen: no answer within 3 seconds, no key of that type, no ssh-keyscan, or a proxy in the user's ssh
+    configuration, behind which this machine may see somebody else at the address.
+    """
+    known = {line.key.type for line in lines if line.marker is Marker.NONE and line.key}
+    kind = next((each for each in map(knownhosts.key_type, knownhosts.preference(lines)) if each in known), None)
+    if kind is None:
+        return None
+    env = {name: value for name, value in os.environ.items() if name in ("HOME", "PATH", "LANG")}
+    port = str(endpoint.port)
+    scan = ("ssh-keyscan", "-T", str(GLANCE_SECONDS), "-p", port, "-t", _FAMILY.get(kind, "ecdsa"), "--", endpoint.host)
+    try:
+        configured = run(("ssh", "-G", "-p", port, "--", endpoint.host), env=env, timeout=GLANCE_SECONDS)
+        if configured.status != 0 or any(
+            line.startswith(b"proxy") and b"usefdpass" not in line for line in configured.stdout.splitlines()
+        ):
+            return None
+        scanned = run(scan, env=env, timeout=GLANCE_SECONDS + 1)
+    except GitDaytonaError:  # missing or too slow: ssh itself will say so, or succeed
+        return None
+    found = (line.key for line in knownhosts.parse(scanned.stdout[:65536]))
+    return next((key for key in found if key is not None and key.type == kind), None)
