@@ -7,6 +7,7 @@ independent of whatever Python environment it is started in. The coordinator tel
 ``DAYTONA_SSH_GATEWAY``        ``host[:port]`` (IPv6 in brackets) of the gateway; other destinations are none of our business
 ``DAYTONA_SSH_TOKEN_FD``       number of an inherited descriptor that holds the token (read from its start), or
 ``DAYTONA_SSH_TOKEN``          the token itself (``daytona-token exec``)
+``DAYTONA_SSH_LIFELINE_FD``    number of an inherited pipe whose other end the coordinator holds: when it is killed, ssh is ended
 ``DAYTONA_SSH_TRUST_FILE``     the only known_hosts file to trust; unset: the ssh client's own verification
 ``DAYTONA_SSH_TRUST_NAME``     the name to look up in it (HostKeyAlias)
 ``DAYTONA_SSH_BINARY``         absolute path of the OpenSSH client, else ``ssh`` on PATH
@@ -19,6 +20,7 @@ Every ``DAYTONA_*`` variable ends here: neither ssh nor anything it starts sees 
 """
 
 import os
+import select
 import signal
 import stat
 import sys
@@ -264,8 +266,11 @@ def private_file(content: str) -> tuple[str, "list[str]"]:
     return path, [path, folder]
 
 
-def attend(program: str, argv: list[str], environ: dict[str, str]) -> int:
-    """Run ssh as a child with our own stdin, stdout and stderr, pass signals on to it, and return its exit status."""
+def attend(program: str, argv: list[str], environ: dict[str, str], lifeline: int | None = None) -> int:
+    """Run ssh as a child with our own stdin, stdout and stderr, pass signals on to it, and return its exit status.
+
+    ``lifeline`` is a pipe to read from: at its end ssh is ended, because the coordinator, which would have done that, was killed.
+    """
     child = 0
     early: list[int] = []
 
@@ -277,6 +282,10 @@ def attend(program: str, argv: list[str], environ: dict[str, str]) -> int:
 
     for passed in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(passed, pass_on)
+    awake, asleep = os.pipe()
+    os.set_blocking(asleep, False)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    signal.set_wakeup_fd(asleep, warn_on_full_buffer=False)
     parent = os.getpid()
     child = os.fork()
     if child == 0:
@@ -290,15 +299,17 @@ def attend(program: str, argv: list[str], environ: dict[str, str]) -> int:
         os._exit(EXIT_MISSING)
     for number in early:
         os.kill(child, number)
+    watched = [awake] if lifeline is None else [awake, lifeline]
     while True:
-        try:
-            _, status = os.waitpid(child, 0)
-        except InterruptedError:
-            continue
-        break
-    if os.WIFSIGNALED(status):
-        return 128 + os.WTERMSIG(status)
-    return os.WEXITSTATUS(status)
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        ready, _, _ = select.select(watched, [], [])
+        if awake in ready:
+            os.read(awake, 4096)
+        elif not os.read(watched[1], 1):
+            os.kill(child, signal.SIGTERM)
+            watched = [awake]
 
 
 def _die_with(parent: int) -> None:
@@ -436,10 +447,21 @@ def connect(call: Call, environ: dict[str, str]) -> int:
         del clean["SHELL"]
     protocol = ["-o", "SendEnv=GIT_PROTOCOL"] if call.sends_protocol else []
     try:
-        return attend(program, ["-F", path, *fixed, *protocol, "--", host, *call.rest], clean)
+        return attend(program, ["-F", path, *fixed, *protocol, "--", host, *call.rest], clean, _lifeline(environ))
     finally:
         for leftover in leftovers:
             os.rmdir(leftover) if os.path.isdir(leftover) else os.unlink(leftover)
+
+
+def _lifeline(environ: dict[str, str]) -> int | None:
+    number = environ.get("DAYTONA_SSH_LIFELINE_FD", "")
+    if not (number.isascii() and number.isdigit()):
+        return None
+    try:
+        os.set_inheritable(int(number), False)
+    except OSError:  # not open here: somebody copied our environment
+        return None
+    return int(number)
 
 
 def _readable(path: str) -> bool:

@@ -149,13 +149,14 @@ class Transfers:
         address = url(trust.endpoint)
         self._check_address(repository, address)
         shield = (f"url.{address}.insteadOf={address}", f"url.{address}.pushInsteadOf={address}")
-        with inheritable(token) as descriptor:
-            env = gitenv.base() | ssh_environment(self.settings, trust, repository) | {"DAYTONA_SSH_TOKEN_FD": str(descriptor)}
+        with inheritable(token) as descriptor, lifeline() as pipe:
+            env = gitenv.base() | ssh_environment(self.settings, trust, repository)
+            env |= {"DAYTONA_SSH_TOKEN_FD": str(descriptor), "DAYTONA_SSH_LIFELINE_FD": str(pipe)}
             configuration = gitenv.config_arguments((*gitenv.TRANSFER_CONFIG, *shield))
             # A worktree is the current directory of what we run: of nothing, if it is gone meanwhile.
             place = ("--git-dir", str(repository.git_dir))
             argv = ("git", *place, *configuration, verb, "--progress", *options, server, "--", address, *refspecs)
-            result = run(argv, env=env, timeout=TRANSFER_SECONDS, idle=IDLE_SECONDS, show=show, pass_fds=(descriptor,))
+            result = run(argv, env=env, timeout=TRANSFER_SECONDS, idle=IDLE_SECONDS, show=show, pass_fds=(descriptor, pipe))
         if result.status != 0:
             raise self._explain(result, trust, verb)
 
@@ -236,3 +237,14 @@ def inheritable(token: Secret) -> Iterator[int]:
         with tempfile.TemporaryFile(buffering=0) as unlinked:
             unlinked.write(token.reveal().encode())
             yield unlinked.fileno()
+
+
+@contextlib.contextmanager
+def lifeline() -> Iterator[int]:
+    """The reading end of a pipe that ends when this process does, however it does: the wrapper then ends ssh, and git with it."""
+    reading, writing = os.pipe()
+    try:
+        yield reading
+    finally:
+        os.close(writing)
+        os.close(reading)
