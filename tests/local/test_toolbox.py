@@ -16,7 +16,8 @@ import pytest
 
 from conftest import created, http
 from git_daytona.local import execute
-from git_daytona.local.model import ApiError
+from git_daytona.local.model import ApiError, Sandbox
+from git_daytona.local.places import changeable
 from git_daytona.local.search import glob_expression
 from git_daytona.local.server import LocalDaytona
 
@@ -286,6 +287,29 @@ class TestFiles:
             assert box.refused(400, "POST", f"files/permissions?path=a&mode={mode}") == "BAD_REQUEST"
         assert box.refused(400, "GET", "files?depth=0") == "BAD_REQUEST"
         assert box.refused(404, "GET", "files?path=none") == "FILE_NOT_FOUND"
+
+
+class Late:
+    """An isolation in whose sandboxes a directory becomes a link just after the path to it was found."""
+
+    isolates = True
+
+    def path(self, sandbox: Sandbox, path: str) -> Path:
+        found = sandbox.home / path.removeprefix("/home/daytona/")
+        parent = found if found.is_dir() else found.parent
+        if parent.is_dir() and not parent.is_symlink():
+            parent.rename(sandbox.directory / "moved")
+            parent.symlink_to(sandbox.directory / "outside")
+        return found
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_link_put_in_the_way_after_the_check_is_not_followed(tmp_path: Path, follow: bool) -> None:
+    sandbox = Sandbox(id="x", name="x", directory=tmp_path)
+    for folder in (sandbox.home / "d", sandbox.tmp, tmp_path / "outside"):
+        folder.mkdir(parents=True)
+    with pytest.raises(OSError), changeable(Late(), sandbox, "d/f", follow=follow):  # type: ignore[arg-type]
+        raise AssertionError("the link was followed")
 
 
 class TestSessions:
