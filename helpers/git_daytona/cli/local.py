@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from git_daytona import paths, say
+from git_daytona import __version__, paths, say
 from git_daytona.errors import BadSetting, GitDaytonaError
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ isolation_option = click.option(
 
 
 @click.group(name=PROGRAM, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "--version", message=f"{PROGRAM} %(version)s")
 def cli() -> None:
     """A Daytona of your own on loopback: API, toolbox and SSH gateway. Sandboxes are directories of this machine."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from git_daytona import knownhosts, manual, paths, pinfile, probe, say, settings, verify
+from git_daytona import __version__, knownhosts, manual, paths, pinfile, probe, say, settings, verify
 from git_daytona.cli import pin_output as output
 from git_daytona.endpoint import Endpoint
 from git_daytona.errors import BadSetting, GitDaytonaError, HostKeyRefused, NothingToVerify, UsageError
@@ -25,6 +25,7 @@ host_option = click.option("--host", metavar="HOST", help="The gateway, as HOST,
 
 
 @click.group(name=PROGRAM, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "--version", message=f"{PROGRAM} %(version)s")
 def cli() -> None:
     """See, check and change how the host key of Daytona's SSH gateway is trusted."""
 
