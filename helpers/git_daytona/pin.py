@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from git_daytona import glance, knownhosts, manual, paths, pinfile, published, refusals
+from git_daytona import glance, knownhosts, manual, paths, pinfile, refusals
 from git_daytona.asked import Asked
 from git_daytona.endpoint import Endpoint
 from git_daytona.errors import BadSetting, GitDaytonaError, HostKeyRefused, TimedOut
