@@ -73,7 +73,9 @@ def test_a_killed_server_leaves_no_process_and_a_root_to_go_on_with(env: dict[st
         variables = exported(process)
         headers = {"Authorization": f"Bearer {variables['DAYTONA_API_KEY']}"}
         box = httpx.post(f"{variables['DAYTONA_API_URL']}/sandbox", json={}, headers=headers, trust_env=False).json()
-        script = "(while :; do date >beat; sleep 0.05; done) >/dev/null 2>&1 & until test -e beat; do sleep 0.05; done; echo work >file"
+        script = (
+            "(while :; do date >beat; sleep 0.05; done) >/dev/null 2>&1 & until test -e beat; do sleep 0.05; done; echo work >file"
+        )
         url = f"{box['toolboxProxyUrl']}/{box['id']}/process/execute"
         assert httpx.post(url, json={"command": script}, headers=headers, trust_env=False).json()["exitCode"] == 0
         process.kill()

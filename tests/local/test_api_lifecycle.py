@@ -1,5 +1,7 @@
 """Time, restarts and accidents: what becomes of sandboxes when nobody calls."""
 
+import contextlib
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -112,7 +114,7 @@ def test_a_sandbox_has_a_time_to_live(timed: LocalDaytona, clock: Clock) -> None
 
 def test_a_restart_is_like_a_reboot(root: Path) -> None:
     with LocalDaytona(root) as local, http(local) as api:
-        key, keys = local.api_key, local.gateway.presented_keys()
+        key, keys, ports = local.api_key, local.gateway.presented_keys(), (local.api_port, local.gateway_port)
         box = created(api, name="kept", labels={"a": "b"}, env={"C": "d"}, autoStopInterval=7)
         archived, ephemeral = created(api), created(api, autoDeleteInterval=0)
         api.post(f"/sandbox/{archived}/stop")
@@ -122,6 +124,7 @@ def test_a_restart_is_like_a_reboot(root: Path) -> None:
     with LocalDaytona(root) as local, http(local) as api:
         assert local.api_key == key
         assert local.gateway.presented_keys() == keys
+        assert (local.api_port, local.gateway_port) == ports
         shown = api.get("/sandbox/kept").json()
         assert (shown["id"], shown["state"], shown["desiredState"]) == (box, "stopped", "stopped")
         assert (shown["labels"], shown["env"], shown["autoStopInterval"]) == ({"a": "b"}, {"C": "d"}, 7)
@@ -147,6 +150,17 @@ def test_a_taken_port_is_an_error_and_leaves_nothing_behind(local: LocalDaytona,
             pass
     with LocalDaytona(other):
         pass
+
+
+def test_the_last_ports_are_left_to_whoever_has_them_now(root: Path) -> None:
+    with LocalDaytona(root) as local:
+        ports = [local.api_port, local.gateway_port]
+    with contextlib.ExitStack() as taken:
+        for port in ports:
+            taken.enter_context(socket.create_server(("127.0.0.1", port)))
+        with LocalDaytona(root) as local:
+            assert local.api_port not in ports
+            assert local.gateway_port not in ports
 
 
 def test_it_starts_and_stops_fast_and_again(root: Path) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from daytona import (
@@ -28,9 +30,22 @@ def config(local: LocalDaytona, key: str | None = None) -> DaytonaConfig:
     return DaytonaConfig(api_key=key or local.api_key, api_url=local.api_url, target="local")
 
 
+@contextmanager
+def client(local: LocalDaytona, key: str | None = None) -> Iterator[Daytona]:
+    """The sync client has no close; left alone, its event channel's socket is closed by the garbage collector, with a warning."""
+    daytona = Daytona(config(local, key))
+    try:
+        yield daytona
+    finally:
+        if daytona._event_dispatcher._bg_thread is not None:
+            daytona._event_dispatcher._bg_thread.join(10)
+        daytona._event_dispatcher.disconnect()
+
+
 @pytest.fixture
-def daytona(local: LocalDaytona) -> Daytona:
-    return Daytona(config(local))
+def daytona(local: LocalDaytona) -> Iterator[Daytona]:
+    with client(local) as connected:
+        yield connected
 
 
 def test_a_whole_life_without_waiting_for_a_poll(local: LocalDaytona, daytona: Daytona) -> None:
@@ -79,8 +94,8 @@ def test_refusals_become_the_sdks_errors(local: LocalDaytona, daytona: Daytona) 
     daytona.create(CreateSandboxFromSnapshotParams(name="twice"))
     with pytest.raises(DaytonaConflictError):
         daytona.create(CreateSandboxFromSnapshotParams(name="twice"))
-    with pytest.raises(DaytonaAuthenticationError):
-        Daytona(config(local, "wrong")).get("twice")
+    with client(local, "wrong") as stranger, pytest.raises(DaytonaAuthenticationError):
+        stranger.get("twice")
     with local.faults.call(status=429, retry_after=0) as fault, pytest.raises(DaytonaRateLimitError) as refused:
         daytona.get("twice")
     assert refused.value.headers["Retry-After"] == "0"

@@ -52,8 +52,8 @@ def cli() -> None:
 
 @cli.command()
 @root_option
-@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port of the API; 0: any free one.")
-@click.option("--gateway-port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port of the SSH gateway; 0: any.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port of the API; 0: the last one, or any.")
+@click.option("--gateway-port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port of the SSH gateway, likewise.")
 @isolation_option
 @click.option(
     "--env-file",
@@ -141,25 +141,28 @@ def _run(command: tuple[str, ...], environment: Mapping[str, str]) -> int:
     It stays in our process group and has our terminal, so Ctrl-C and Ctrl-Z reach it by themselves; signals that are sent to us
     alone are passed on.
     """
-    try:
-        # Not by run.py: that one is for children without a terminal, and with a limit of time.
-        child = subprocess.Popen(command, env=environment)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        return _cannot_run(command[0], error, NOT_FOUND)
-    except OSError as error:
-        return _cannot_run(command[0], error, NOT_EXECUTABLE)
+    child: subprocess.Popen[bytes] | None = None
+    early: list[int] = []
 
     def forward(number: int) -> None:
-        if number not in FROM_TERMINAL or not _in_foreground():
+        if number in FROM_TERMINAL and _in_foreground():
+            return
+        if child is None:
+            early.append(number)
+        else:
             child.send_signal(number)
 
-    try:
-        with _signals(FORWARDED, forward):
-            status = child.wait()
-    except BaseException:
-        child.kill()
-        child.wait()
-        raise
+    with _signals(FORWARDED, forward):
+        try:
+            # Not by run.py: that one is for children without a terminal, and with a limit of time.
+            child = subprocess.Popen(command, env=environment)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            return _cannot_run(command[0], error, NOT_FOUND)
+        except OSError as error:
+            return _cannot_run(command[0], error, NOT_EXECUTABLE)
+        for number in early:
+            child.send_signal(number)
+        status = child.wait()
     return status if status >= 0 else 128 - status
 
 

@@ -8,6 +8,7 @@ import asyncio
 import hmac
 import json
 import uuid
+from collections.abc import Coroutine
 from typing import Any
 
 from aiohttp import WSMsgType, web
@@ -16,6 +17,8 @@ from git_daytona.local.model import ApiError
 
 PING_SECONDS = 25.0
 PONG_SECONDS = 20.0
+GOODBYE_SECONDS = 0.5
+"""Clients are left that long to close a connection themselves: python-socketio leaks the socket of one that the server closes."""
 
 # Engine.IO packet types, and those of Socket.IO inside its message packets.
 OPEN, CLOSE, PING, PONG, MESSAGE = "01234"
@@ -28,7 +31,8 @@ class Events:
     def __init__(self, api_key: str):
         self._api_key = api_key.encode()
         self._clients: set[web.WebSocketResponse] = set()
-        self._sending: set[asyncio.Task[None]] = set()
+        self._serving: set[asyncio.Task[Any]] = set()
+        self._sending: set[asyncio.Task[object]] = set()
 
     def routes(self) -> list[web.RouteDef]:
         return [web.get("/api/socket.io/", self.serve, name="events")]
@@ -47,6 +51,9 @@ class Events:
         }
         await client.send_str(OPEN + json.dumps(handshake))
         pinging = asyncio.create_task(self._ping(client))
+        serving = asyncio.current_task()
+        assert serving is not None
+        self._serving.add(serving)
         try:
             async for message in client:
                 if message.type is not WSMsgType.TEXT or not await self._take(client, message.data):
@@ -55,6 +62,7 @@ class Events:
             pass  # the client went away
         finally:
             pinging.cancel()
+            self._serving.discard(serving)
             self._clients.discard(client)
             await client.close()
         return client
@@ -63,14 +71,15 @@ class Events:
         """Send an event to all clients, without waiting."""
         packet = MESSAGE + EVENT + json.dumps([event, data])
         for client in self._clients:
-            task = asyncio.get_running_loop().create_task(_send(client, packet))
-            self._sending.add(task)
-            task.add_done_callback(self._sending.discard)
+            self._spawn(_send(client, packet))
 
     async def close(self) -> None:
         """Say goodbye: a client that is told so does not try to come back."""
         for client in list(self._clients):
             await _send(client, MESSAGE + DISCONNECT)
+        if self._serving:
+            await asyncio.wait(self._serving, timeout=GOODBYE_SECONDS)
+        for client in list(self._clients):
             await client.close()
 
     async def _take(self, client: web.WebSocketResponse, packet: str) -> bool:
@@ -81,7 +90,8 @@ class Events:
                 self._clients.add(client)
                 return True
             await client.send_str(MESSAGE + CONNECT_ERROR + json.dumps({"message": "Unauthorized"}))
-            return False
+            asyncio.get_running_loop().call_later(GOODBYE_SECONDS, self._drop, client)
+            return True
         return not packet.startswith((CLOSE, MESSAGE + DISCONNECT))
 
     def _known(self, payload: str) -> bool:
@@ -90,6 +100,16 @@ class Events:
         except (ValueError, KeyError, TypeError):
             return False
         return isinstance(token, str) and hmac.compare_digest(token.encode("utf-8", "replace"), self._api_key)
+
+    def _drop(self, client: web.WebSocketResponse) -> None:
+        """Cut the connection of one that has no business here and does not go."""
+        if not client.closed:
+            self._spawn(client.close())
+
+    def _spawn(self, work: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
 
     async def _ping(self, client: web.WebSocketResponse) -> None:
         """Clients give a connection up when no ping comes in time."""

@@ -4,7 +4,7 @@ import asyncio
 import hmac
 import logging
 import threading
-from collections import Counter
+from collections import Counter, deque
 from typing import NamedTuple
 
 from aiohttp import web
@@ -21,6 +21,10 @@ OPEN_ROUTES = frozenset({"config", "health", "health-ready", "events"})
 """Routes that need no key. (The event channel checks its own.)"""
 
 
+KEPT_CALLS = 100_000
+"""A server that runs for months forgets the oldest."""
+
+
 class Call(NamedTuple):
     """One call that was answered, or cut off (status 0)."""
 
@@ -35,7 +39,7 @@ class Calls:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._calls: list[Call] = []
+        self._calls: deque[Call] = deque(maxlen=KEPT_CALLS)
 
     def append(self, call: Call) -> None:
         with self._lock:
@@ -100,6 +104,8 @@ class Gatekeeper:
         try:
             if route not in OPEN_ROUTES:
                 self._check_key(request)
+            if self._lifecycle.closed:
+                raise ApiError(503, "daytona-local is shutting down")
             if not request.path.startswith("/toolbox/"):
                 return await handler(request)
             with self._lifecycle.at_work(self._lifecycle.record(request.match_info.get("sandbox", ""))):
@@ -145,7 +151,7 @@ def route_name(request: web.Request) -> str:
 
 
 def refusal(
-    request: web.Request, status: int, message: str, *, code: str | None = None, headers: dict[str, str] | None = None
+    request: web.BaseRequest, status: int, message: str, *, code: str | None = None, headers: dict[str, str] | None = None
 ) -> web.Response:
     return web.json_response(envelope(request, status, message, code), status=status, headers=headers)
 

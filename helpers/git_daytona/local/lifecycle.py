@@ -27,7 +27,8 @@ class Lifecycle(Sandboxes):
         self._isolation = isolation
         self._faults = faults
         self._tasks: set[asyncio.Task[None]] = set()
-        self._closed = False
+        self.closed = False
+        """The server ends: nothing is started any more."""
 
     # Start and end of the server.
 
@@ -38,7 +39,7 @@ class Lifecycle(Sandboxes):
 
     async def close(self) -> None:
         """End the processes of all sandboxes; their records stay as they are for the next start."""
-        self._closed = True
+        self.closed = True
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -194,7 +195,7 @@ class Lifecycle(Sandboxes):
     def _claim(self, record: Record, *states: str, refusal: str) -> None:
         """Take the right to change the sandbox's state, which must be one of `states` (any, when none is given)."""
         with self._lock:
-            if record.pending or self._closed:
+            if record.pending or self.closed:
                 raise ApiError(409, "Sandbox state change in progress")
             if record.sandbox.id not in self._records:
                 raise ApiError(404, f"Sandbox with ID or name {record.sandbox.id} not found")
@@ -215,7 +216,7 @@ class Lifecycle(Sandboxes):
             record.timer.cancel()
             record.timer = None
         due = next_due(record, self._timings.minute)
-        if due is None or self._closed:
+        if due is None or self.closed:
             return
         # Activity moves a deadline without telling anybody: the timer looks again when it rings.
         wait = max(0.0, due[0] - self._timings.clock())

@@ -29,6 +29,7 @@ from git_daytona.local.gatekeeper import Call, Gatekeeper
 from git_daytona.local.gateway import Gateway
 from git_daytona.local.lifecycle import Lifecycle
 from git_daytona.local.model import Sandbox
+from git_daytona.local.ports import LOOPBACK, first_free, listen_on
 from git_daytona.local.preview import Previews
 from git_daytona.local.records import Record
 from git_daytona.local.registry import Timings
@@ -40,7 +41,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LOOPBACK = "127.0.0.1"
 WORKERS = 32
 """Threads for what blocks: starting and ending processes, files of the toolbox."""
 MAX_BODY = 256 * 1024 * 1024
@@ -48,7 +48,8 @@ MAX_BODY = 256 * 1024 * 1024
 
 
 class LocalDaytona:
-    """A server on `root` (made if there is none); ports 0 are chosen by the system, `api_key` None is the root's own.
+    """A server on `root` (made if there is none). Ports 0: the ones of the root's last server if they are free, else any;
+    `api_key` None: the root's own.
 
     Entering starts it and raises RootInUse, or OSError when a port or the root cannot be had; leaving ends it and all processes of
     its sandboxes. It may be entered again afterwards.
@@ -156,7 +157,7 @@ class LocalDaytona:
     def _start(self) -> None:
         self.api_key = self._given_key or self._store.api_key()
         self.isolation = isolations.choose(self._store.root, mode=self._isolation_mode)
-        listening = _listen(self._ports[0])
+        listening = first_free(listen_on, self._ports[0], self._store.ports()[0])
         self.api_port = listening.getsockname()[1]
         self._loop = asyncio.new_event_loop()
         self._ending = asyncio.Event()
@@ -194,15 +195,10 @@ class LocalDaytona:
         app.add_routes(self._routes(events, Previews(self._lifecycle, forwarder, self._timings.clock)))
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
         await runner.setup()
-        self.gateway = Gateway(
-            self._lifecycle,
-            self.isolation,
-            port=self._ports[1],
-            host_keys_dir=self._store.host_keys,
-            faults=self.faults,
-        )
         try:
-            await asyncio.to_thread(self.gateway.start)
+            last_port = self._store.ports()[1]
+            self.gateway = await asyncio.to_thread(first_free, self._start_gateway, self._ports[1], last_port)
+            self._store.save_ports(self.api_port, self.gateway.port)
             try:
                 await forwarder.start()
                 await web.SockSite(runner, listening).start()
@@ -215,6 +211,11 @@ class LocalDaytona:
             await self._lifecycle.close()
             await forwarder.close()
             await runner.cleanup()
+
+    def _start_gateway(self, port: int) -> Gateway:
+        gateway = Gateway(self._lifecycle, self.isolation, port=port, host_keys_dir=self._store.host_keys, faults=self.faults)
+        gateway.start()
+        return gateway
 
     def _routes(self, events: Events, previews: Previews) -> list[web.RouteDef]:
         endpoints = Endpoints(
@@ -250,16 +251,3 @@ class LocalDaytona:
             return action()
 
         return asyncio.run_coroutine_threadsafe(act(), self._loop).result()
-
-
-def _listen(port: int) -> socket.socket:
-    """A listening socket. The API's port is known before the loop starts, and taken ones are reported where they were asked for."""
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((LOOPBACK, port))
-        listening.listen(1024)
-    except BaseException:
-        listening.close()
-        raise
-    return listening

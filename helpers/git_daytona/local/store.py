@@ -68,6 +68,17 @@ class Store:
             write_private(path, key.encode("ascii") + b"\n")
         return key
 
+    def ports(self) -> tuple[int, int]:
+        """The last server's ports (API, gateway); 0 for what is not known."""
+        try:
+            kept = json.loads((self.root / "ports.json").read_bytes())
+            return int(kept["api"]), int(kept["gateway"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0, 0  # a convenience: the system chooses others
+
+    def save_ports(self, api: int, gateway: int) -> None:
+        write_private(self.root / "ports.json", json.dumps({"api": api, "gateway": gateway}).encode())
+
     def make_sandbox(self, sandbox_id: str) -> Path:
         """The new sandbox's directory, with `home` and `tmp` in it."""
         directory = self.sandboxes / sandbox_id

@@ -21,7 +21,7 @@ def timestamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def envelope(request: web.Request, status: int, message: str, code: str | None = None) -> dict[str, Any]:
+def envelope(request: web.BaseRequest, status: int, message: str, code: str | None = None) -> dict[str, Any]:
     """The body of every refusal."""
     phrase = HTTPStatus(status).phrase if status in HTTPStatus.__members__.values() else "Error"
     body: dict[str, Any] = {
