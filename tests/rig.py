@@ -11,6 +11,7 @@ import pytest
 from git_daytona import git, settings
 from git_daytona.local.server import LocalDaytona
 from git_daytona.sessions import Coordinator
+from git_daytona.sync import Outcome
 
 BIN = Path(__file__).parents[1] / "bin"
 
@@ -104,7 +105,7 @@ class Session:
         assert result.status == 0, result.output
         return result.output
 
-    def sync(self):  # noqa: ANN201
+    def sync(self) -> Outcome:
         return self.coordinator.sync(self.name)
 
 
