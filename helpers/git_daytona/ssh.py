@@ -276,7 +276,10 @@ def attend(program: str, argv: list[str], environ: dict[str, str], lifeline: int
 
     def pass_on(number: int, _frame: object) -> None:
         if child:
-            os.kill(child, number)
+            try:
+                os.kill(child, number)
+            except ProcessLookupError:  # it has just ended by itself
+                pass
         else:
             early.append(number)
 
@@ -327,38 +330,75 @@ def _die_with(parent: int) -> None:
 
 
 def other(call: Call, environ: dict[str, str]) -> None:
-    """Become the user's own ssh for a destination that is not the gateway. Does not return."""
+    """Become the user's own ssh for a destination that is not the gateway, as git would have called it. Does not return."""
     command = environ.get("DAYTONA_SSH_OTHER_COMMAND", "").strip()
     program = environ.get("DAYTONA_SSH_OTHER_PROGRAM", "").strip()
-    argv = variant_arguments(call.argv, environ.get("DAYTONA_SSH_OTHER_VARIANT", ""), program or command)
     clean = scrubbed(environ)
     if command:
         # As git runs it (run-command.c, prepare_shell_cmd).
-        os.execve("/bin/sh", ["sh", "-c", command + ' "$@"', command, *argv], clean)
-    if program:
-        os.execvpe(program, [program, *argv], clean)
-    os.execvpe("ssh", ["ssh", *argv], clean)
+        start = ["/bin/sh", "-c", command + ' "$@"', command]
+    else:
+        start = [program or "ssh"]
+    variant = variant_of(environ.get("DAYTONA_SSH_OTHER_VARIANT", ""), command, program)
+    if variant == "auto" and not call.probe:
+        # An unknown program: git asks it whether it takes OpenSSH's options (connect.c, fill_ssh_args).
+        line = call.argv[: len(call.argv) - len(call.rest)]
+        variant = "ssh" if _status([*start, "-G", *line], clean) == 0 else "simple"
+    os.execvpe(start[0], [*start, *variant_arguments(call.argv, variant)], clean)
 
 
-def variant_arguments(argv: list[str], variant: str, command: str) -> list[str]:
-    """git's OpenSSH-style arguments as the user's own client wants them (git-config(1), ssh.variant)."""
-    variant = variant.strip().lower()
-    if variant in ("", "auto"):
-        base = command.split()[0].rsplit("/", 1)[-1].lower().removesuffix(".exe") if command.split() else "ssh"
-        variant = base if base in ("plink", "tortoiseplink") else "ssh"
+def variant_of(named: str, command: str, program: str) -> str:
+    """Which options the user's own client takes: ssh, plink, putty, tortoiseplink, simple or auto (connect.c,
+    determine_ssh_variant)."""
+    named = named.strip()
+    if named and named != "auto":
+        return named if named in ("plink", "putty", "tortoiseplink", "simple") else "ssh"
+    if named or not (command or program):
+        return named or "ssh"
+    word = program
+    if command:
+        import shlex  # only for those who have such a command
+
+        try:
+            word = (shlex.split(command) or [""])[0]
+        except ValueError:
+            word = ""
+    base = word.rsplit("/", 1)[-1].lower().removesuffix(".exe")
+    return base if base in ("ssh", "plink", "tortoiseplink") else "auto"
+
+
+def variant_arguments(argv: list[str], variant: str) -> list[str]:
+    """git's OpenSSH-style arguments as a client of that variant wants them (connect.c, push_ssh_options). Raises Refusal."""
     if variant not in ("plink", "putty", "tortoiseplink", "simple"):
         return argv
     result = ["-batch"] if variant == "tortoiseplink" else []
     words = list(argv)
     while words and words[0].startswith("-"):
         word = words.pop(0)
-        if word == "-o" or (word == "-p" and variant == "simple"):
+        if word == "-o":
             words.pop(0)
+        elif variant == "simple" and (word == "-p" or word in ("-4", "-6")):
+            what = "setting port" if word == "-p" else word
+            raise Refusal(EXIT_SETTING, f"ssh variant 'simple' does not support {what}", "set ssh.variant; see git-config(1)")
         elif word == "-p":
             result += ["-P", words.pop(0)]
-        elif variant != "simple":
+        else:
             result.append(word)
     return result + words
+
+
+def _status(argv: list[str], environ: dict[str, str]) -> int:
+    """Run a program with nothing to read or say, and return its exit status."""
+    child = os.fork()
+    if child == 0:
+        try:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for descriptor in (0, 1, 2):
+                os.dup2(nothing, descriptor)
+            os.execvpe(argv[0], argv, environ)
+        finally:
+            os._exit(127)
+    return os.waitpid(child, 0)[1]
 
 
 def scrubbed(environ: dict[str, str]) -> dict[str, str]:
