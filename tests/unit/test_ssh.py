@@ -1,0 +1,302 @@
+"""The wrapper's pure parts, as tables: git's command lines, destinations, options, the token, other people's ssh clients."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from git_daytona import ssh
+from git_daytona.ssh import Call, Refusal
+
+UPLOAD = "git-upload-pack '/home/daytona/project'"
+PROTOCOL = ("-o", "SendEnv=GIT_PROTOCOL")
+
+
+# Every form of connect.c (push_ssh_options, fill_ssh_args), and what people write by hand.
+@pytest.mark.parametrize(
+    ("argv", "host", "port", "family", "protocol", "rest"),
+    [
+        (["host", UPLOAD], "host", "22", [], False, [UPLOAD]),
+        ([*PROTOCOL, "host", UPLOAD], "host", "22", [], True, [UPLOAD]),
+        ([*PROTOCOL, "-p", "2222", "user@host", UPLOAD], "host", "2222", [], True, [UPLOAD]),
+        ([*PROTOCOL, "-4", "-p", "2222", "host", UPLOAD], "host", "2222", ["-4"], True, [UPLOAD]),
+        (["-6", "-p", "2222", "::1", UPLOAD], "::1", "2222", ["-6"], False, [UPLOAD]),
+        (["-p", "2222", "user@::1", UPLOAD], "::1", "2222", [], False, [UPLOAD]),
+        (["-p2222", "-oSendEnv=GIT_PROTOCOL", "host", UPLOAD], "host", "2222", [], True, [UPLOAD]),
+        (["-4p2222", "host"], "host", "2222", ["-4"], False, []),
+        (["-o", "SendEnv GIT_PROTOCOL", "host"], "host", "22", [], True, []),
+        (["-o", "SendEnv=*", "host"], "host", "22", [], False, []),
+        (["-l", "someone", "-i", "key", "-F", "file", "-o", "Port=1", "host"], "host", "22", [], False, []),
+        (["-vAT", "host"], "host", "22", [], False, []),
+        (["--", "host", UPLOAD], "host", "22", [], False, [UPLOAD]),
+        (["-p", "1", "--", "-oProxyCommand=x", UPLOAD], "-oProxyCommand=x", "1", [], False, [UPLOAD]),
+        (["host", "--", "ls", "-l"], "host", "22", [], False, ["ls", "-l"]),
+        (["host", "ls", "--", "x"], "host", "22", [], False, ["ls", "--", "x"]),
+        (["a@b@host"], "host", "22", [], False, []),
+        (["-", "x"], "-", "22", [], False, ["x"]),
+        (["-p"], "", "", [], False, []),
+        (["--"], "", "22", [], False, []),
+        ([], "", "22", [], False, []),
+    ],
+)
+def test_git_command_lines(argv, host, port, family, protocol, rest):
+    call = Call(argv)
+    assert (call.host, call.port, call.family, call.sends_protocol, call.rest) == (host, port, family, protocol, rest)
+    assert not call.probe
+
+
+@pytest.mark.parametrize("argv", [["-G", "host"], ["-G", *PROTOCOL, "-p", "22", "host"], ["-4G", "host"]])
+def test_probe(argv):
+    assert Call(argv).probe
+
+
+@pytest.mark.parametrize(
+    ("gateway", "argv", "ours"),
+    [
+        ("host", ["host"], True),
+        ("host", ["-p", "22", "HOST"], True),
+        ("host", ["-p", "2222", "host"], False),
+        ("host:2222", ["-p", "2222", "x@host"], True),
+        ("host:2222", ["host"], False),
+        ("host:2222", ["-p", "2222", "host.example"], False),
+        ("host:2222", ["-p", "2222", "hos"], False),
+        ("[::1]:2222", ["-p", "2222", "::1"], True),
+        ("[::1]:2222", ["-p", "2222", "[::1]"], True),
+        ("[::1]:22", ["::1"], True),
+        ("[::1]", ["::1"], True),
+        ("[2001:DB8::1]:22", ["2001:db8::1"], True),
+        ("[::1]:2222", ["-p", "2222", "::2"], False),
+        ("", ["host"], False),
+        ("", [], False),
+        (":22", ["-p", "22", ""], False),
+    ],
+)
+def test_whose_destination(gateway, argv, ours):
+    assert Call(argv).is_for(gateway) is ours
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "",
+        "-oProxyCommand=x",
+        "a b",
+        "a\nb",
+        "a\tb",
+        "user@host",
+        "a/b",
+        "a%b",
+        "${HOME}",
+        "a'b",
+        'a"b',
+        "a#b",
+        "tökén",
+        "x" * 513,
+        "a\0b",
+    ],
+)
+def test_malformed_tokens_are_refused(token):
+    with pytest.raises(Refusal) as refused:
+        ssh.take_token({"DAYTONA_SSH_TOKEN": token})
+    assert token == "" or token not in refused.value.message + refused.value.hint
+
+
+def test_token_from_a_descriptor(tmp_path):
+    path = tmp_path / "token"
+    path.write_text("FromDescriptor1\n")
+    for _ in range(2):  # git connects twice, and the offset is shared
+        descriptor = os.open(path, os.O_RDONLY)
+        assert ssh.take_token({"DAYTONA_SSH_TOKEN_FD": str(descriptor), "DAYTONA_SSH_TOKEN": "other"}) == "FromDescriptor1"
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
+
+
+@pytest.mark.parametrize("number", ["999", "-1", "x", "²", ""])
+def test_a_descriptor_that_is_none(number):
+    with pytest.raises(Refusal, match="no token"):
+        ssh.take_token({"DAYTONA_SSH_TOKEN_FD": number})
+
+
+def test_the_options_hold_no_secret_and_name_each_thing_once():
+    chosen = ssh.options("host", "/pins", "[host]:2222")
+    names = [word.partition("=")[0].lower() for word in chosen if word != "-o"]
+    assert len(names) == len(set(names))
+    assert "hostkeyalias" in names
+    assert "HostKeyAlias" not in " ".join(ssh.options("host", None, None))
+
+
+def test_every_option_is_known_to_the_installed_ssh(home):
+    """Also the oldest client that is supported knows them: none is newer than 8.7 (release notes of OpenSSH)."""
+    line = ["ssh", "-G", "-F", "/dev/null", *ssh.options("host", str(home / "pins"), "host"), "host"]
+    done = subprocess.run(line, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("path", "written"),
+    [
+        ("/a/b", '"/a/b"'),
+        ("/with blank/x", '"/with blank/x"'),
+        ("/100%/x", '"/100%%/x"'),
+        ("/it's/$HOME/x", '"/it\'s/$HOME/x"'),
+        ("/back\\slash", '"/back\\\\slash"'),
+    ],
+)
+def test_paths_for_ssh(path, written, tmp_path):
+    assert ssh.quoted(path) == written
+    done = subprocess.run(
+        ["ssh", "-G", "-F", "/dev/null", "-o", "UserKnownHostsFile=" + written, "host"], capture_output=True, text=True, check=True
+    )
+    assert f"userknownhostsfile {path}\n" in done.stdout
+
+
+@pytest.mark.parametrize("path", ['/a"b', "/a${HOME}b", "/a\nb", "/a\tb", "/a\x7fb"])
+def test_paths_that_ssh_cannot_be_told(path):
+    with pytest.raises(Refusal):
+        ssh.quoted(path)
+
+
+def program(path: Path, mode: int = 0o755) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(mode)
+    return str(path)
+
+
+def test_which_ssh(tmp_path, monkeypatch):
+    mine = program(tmp_path / "with blanks" / "my ssh")
+    assert ssh.find_ssh(mine, "") == mine
+    on_path = program(tmp_path / "bin" / "ssh")
+    evil = tmp_path / "repository"
+    program(evil / "ssh")
+    monkeypatch.chdir(evil)
+    for path in (f".:{tmp_path}/bin", f":{tmp_path}/bin", f"repository/..:{tmp_path}/none:{tmp_path}/bin"):
+        assert ssh.find_ssh(" ", path) == on_path
+    (tmp_path / "folder" / "ssh").mkdir(parents=True)
+    program(tmp_path / "plain" / "ssh", 0o644)
+    assert ssh.find_ssh("", f"{tmp_path}/folder:{tmp_path}/plain:{tmp_path}/bin") == on_path
+    with pytest.raises(Refusal, match="no OpenSSH client"):
+        ssh.find_ssh("", ".:relative")
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("ssh", "absolute"),
+        ("./ssh", "absolute"),
+        ("~/ssh", "absolute"),
+        ("{}/missing", "not exist"),
+        ("{}", "directory"),
+        ("{}/plain", "executed"),
+    ],
+)
+def test_a_client_that_cannot_be_used(tmp_path, name, says):
+    program(tmp_path / "plain", 0o644)
+    with pytest.raises(Refusal, match=says) as refused:
+        ssh.find_ssh(name.format(tmp_path), os.defpath)
+    assert "DAYTONA_SSH_BINARY" in refused.value.message
+    assert "DAYTONA_SSH_BINARY" in refused.value.hint
+    assert refused.value.status == 12
+
+
+@pytest.mark.parametrize(
+    ("named", "command", "program", "variant"),
+    [
+        ("", "", "", "ssh"),
+        ("", "ssh -i key", "", "ssh"),
+        ("", "'/opt/my tools/ssh' -v", "", "ssh"),
+        ("", "/x/SSH.exe", "", "ssh"),
+        ("", "C/plink.exe -load x", "", "plink"),
+        ("", "", "/opt/my tools/TortoisePlink.exe", "tortoiseplink"),
+        ("", "wrapper.sh", "", "auto"),
+        ("", "'unbalanced", "", "auto"),
+        ("", "", "/opt/ssh wrapper", "auto"),
+        ("auto", "ssh", "", "auto"),
+        ("putty", "ssh", "", "putty"),
+        ("simple", "ssh", "", "simple"),
+        ("plink", "", "", "plink"),
+        ("anything", "plink", "", "ssh"),
+    ],
+)
+def test_variant_of_the_users_own_client(named, command, program, variant):
+    assert ssh.variant_of(named, command, program) == variant
+
+
+@pytest.mark.parametrize(
+    ("variant", "argv", "expected"),
+    [
+        ("ssh", [*PROTOCOL, "-4", "-p", "1", "u@h", "c"], [*PROTOCOL, "-4", "-p", "1", "u@h", "c"]),
+        ("plink", [*PROTOCOL, "-4", "-p", "1", "u@h", "c"], ["-4", "-P", "1", "u@h", "c"]),
+        ("putty", ["-p", "1", "h", "-p c"], ["-P", "1", "h", "-p c"]),
+        ("tortoiseplink", ["-6", "-p", "1", "h", "c"], ["-batch", "-6", "-P", "1", "h", "c"]),
+        ("simple", [*PROTOCOL, "h", "c"], ["h", "c"]),
+    ],
+)
+def test_arguments_of_the_users_own_client(variant, argv, expected):
+    assert ssh.variant_arguments(argv, variant) == expected
+
+
+@pytest.mark.parametrize("option", [["-p", "1"], ["-4"], ["-6"]])
+def test_a_simple_client_is_not_sent_to_the_wrong_place(option):
+    with pytest.raises(Refusal, match="'simple' does not support"):
+        ssh.variant_arguments([*option, "h", "c"], "simple")
+
+
+def test_git_and_the_wrapper_agree_on_a_simple_client(tmp_path):
+    """What git itself calls for each variant is what the wrapper calls: the same program, told by both of its arguments."""
+    recorder = tmp_path / "client"
+    recorder.write_text(
+        f'#!/bin/sh\nif [ "$1" = -G ]; then exit 3; fi\nfor word; do echo "$word"; done >>{tmp_path}/said\nexit 1\n'
+    )
+    recorder.chmod(0o755)
+    base = {"HOME": os.environ["HOME"], "PATH": os.environ["PATH"]}
+    for variant, port in (("", ""), ("plink", ":2200"), ("putty", ":2200"), ("ssh", ":2200"), ("tortoiseplink", ":2200")):
+        heard = []
+        own = {"GIT_SSH": str(recorder), "GIT_SSH_VARIANT": variant or "auto"}
+        ours = {
+            "GIT_SSH_COMMAND": f"{sys.executable} -I -S -B {ssh.__file__}",
+            "GIT_SSH_VARIANT": "ssh",
+            "DAYTONA_SSH_GATEWAY": "elsewhere",
+            "DAYTONA_SSH_OTHER_PROGRAM": str(recorder),
+            "DAYTONA_SSH_OTHER_VARIANT": variant,
+        }
+        for extra in (own, ours):
+            subprocess.run(["git", "ls-remote", f"ssh://user@host.invalid{port}/x"], env=base | extra, capture_output=True)
+            heard.append((tmp_path / "said").read_text())
+            (tmp_path / "said").unlink()
+        assert heard[0] == heard[1], variant
+
+
+def test_a_private_file_is_read_twice_and_then_gone(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    path, leftovers = ssh.private_file("User secret\n")
+    assert [Path(path).read_text() for _ in range(2)] == ["User secret\n"] * 2
+    if path.startswith("/proc/"):
+        assert list(tmp_path.iterdir()) == [] == leftovers
+        os.close(int(path.rsplit("/", 1)[-1]))
+
+
+def test_a_private_file_without_memfd(tmp_path, monkeypatch):
+    """As on macOS."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    old = os.umask(0)
+    try:
+        path, leftovers = ssh.private_file("User secret\n")
+    finally:
+        os.umask(old)
+    assert oct(Path(path).stat().st_mode)[-3:] == "600"
+    assert oct(Path(path).parent.stat().st_mode)[-3:] == "700"
+    assert leftovers == [path, str(Path(path).parent)]
+
+
+def test_the_wrapper_loads_next_to_nothing():
+    """It runs for every connection: what it imports is what Python has loaded anyway, and a few modules in C."""
+    code = f"import sys; before = set(sys.modules); sys.path.insert(0, {str(Path(ssh.__file__).parent)!r}); import ssh; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-I", "-S", "-B", "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split()) - {"ssh"}
+    assert {name.partition(".")[0] for name in loaded} <= sys.stdlib_module_names
+    assert not loaded & {"re", "shlex", "tempfile", "subprocess", "ctypes", "pathlib", "typing", "logging", "random", "socket"}
