@@ -1,6 +1,7 @@
 """The real Python SDK, sync and async, against the API: quick, and told of changes by its event channel."""
 
 import asyncio
+import gc
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,13 @@ from daytona.common.errors import (
 )
 
 from git_daytona.local.server import LocalDaytona
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left_open() -> Iterator[None]:
+    """The SDK closes its connections when its objects are collected: here, and not while some later test counts descriptors."""
+    yield
+    gc.collect()
 
 
 def config(local: LocalDaytona, key: str | None = None) -> DaytonaConfig:
