@@ -3,6 +3,7 @@
 import io
 import os
 import re
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,12 +124,21 @@ def read_dotenv(project: Path, warn: Callable[[str], None]) -> dict[str, str]:
     values out of our environment. A file that cannot be used is a warning, not an error (CASES 53)."""
     path = project / ".env"
     try:
-        with path.open("rb") as handle:
-            raw = handle.read(DOTENV_BYTES + 1)
+        # A named pipe or a device in a stranger's repository must not keep us waiting.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            with io.FileIO(descriptor, closefd=False) if regular else io.BytesIO() as handle:
+                raw = handle.read(DOTENV_BYTES + 1) or b""
+        finally:
+            os.close(descriptor)
     except FileNotFoundError:
         return {}
     except OSError as problem:
         warn(f"'.env' of the project not read: {problem.strerror}")
+        return {}
+    if not regular:
+        warn("'.env' of the project not read: it is not a regular file")
         return {}
     if len(raw) > DOTENV_BYTES:
         warn("'.env' of the project not read: it is larger than 1 MiB")
@@ -141,6 +151,12 @@ def read_dotenv(project: Path, warn: Callable[[str], None]) -> dict[str, str]:
     if "\0" in text:
         warn("'.env' of the project not read: it is not text")
         return {}
-    from dotenv import dotenv_values
+    from dotenv.parser import parse_stream  # dotenv_values() would print what it cannot read to stderr, past say.py
 
-    return {name: value for name, value in dotenv_values(stream=io.StringIO(text), interpolate=False).items() if value}
+    found: dict[str, str] = {}
+    for binding in parse_stream(io.StringIO(text)):
+        if binding.error:
+            warn(f"'.env' of the project: line {binding.original.line} makes no sense and was skipped")
+        elif binding.key is not None:
+            found[binding.key] = binding.value or ""
+    return found
