@@ -55,6 +55,10 @@ class _Pump(threading.Thread):
         self.last = time.monotonic()
 
     def run(self) -> None:
+        with self.stream:
+            self._pump()
+
+    def _pump(self) -> None:
         while chunk := os.read(self.stream.fileno(), 65536):
             self.last = time.monotonic()
             self.kept += chunk
@@ -158,13 +162,11 @@ def run(
             end_group(process)
             raise
         finally:
-            # A grandchild that kept a stream open must not keep us: what was read so far counts.
+            # A grandchild that kept a stream open must not keep us: what was read so far counts. (The pump closes it when it ends.)
+            patience = time.monotonic() + GRACE_SECONDS
             for pump in (out, err):
                 if pump.ident is not None:
-                    pump.join(GRACE_SECONDS)
-            if not (out.is_alive() or err.is_alive()):
-                process.stdout.close()
-                process.stderr.close()
+                    pump.join(max(0.0, patience - time.monotonic()))
         if late:
             raise TimedOut(
                 f"'{argv[0]}' {late} and was ended",
