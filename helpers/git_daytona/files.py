@@ -1,6 +1,7 @@
 """Files that are written whole, private whatever the umask, and locks between processes."""
 
 import contextlib
+import itertools
 import os
 import secrets
 from collections.abc import Iterator
@@ -14,9 +15,18 @@ LOCK_SECONDS = 60.0
 
 
 def private_directory(path: Path) -> Path:
-    """Make the directory, 0700, with its parents; raises BadSetting when that cannot be done (CASES 55)."""
+    """Make the directory with its missing parents, each 0700 whatever the umask; raises BadSetting when that cannot be done
+    (CASES 55)."""
     try:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        missing = list(itertools.takewhile(lambda folder: not folder.is_dir(), (path, *path.parents)))
+        for folder in reversed(missing):
+            try:
+                folder.mkdir(mode=0o700)
+            except FileExistsError:
+                if not folder.is_dir():
+                    raise
+            else:
+                folder.chmod(0o700)
     except OSError as problem:
         raise BadSetting(
             f"cannot create the directory '{path}': {problem.strerror or problem}",
@@ -36,6 +46,7 @@ def write_whole(path: Path, content: bytes, *, replace: bool = True) -> bool:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as handle:
+                os.fchmod(descriptor, 0o600)
                 handle.write(content)
                 handle.flush()
                 os.fsync(handle.fileno())
