@@ -25,7 +25,6 @@ from git_daytona.errors import (
 from git_daytona.secret import redact
 from git_daytona.settings import Settings
 
-
 _NOT_RUNNING = ("not running", "not started", "is the sandbox started", "is stopped")
 """How the runners and proxies of Daytona say so, all of them with status 400."""
 
@@ -92,7 +91,7 @@ def from_status(status: int, text: str, doing: str, settings: Settings, headers:
         )
     if status == 403:
         return Forbidden(f"the API key may not {doing}{said}", hint="use a key with the permission to write sandboxes")
-    if status == 404 and "mint" in doing and not text.lower().startswith("sandbox"):
+    if status in (404, 405) and "mint" in doing and not text.lower().startswith("sandbox"):
         return BadAnswer("this server mints no SSH tokens", hint="update the Daytona server, or check DAYTONA_API_URL")
     if status == 405:
         return BadAnswer(
