@@ -79,19 +79,29 @@ def lease(
     with contextlib.ExitStack() as stack:
         stack.enter_context(files.lock(lock, seconds=LOCK_SECONDS, holds=f"sandbox {sandbox_id}"))
         _write(journal, cloud.settings.api_url, sandbox_id, state="minting")
+        unsure = False
+
+        def mint() -> SshAccess:
+            nonlocal unsure
+            try:
+                return cloud.mint(sandbox_id, minutes)
+            except GitDaytonaError as problem:
+                unsure = unsure or problem.status not in _REFUSALS
+                raise
+
         try:
             with log.event("token.mint", sandbox=sandbox_id):
-                access = patiently(lambda: cloud.mint(sandbox_id, minutes))
+                access = patiently(mint)
         except (KeyboardInterrupt, SystemExit):
             _write(journal, cloud.settings.api_url, sandbox_id, state="lost")
             raise
-        except GitDaytonaError as problem:
-            # A refusal minted nothing. Otherwise a token may be alive that nobody knows: the journal keeps it for reap().
+        except GitDaytonaError:
+            # A refusal at the first try minted nothing. Otherwise a token may be alive that nobody knows: the journal keeps it for reap().
             # (No revocation without a token here: it would end what others may have minted meanwhile, CASES 2.)
-            if problem.status in _REFUSALS:
-                journal.unlink(missing_ok=True)
-            else:
+            if unsure:
                 _write(journal, cloud.settings.api_url, sandbox_id, state="lost")
+            else:
+                journal.unlink(missing_ok=True)
             raise
         released = stack.pop_all()
 
