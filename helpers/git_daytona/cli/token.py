@@ -12,6 +12,7 @@ from git_daytona import __version__
 
 if TYPE_CHECKING:
     from git_daytona.cloud import Cloud
+    from git_daytona.git import Repository
     from git_daytona.settings import Settings
 
 PROGRAM = "daytona-token"
@@ -26,27 +27,28 @@ def cli() -> None:
     """
 
 
-def _settings() -> "Settings":
+def _settings() -> "tuple[Settings, Repository | None]":
+    """The settings here, and the repository that they may have come from."""
     from git_daytona import log, say, settings
     from git_daytona.errors import GitDaytonaError
     from git_daytona.git import discover
 
     log.to_file()
-    project: Path | None
+    repository: Repository | None
     try:
-        project = discover(Path.cwd()).worktree
-    except GitDaytonaError:  # outside a repository there is no .env to read, and no need for git
-        project = None
-    found = settings.load(project)
+        repository = discover(Path.cwd())
+    except (GitDaytonaError, OSError):  # outside a repository, or of any directory, there is no .env to read, and no need for git
+        repository = None
+    found = settings.load(repository.worktree if repository else None)
     for line in found.warnings:
         say.warning(PROGRAM, line)
-    return found
+    return found, repository
 
 
 def _cloud() -> "Cloud":
     from git_daytona.cloud import Cloud
 
-    return Cloud(_settings())
+    return Cloud(_settings()[0])
 
 
 @cli.command()
@@ -90,8 +92,9 @@ def revoke(sandbox: str, all_: bool) -> None:
     if not all_:
         if sys.stdin is None or sys.stdin.isatty():
             raise UsageError("the token is read from standard input", hint=f'printf %s "$TOKEN" | {PROGRAM} revoke {sandbox}')
-        text = sys.stdin.read(8192).strip()
-        if not text or len(text.split()) != 1:
+        # Bytes: what is no text is no token either, and must not end in a decoder's traceback.
+        text = sys.stdin.buffer.read(8192).decode("utf-8", "replace").strip()
+        if len(text.split()) != 1 or not text.isascii():
             raise UsageError("there is no token on standard input", hint="pipe exactly one token into it, or use --all")
         token = Secret(text)
     cloud = _cloud()
@@ -118,7 +121,7 @@ def exec_(sandbox: str, command: tuple[str, ...]) -> int:
     command = command[1:] if command[0] == "--" else command
     if not command:
         raise click.UsageError("Missing argument 'COMMAND...'.")
-    found = _settings()
+    found, repository = _settings()
     cloud = Cloud(found)
     policy = Policy(found, cloud.config)
     transfers = Transfers(found, cloud, policy)
@@ -127,7 +130,7 @@ def exec_(sandbox: str, command: tuple[str, ...]) -> int:
             for line in policy.warnings:
                 say.warning(PROGRAM, line)
             env = {name: value for name, value in os.environ.items() if name != "DAYTONA_API_KEY"}
-            env |= ssh_environment(found, trust, None) | {"DAYTONA_SSH_TOKEN": access.token.reveal()}
+            env |= ssh_environment(found, trust, repository) | {"DAYTONA_SSH_TOKEN": access.token.reveal()}
             return foreground(command, env)
     except GitDaytonaError:
         for line in policy.warnings:
