@@ -34,7 +34,10 @@ class _Handler(logging.Handler):
             descriptor = os.open(self.path, flags, 0o600)
             try:
                 os.write(descriptor, line.encode("utf-8", "backslashreplace"))
-                size = os.fstat(descriptor).st_size
+                status = os.fstat(descriptor)
+                if status.st_mode & 0o777 != 0o600:  # an odd umask, or made by an earlier tool
+                    os.fchmod(descriptor, 0o600)
+                size = status.st_size
             finally:
                 os.close(descriptor)
             if size > TRIM_ABOVE:
