@@ -59,11 +59,11 @@ def highest(repository: Repository) -> tuple[int, str | None]:
     return max(numbers, default=0), counter
 
 
-def reserve(repository: Repository, *, above: int = 0) -> Names:
+def reserve(repository: Repository, *, above: int = 0, branch: bool = True) -> Names:
     """Reserve the next number: the counter moves and ``opencode/N`` is created at HEAD in one transaction, which one process wins.
 
-    ``above`` is the highest number that the state file knows. In a repository without commits only the counter moves. Raises
-    NoRepository, TransferFailed.
+    ``above`` is the highest number that the state file knows. In a repository without commits, or with ``branch`` off, only the
+    counter moves. Raises NoRepository, TransferFailed.
     """
     check_namespace(repository)
     head = repository.resolve("HEAD")
@@ -72,7 +72,7 @@ def reserve(repository: Repository, *, above: int = 0) -> Names:
         names = Names(max(known, above) + 1)
         blob = repository.git("hash-object", "-w", "--stdin", stdin=f"{names.number}\n".encode()).text
         commands = [f"update {COUNTER} {blob} {counter or repository.zero}"]
-        if head is not None:
+        if head is not None and branch:
             commands += [f"create {names.ref} {head}", f"create {names.base} {head}"]
         if repository.update_refs(commands):
             log.logger.info("branch.reserve number=%d", names.number)

@@ -91,3 +91,23 @@ def event(name: str, **subject: object) -> Iterator[dict[str, object]]:
     finally:
         words = " ".join(f"{key}={value}" for key, value in pairs.items())
         logger.info("%s %s ms=%d %s", name, words, (time.monotonic() - begin) * 1000, outcome)
+
+
+def tail(lines: int, *, follow: bool = False) -> Iterator[str]:
+    """The last lines of the log, and with ``follow`` every later one as it comes, also across a trimming."""
+    import collections
+    import time
+
+    path = paths.log_file()
+    position = 0
+    with contextlib.suppress(FileNotFoundError), path.open(errors="replace") as handle:
+        yield from (line.rstrip("\n") for line in collections.deque(handle, maxlen=lines))
+        position = handle.tell()
+    while follow:
+        time.sleep(0.3)  # there is no portable way to be told of an append
+        with contextlib.suppress(FileNotFoundError), path.open(errors="replace") as handle:
+            handle.seek(0, os.SEEK_END)
+            position = position if handle.tell() >= position else 0
+            handle.seek(position)
+            yield from (line.rstrip("\n") for line in handle)
+            position = handle.tell()

@@ -1,39 +1,31 @@
-"""The life of a session: start, look up, run in it, delete. Every face (click, service, hooks) goes through a Coordinator."""
+"""The life of a session: start, look up, run in it, sync, delete. Every face (click, service, hooks) goes through a Coordinator."""
 
 import secrets
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
-from git_daytona import branches, files, git, leases, log, paths, sandbox, settings, state
+from git_daytona import branches, files, leases, log, paths, sandbox, state
 from git_daytona import sync as syncing
-from git_daytona.cloud import Cloud, Execution, SandboxInfo
-from git_daytona.errors import (
-    BadAnswer,
-    Conflict,
-    GitDaytonaError,
-    NotFound,
-    SandboxBroken,
-    SandboxNotRunning,
-    TransferFailed,
-    UsageError,
-)
-from git_daytona.git import Repository
+from git_daytona.cloud import Cloud, Execution
+from git_daytona.errors import GitDaytonaError, NoRepository, NotFound, TimedOut, TransferFailed, UsageError
+from git_daytona.git import Repository, need_worktree
+from git_daytona.lifecycle import Sandboxes, mark_for
 from git_daytona.pin import Policy
 from git_daytona.refs import SANDBOX_BRANCH, Names, number_in
-from git_daytona.secret import printable
+from git_daytona.settings import Settings
 from git_daytona.state import GitReturn, Session, StateFile
 from git_daytona.sync import Outcome
 from git_daytona.transfer import Transfers
 
 T = TypeVar("T")
 
-LABEL = "git-daytona"
 EXEC_SECONDS = 3600.0
 REPLACED = "the sandbox was gone and was replaced; work that had not been synced is lost"
+NO_REPOSITORY = "there is no git repository here, so nothing is synced"
 
 
 @dataclass(frozen=True)
@@ -41,25 +33,72 @@ class Started:
     """A session and whether this call made it (False: it was there already)."""
 
     session: Session
-    names: Names
     new: bool
     replaced: bool = False
     """The session's sandbox was gone and is a new one: work that had not been synced went with it."""
 
+    @property
+    def names(self) -> Names:
+        return names_of(self.session)
+
+
+@dataclass(frozen=True)
+class Executed:
+    """What a command left, and what its caller has to be told besides (empty: nothing)."""
+
+    result: Execution
+    notice: str = ""
+
+
+def names_of(session: Session) -> Names:
+    """The names of a session's branch and remote; raises NoRepository for one that is not synced."""
+    if session.number is None:
+        raise NoRepository(
+            f"session '{session.id}' is not synced: {session.git_return.message}", hint="'git daytona exec' reaches it"
+        )
+    return Names(session.number)
+
 
 class Coordinator:
-    """All operations on the sessions of one repository. ``tell`` receives one line per step that a person may wait for."""
+    """All operations on the sessions of one repository, or of a directory without one.
 
-    def __init__(self, repository: Repository, found: settings.Settings, tell: Callable[[str], None] = lambda _line: None) -> None:
-        self.repository = repository
+    ``tell`` receives one line per step that a person may wait for.
+    """
+
+    def __init__(
+        self,
+        place: Repository | Path,
+        found: Settings,
+        tell: Callable[[str], None] = lambda _line: None,
+        project_id: str | None = None,
+    ) -> None:
         self.settings = found
+        self.tell = tell
         self.cloud = Cloud(found)
         self.policy = Policy(found, self.cloud.config)
         self.transfers = Transfers(found, self.cloud, self.policy)
-        self.tell = tell
-        roots = repository.git("rev-list", "--max-parents=0", "--all", check=False)
-        project = state.project_of(repository.common_dir, roots.text if roots.status == 0 else "")
-        self.state = StateFile(project, str(repository.worktree or repository.git_dir))
+        self.sandboxes = Sandboxes(self.cloud, tell)
+        self._repository = place if isinstance(place, Repository) else None
+        self.directory = place if isinstance(place, Path) else place.worktree or place.git_dir
+        self.git_dir = str(self._repository.common_dir) if self._repository else str(self.directory)
+        self.state = StateFile(project_id or self._project(), str(self.directory))
+
+    def _project(self) -> str:
+        if self._repository is None:
+            return state.NO_PROJECT
+        roots = self._repository.git("rev-list", "--max-parents=0", "--all", check=False)
+        return state.project_of(self._repository.common_dir, roots.text if roots.status == 0 else "")
+
+    @property
+    def has_repository(self) -> bool:
+        return self._repository is not None
+
+    @property
+    def repository(self) -> Repository:
+        """The repository; raises NoRepository where there is none."""
+        if self._repository is None:
+            raise NoRepository(NO_REPOSITORY, hint="go to a repository, or make one: git init")
+        return self._repository
 
     def close(self) -> None:
         """Wait for what runs behind the calls (revocations)."""
@@ -68,256 +107,237 @@ class Coordinator:
     # -- looking up ---------------------------------------------------------------------------------------------------
 
     def sessions(self) -> list[Session]:
-        """The sessions of this repository: the project's, without those of other clones."""
-        own = str(self.repository.common_dir)
-        places = {str(tree.path) for tree in self.repository.worktrees()} | {str(self.repository.worktree)}
-        return [each for each in self.state.sessions() if (each.git_dir == own if each.git_dir else each.worktree in places)]
+        """The sessions of this repository: the project's, without those of other clones, by number."""
+        self.state.gather(self.git_dir)
+        places = {str(self.directory)}
+        if self._repository:
+            places |= {str(tree.path) for tree in self._repository.worktrees()}
+        return [
+            each for each in self.state.sessions() if (each.git_dir == self.git_dir if each.git_dir else each.worktree in places)
+        ]
 
-    def find(self, name: str) -> tuple[Session, Names]:
+    def find(self, name: str) -> Session:
         """The session that ``3``, ``sandbox-3``, ``opencode/3``, a sandbox id or a session id names. Raises NotFound."""
         number = number_in(name)
         for session in self.sessions():
-            if session.number is not None and (name in (session.id, session.sandbox_id) or session.number == number):
-                return session, Names(session.number)
+            if name in (session.id, session.sandbox_id) or (number is not None and session.number == number):
+                return session
         raise NotFound(f"there is no session '{name}' in this repository", hint="'git daytona status' lists them")
 
     # -- start --------------------------------------------------------------------------------------------------------
 
-    def start(self, session_id: str | None = None, *, show: bool = False) -> Started:
+    def start(self, session_id: str | None = None, *, synced: bool = True, show: bool = False) -> Started:
         """Create a sandbox with local HEAD in it, and ``opencode/N`` for what comes back.
 
-        Starting a session that exists makes good what an earlier start left undone. Raises what any step raises; the state file says
-        ``setup-failed`` when the sandbox exists but its repository is not ready.
+        Starting a session that exists makes good what an earlier start left undone. ``synced=False`` makes one without a branch
+        (for a directory without a repository). Raises what any step raises; the state file says ``setup-failed`` when the sandbox
+        exists but its repository is not ready.
         """
         session_id = session_id or f"cli_{secrets.token_hex(8)}"
         if not session_id.isprintable() or len(session_id) > 200 or not session_id.strip():
             raise UsageError("that is no session id", hint="use letters, digits, '_' and '-'")
-        git.need_worktree(self.repository)
+        if synced:
+            need_worktree(self.repository)
         with self.one_at_a_time(session_id), log.event("session.start", session=session_id):
             leases.reap(self.cloud)
             session = self.state.get(session_id)
-            if session is not None and session.number is None:
-                raise UsageError(
-                    f"session '{session_id}' has no repository to sync with", hint="start another one without --session"
-                )
-            branches.check_namespace(self.repository)
-            trust = self.transfers.check()
             replaced = False
             if session is not None:
                 try:
-                    self._running(session)
-                    if session.git_return.state != state.SETUP_FAILED:
-                        return Started(session, Names(session.number or 0), new=False)
+                    self.sandboxes.awake(self.cloud.get(session.sandbox_id))
                 except NotFound:
                     # Gone for good (404), and only then replaced; the number stays.
                     replaced = True
-                    session = self._create(session_id, session)
-            else:
-                session = self._create(session_id, None)
-            assert session.number is not None
-            names = Names(session.number)
-            try:
-                branches.set_remote(self.repository, names, trust.endpoint)
-                self._fill(session, names, show=show)
-            except GitDaytonaError as problem:
-                self.state.note(session_id, state.SETUP_FAILED, problem.message)
-                raise
-            self.state.note(session_id, state.PENDING, REPLACED if replaced else "not synced yet")
-            return Started(session, names, new=True, replaced=replaced)
+            if session is not None and not replaced and session.git_return.state != state.SETUP_FAILED:
+                return Started(session, new=False)
+            if synced and (session is None or session.number is not None):
+                branches.check_namespace(self.repository)
+                self.transfers.check()
+            if session is None or replaced:
+                session = self._create(session_id, session, synced=synced)
+            if session.number is not None:
+                self._set_up(session, show=show, message=REPLACED if replaced else "not synced yet")
+            return Started(session, new=True, replaced=replaced)
 
-    def _create(self, session_id: str, earlier: Session | None) -> Session:
+    def _create(self, session_id: str, earlier: Session | None, *, synced: bool) -> Session:
         """Create and record the sandbox of a session; an earlier record, whose sandbox is gone, gives its number."""
-        labels = {f"{LABEL}/session": session_id, f"{LABEL}/project": self.state.project_id}
-        creating = self._creation_mark(session_id)
-        # Only after an interrupted start may there be a sandbox that nobody recorded: then its label finds it.
-        left = self.cloud.find(labels) if creating.exists() else []
-        files.write_whole(creating, session_id.encode())
-        self.tell("creating a sandbox")
-        with log.event("sandbox.create", session=session_id) as event:
-            info = self._awake(left[0]) if left else self.cloud.create(labels | {f"{LABEL}/host": socket.gethostname()[:60]})
-            event["sandbox"] = info.id
-        above = max((each.number or 0 for each in self.sessions()), default=0)
-        number = earlier.number if earlier else branches.reserve(self.repository, above=above).number
+        mark = mark_for(session_id, self.state.project_id, self.git_dir)
+        info = self.sandboxes.create(mark)
+        number = earlier.number if earlier else mark.number
+        if number is None and synced and earlier is None:
+            number = branches.reserve(self.repository, above=self._highest()).number
+            mark = mark.write(number)
         now = state.now()
+        unsynced = GitReturn(state.DISABLED, NO_REPOSITORY, now)
         session = Session(
             id=session_id,
             sandbox_id=info.id,
             number=number,
-            worktree=str(self.repository.worktree),
+            worktree=str(self.directory),
             created=earlier.created if earlier else now,
             last_accessed=now,
-            git_return=GitReturn(state.SETUP_FAILED, "setting up", now),
-            git_dir=str(self.repository.common_dir),
+            git_return=GitReturn(state.SETUP_FAILED, "setting up", now) if number else unsynced,
+            git_dir=self.git_dir,
         )
         self.state.put(session)
-        creating.unlink(missing_ok=True)
+        mark.path.unlink(missing_ok=True)
         return session
 
-    def _creation_mark(self, session_id: str) -> Path:
-        import hashlib
+    def _highest(self) -> int:
+        return max((each.number or 0 for each in self.sessions()), default=0)
 
-        return paths.own_state() / "creating" / hashlib.sha256(f"{self.state.path}\0{session_id}".encode()).hexdigest()[:32]
-
-    def _fill(self, session: Session, names: Names, *, show: bool) -> None:
-        """Prepare the sandbox's repository and push HEAD to it; the push checks it out there."""
-        self.tell("preparing its repository")
-        there = sandbox.prepare(self.cloud, session.sandbox_id, self.repository.object_format)
-        refs = self.repository.refs(names.ref, names.base)
-        # The branch: it is where the session stands, also when its sandbox is a new one.
-        head = refs.get(names.ref) or refs.get(names.base)
-        if head is None:  # a repository without commits: the sandbox's stays empty until the agent commits
-            return
-        if there is None:
-            self.tell(f"pushing {head[:10]}")
-            self.transfers.push(self.repository, session.sandbox_id, [f"{head}:refs/heads/{SANDBOX_BRANCH}"], show=show)
-        elif there != head:
-            log.logger.info("session.start sandbox=%s has commits already; nothing pushed", session.sandbox_id)
+    def _set_up(self, session: Session, *, show: bool, message: str) -> None:
+        """Give the session its remote, its sandbox's repository, and HEAD in it; the push checks that out there."""
+        names = names_of(session)
+        try:
+            branches.set_remote(self.repository, names, self.transfers.check().endpoint)
+            self.tell("preparing its repository")
+            there = sandbox.prepare(self.cloud, session.sandbox_id, self.repository.object_format)
+            refs = self.repository.refs(names.ref, names.base)
+            # The branch: it is where the session stands, also when its sandbox is a new one. Neither: a repository without commits.
+            head = refs.get(names.ref) or refs.get(names.base)
+            if there is None and head is not None:
+                self.tell(f"pushing {head[:10]}")
+                self.transfers.push(self.repository, session.sandbox_id, [f"{head}:refs/heads/{SANDBOX_BRANCH}"], show=show)
+        except GitDaytonaError as problem:
+            self.state.note(session.id, state.SETUP_FAILED, problem.message)
+            raise
+        self.state.note(session.id, state.PENDING, message)
 
     # -- in between ---------------------------------------------------------------------------------------------------
 
-    def execute(self, name: str, command: str, *, timeout: float = EXEC_SECONDS) -> Execution:
-        """Run a shell command in a session's project directory; a stopped sandbox is started first."""
-        session, _names = self.find(name)
-        return self.awake(session, lambda: sandbox.execute(self.cloud, session.sandbox_id, command, timeout=timeout))
+    def execute(self, name: str, command: str, *, timeout: float = EXEC_SECONDS) -> Executed:
+        """Run a shell command in a session's project directory.
+
+        A stopped sandbox is started first; one that is gone is replaced (HEAD is then what was synced last), and the notice says so.
+        """
+        session = self.find(name)
+        notice = self.state.take_notice(session.id)
+        self.state.touch(session.id)
+        try:
+            return Executed(self._execute(session, command, timeout), notice)
+        except NotFound:
+            self.start(session.id, synced=session.number is not None)
+            self.state.take_notice(session.id)
+            return Executed(self._execute(self.find(session.id), command, timeout), REPLACED)
+
+    def _execute(self, session: Session, command: str, timeout: float) -> Execution:
+        return self.sandboxes.while_awake(
+            session.sandbox_id, lambda: sandbox.execute(self.cloud, session.sandbox_id, command, timeout=timeout)
+        )
 
     def sync(self, name: str, *, show: bool = False) -> Outcome:
         """Bring the work of a session back; the outcome, or the error, is recorded in the state file."""
-        session, names = self.find(name)
-        return self._recorded(session, lambda: self._sync(session, names, show=show))
+        session = self.find(name)
+        names_of(session)
+        return self._recorded(session, lambda current: self._sync(current, show=show))
 
-    def _sync(self, session: Session, names: Names, *, show: bool) -> Outcome:
+    def _sync(self, session: Session, *, show: bool) -> Outcome:
+        names = names_of(session)
         if session.git_return.state == state.SETUP_FAILED:  # what the sandbox lacks comes first; it may only have been a bad moment
-            self.awake(session, lambda: self._fill(session, names, show=show))
-        return self.awake(session, lambda: syncing.sync(self.repository, self.transfers, session.sandbox_id, names, show=show))
+            self.sandboxes.while_awake(session.sandbox_id, lambda: self._set_up(session, show=show, message="not synced yet"))
+        return self.sandboxes.while_awake(
+            session.sandbox_id, lambda: syncing.sync(self.repository, self.transfers, session.sandbox_id, names, show=show)
+        )
 
     def fetch(self, name: str, *, show: bool = False) -> Outcome:
         """Fetch a session's branches as they are: no commit of what is pending there, and opencode/N stays where it is."""
-        session, names = self.find(name)
+        session = self.find(name)
+        names = names_of(session)
         with self.one_at_a_time(session.id):
-            return self.awake(session, lambda: syncing.fetch(self.repository, self.transfers, session.sandbox_id, names, show=show))
+            return self.sandboxes.while_awake(
+                session.sandbox_id, lambda: syncing.fetch(self.repository, self.transfers, session.sandbox_id, names, show=show)
+            )
 
     def push(self, name: str, *, show: bool = False) -> str:
-        """Push the local opencode/N into the running sandbox, fast-forward only. Returns the commit. The sandbox's work comes back first."""
-        session, names = self.find(name)
-        return self._recorded(
-            session,
-            lambda: self.awake(
-                session, lambda: syncing.push(self.repository, self.transfers, session.sandbox_id, names, show=show)
-            ),
-        )
+        """Push the local opencode/N into the running sandbox, fast-forward only. Returns the commit."""
+        session = self.find(name)
+        names = names_of(session)
+        with self.one_at_a_time(session.id):
+            return self.sandboxes.while_awake(
+                session.sandbox_id, lambda: syncing.push(self.repository, self.transfers, session.sandbox_id, names, show=show)
+            )
+
+    # -- the end ------------------------------------------------------------------------------------------------------
 
     def delete(self, name: str, *, force: bool = False, show: bool = False) -> Outcome | None:
-        """Delete a session's sandbox once all its work is here; branch opencode/N stays. None: the sandbox was gone already.
+        """Delete a session's sandbox once all its work is here; branch opencode/N stays. None: there was no work to bring back.
 
         Raises whatever kept the work from coming back, and then nothing is deleted; with ``force`` it is deleted all the same.
         """
-        session, names = self.find(name)
+        if mark_for(name, self.state.project_id, self.git_dir).path.exists():
+            with self.one_at_a_time(name):  # it is being created just now: then it is there when that has ended
+                pass
+        session = self.find(name)
         with self.one_at_a_time(session.id), log.event("session.delete", session=session.id, sandbox=session.sandbox_id):
-            outcome = self._bring_back(session, names, force=force, show=show)
-            kept = branches.keep_branches(self.repository, names)
-            self.cloud.delete(session.sandbox_id)
-            self.state.remove(session.id)
-            branches.remove_remote(self.repository, names)
+            current = self.state.get(session.id)
+            if current is None:
+                raise NotFound(f"session '{name}' was deleted meanwhile", hint="'git daytona status' lists the sessions")
+            outcome = self._bring_back(current, force=force, show=show) if current.number is not None else None
+            kept = branches.keep_branches(self.repository, names_of(current)) if current.number is not None else []
+            self.state.mark_deleting(current.id)
+            self.finish_deletion(current)
             return replace(outcome, kept=(*outcome.kept, *kept)) if outcome else None
 
-    def _bring_back(self, session: Session, names: Names, *, force: bool, show: bool) -> Outcome | None:
+    def finish_deletion(self, session: Session) -> None:
+        """The part of a deletion that a crash may interrupt: nothing of the work depends on it any more."""
+        self.cloud.delete(session.sandbox_id)
+        if session.number is not None:
+            branches.remove_remote(self.repository, names_of(session))
+        self.state.remove(session.id)
+
+    def _bring_back(self, session: Session, *, force: bool, show: bool) -> Outcome | None:
+        lose = f"git daytona delete --force {session.number}"
         self.tell("syncing before the deletion")
         try:
-            outcome = self._sync(session, names, show=show)
-            if not outcome.left_behind or force:
-                return outcome
-            problem: GitDaytonaError = TransferFailed(
-                f"not deleted: {outcome.left_behind}",
-                hint=f"move that work into the project's own repository, or lose it: git daytona delete --force {names.number}",
-            )
+            outcome = self._sync(session, show=show)
         except NotFound:
             return None
-        except GitDaytonaError as failed:
+        except GitDaytonaError as problem:
             if force:
                 return None
-            problem = failed
-            problem.hint = (
-                f"nothing was deleted; {failed.hint or 'see the log'}; or lose its work: git daytona delete --force {names.number}"
-            )
-        self.state.note(session.id, state.FAILED, problem.message)
-        raise problem
+            problem.hint = f"nothing was deleted; {problem.hint or 'the log has more'}; or lose its work: {lose}"
+            self.state.note(session.id, state.FAILED, problem.message)
+            raise
+        if outcome.left_behind and not force:
+            message = f"not deleted: {outcome.left_behind}"
+            self.state.note(session.id, state.FAILED, message)
+            raise TransferFailed(message, hint=f"move that work into the project's own repository, or lose it: {lose}")
+        return outcome
 
-    # -- sandboxes that do not run ------------------------------------------------------------------------------------
+    # -- one after the other ------------------------------------------------------------------------------------------
 
-    def awake(self, session: Session, work: Callable[[], T]) -> T:
-        """Do the work at once; only if it fails because the sandbox does not run, start that and do it again.
-
-        The services say in many ways that it does not; after a refusal its state tells.
-        """
-        try:
-            return work()
-        except (SandboxNotRunning, Conflict, BadAnswer):
-            info = self.cloud.get(session.sandbox_id)
-            if info.state == "started":
-                raise
-            self._awake(info)
-            return work()
-
-    def _running(self, session: Session) -> SandboxInfo:
-        return self._awake(self.cloud.get(session.sandbox_id))
-
-    def _awake(self, info: SandboxInfo) -> SandboxInfo:
-        """Start a sandbox unless it runs; recover an errored one where Daytona offers it. Raises SandboxBroken."""
-        if info.state == "started":
-            return info
-        if info.state in ("error", "build_failed"):
-            if info.recoverable:
-                self.tell("recovering the sandbox")
-                return self.cloud.recover(info.id)
-            raise SandboxBroken(
-                f"sandbox '{info.id}' is in state '{info.state}'" + (f": {info.error_reason}" if info.error_reason else ""),
-                hint="see it in Daytona's dashboard; its work is still in it",
-            )
-        self.tell(f"starting the sandbox ({info.state})")
-        with log.event("sandbox.start", sandbox=info.id, state=info.state):
-            return leases.patiently(lambda: self.cloud.start(info.id))
-
-    # -- recording ----------------------------------------------------------------------------------------------------
-
-    def _recorded(self, session: Session, work: Callable[[], T]) -> T:
+    def _recorded(self, session: Session, work: Callable[[Session], Outcome]) -> Outcome:
         """Do the work in the session's turn and write down how it went."""
         with self.one_at_a_time(session.id):
+            current = self.state.get(session.id)
+            if current is None:
+                raise NotFound(f"session '{session.id}' was deleted meanwhile", hint="'git daytona status' lists the sessions")
+            begun = state.now()
             try:
-                result = work()
+                result = work(current)
             except GitDaytonaError as problem:
-                self.state.note(session.id, state.FAILED, problem.message)
+                failed = state.SETUP_FAILED if self._not_set_up(session.id) else state.FAILED
+                self.state.note(session.id, failed, problem.message)
                 raise
-            message = result.message if isinstance(result, Outcome) else "pushed"
-            self.state.note(session.id, state.SYNCED, message)
+            self.state.note(session.id, state.SYNCED, result.message, synced_at=begun)
             return result
 
-    @contextmanager
-    def one_at_a_time(self, session_id: str) -> Iterator[None]:
-        """The session's queue: one operation at a time, across processes."""
-        import hashlib
+    def _not_set_up(self, session_id: str) -> bool:
+        session = self.state.get(session_id)
+        return session is not None and session.git_return.state == state.SETUP_FAILED
 
-        name = hashlib.sha256(f"{self.state.path}\0{session_id}".encode()).hexdigest()[:24]
-        with files.lock(paths.locks() / f"session-{name}", seconds=leases.LOCK_SECONDS, holds=f"session {session_id}"):
+    @contextmanager
+    def one_at_a_time(self, session_id: str, *, seconds: float = leases.LOCK_SECONDS) -> Iterator[None]:
+        """The session's queue: one operation at a time, across processes. Raises TimedOut."""
+        name = sha256(f"{self.state.path}\0{session_id}".encode()).hexdigest()[:24]
+        with files.lock(paths.locks() / f"session-{name}", seconds=seconds, holds=f"session {session_id}"):
             yield
 
-
-def status_rows(coordinator: Coordinator, *, offline: bool) -> list[dict[str, object]]:
-    """One dictionary per session, as ``git daytona status --json`` prints it. Asks the API once unless ``offline``."""
-    sessions = coordinator.sessions()
-    states: dict[str, str] = {}
-    if sessions and not offline:
-        states = {info.id: info.state for info in coordinator.cloud.find({f"{LABEL}/project": coordinator.state.project_id})}
-    return [
-        {
-            "number": session.number,
-            "branch": Names(session.number).branch if session.number else None,
-            "sessionId": session.id,
-            "sandboxId": session.sandbox_id,
-            "sandboxState": "unknown" if offline else states.get(session.sandbox_id, "gone"),
-            "gitReturn": session.git_return.state,
-            "message": printable(session.git_return.message),
-            "updatedAt": session.git_return.updated_at,
-            "worktree": session.worktree,
-        }
-        for session in sessions
-    ]
+    def busy(self, session_id: str) -> bool:
+        """Whether anybody is at work on the session just now."""
+        try:
+            with self.one_at_a_time(session_id, seconds=0):
+                return False
+        except TimedOut:
+            return True

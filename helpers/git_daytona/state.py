@@ -7,8 +7,10 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 from git_daytona import files, log, paths
 from git_daytona.errors import BadSetting
@@ -20,6 +22,8 @@ SYNCED = "synced"
 FAILED = "failed"
 SETUP_FAILED = "setup-failed"
 DISABLED = "disabled"
+NO_PROJECT = "global"
+"""OpenCode's project id of a directory without a repository, or of one without commits."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,15 @@ class Session:
     git_return: GitReturn
     git_dir: str | None = None
     """The repository's common directory (ours; the plugin's records lack it): tells clones of one project apart."""
+    deleting: bool = False
+    """Its work is here and its sandbox is being deleted (ours)."""
+    synced_at: int = 0
+    """When the last successful sync began (ours): what was done later may not be here."""
+
+    @property
+    def needs_sync(self) -> bool:
+        """Whether its sandbox may hold work that is not here: it was used since the last sync began, or that did not succeed."""
+        return self.number is not None and (self.git_return.state != SYNCED or self.last_accessed > self.synced_at)
 
 
 def now() -> int:
@@ -87,16 +100,82 @@ class StateFile:
 
         self._change(change)
 
-    def note(self, session_id: str, state: str, message: str) -> None:
-        """Record how a sync went, if the session still exists."""
+    def note(self, session_id: str, state: str, message: str, *, synced_at: int | None = None) -> None:
+        """Record how a sync went, if the session still exists; ``synced_at`` is when a successful one began."""
 
         def change(document: dict[str, Any]) -> None:
             record = document["sessions"].get(session_id)
             if isinstance(record, dict):
                 record["gitReturn"] = _git_return(GitReturn(state, message, now()))
+                if synced_at is not None:
+                    record["syncedAt"] = synced_at
+
+        self._change(change)
+
+    def touch(self, session_id: str) -> None:
+        """Record that a session is used now."""
+
+        def change(document: dict[str, Any]) -> None:
+            record = document["sessions"].get(session_id)
+            if isinstance(record, dict):
                 record["lastAccessed"] = now()
 
         self._change(change)
+
+    def mark_deleting(self, session_id: str) -> None:
+        """Record that a session's work is here and that its sandbox goes now."""
+
+        def change(document: dict[str, Any]) -> None:
+            record = document["sessions"].get(session_id)
+            if isinstance(record, dict):
+                record["deleting"] = True
+
+        self._change(change)
+
+    def leave_notice(self, session_id: str, text: str) -> None:
+        """Leave something that the session's agent has to be told with its next tool result."""
+
+        def change(document: dict[str, Any]) -> None:
+            record = document["sessions"].get(session_id)
+            if isinstance(record, dict):
+                record["notice"] = text
+
+        self._change(change)
+
+    def take_notice(self, session_id: str) -> str:
+        """The notice that was left, once; empty for none."""
+        record = self._read()["sessions"].get(session_id)
+        if not isinstance(record, dict) or not record.get("notice"):
+            return ""
+
+        def change(document: dict[str, Any]) -> str:
+            record = document["sessions"].get(session_id)
+            return str(record.pop("notice", "")) if isinstance(record, dict) else ""
+
+        return self._change(change)
+
+    def gather(self, git_dir: str) -> int:
+        """Bring sessions of a repository that stand under another project (it had no commits then, or other roots) into this file.
+
+        Written here before it is taken out there: at no moment is a session in neither. Returns how many.
+        """
+        moved = 0
+        needle = json.dumps(git_dir, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        for other in self.path.parent.glob("*.json"):
+            try:
+                if other == self.path or needle not in other.read_bytes():
+                    continue
+            except OSError:
+                continue
+            elsewhere = StateFile(unquote(other.stem), self.worktree)
+            if elsewhere.path != other:
+                continue
+            for id_, record in elsewhere._read()["sessions"].items():
+                if isinstance(record, dict) and record.get("gitDir") == git_dir:
+                    self._change(partial(_add, id_, record))
+                    elsewhere.remove(id_)
+                    moved += 1
+        return moved
 
     def remove(self, session_id: str) -> None:
         def change(document: dict[str, Any]) -> None:
@@ -142,6 +221,10 @@ class StateFile:
         log.logger.error("the state file was not readable and is kept as '%s'; sandboxes are found again by their labels", aside)
 
 
+def _add(session_id: str, record: dict[str, Any], document: dict[str, Any]) -> None:
+    document["sessions"].setdefault(session_id, record)
+
+
 def _git_return(value: GitReturn) -> dict[str, Any]:
     return {"state": value.state, "message": value.message, "updatedAt": value.updated_at or now()}
 
@@ -154,6 +237,7 @@ def _session(session_id: str, record: object) -> Session | None:
     git_return = record.get("gitReturn")
     git_return = git_return if isinstance(git_return, dict) else {}
     git_dir = record.get("gitDir")
+    updated_at = _milliseconds(git_return.get("updatedAt"))
     return Session(
         id=session_id,
         sandbox_id=record["sandboxId"],
@@ -167,6 +251,8 @@ def _session(session_id: str, record: object) -> Session | None:
             _milliseconds(git_return.get("updatedAt")),
         ),
         git_dir=git_dir if isinstance(git_dir, str) else None,
+        deleting=record.get("deleting") is True,
+        synced_at=_milliseconds(record.get("syncedAt")) or updated_at,
     )
 
 
@@ -182,4 +268,9 @@ def project_of(common_dir: Path, roots: str) -> str:
         cached = ""
     if cached and cached.isalnum():
         return cached
-    return min((line for line in roots.split() if line), default="global")
+    return min((line for line in roots.split() if line), default=NO_PROJECT)
+
+
+def all_sessions() -> list[Session]:
+    """The sessions of every project on this machine."""
+    return [session for path in sorted(paths.storage().glob("*.json")) for session in StateFile(unquote(path.stem), "").sessions()]

@@ -223,7 +223,7 @@ def test_a_sandbox_deleted_elsewhere(local, repo, begin, coordinate):
     coordinator = coordinate(repo.path)
     started = coordinator.start("ses_a")
     assert started.replaced and started.names.number == 1 and started.session.sandbox_id != session.sandbox_id
-    assert coordinator.execute("1", "git rev-parse HEAD").output.strip() == tip
+    assert coordinator.execute("1", "git rev-parse HEAD").result.output.strip() == tip
 
 
 def test_numbers_are_not_used_again(local, repo, begin):

@@ -94,7 +94,7 @@ def test_push_is_fast_forward_only(local, repo, begin):
 def test_every_name_of_a_session(local, repo, begin):
     session = begin(repo, "ses_abc")
     for name in ("1", "sandbox-1", "opencode/1", "ses_abc", session.sandbox_id):
-        assert session.coordinator.find(name)[1].number == 1
+        assert session.coordinator.find(name).number == 1
     for name in ("2", "sandbox-2", "opencode/x", "main", "0", "01", ""):
         with pytest.raises(NotFound):
             session.coordinator.find(name)
@@ -139,7 +139,7 @@ def test_a_failed_setup_is_made_good(local, repo, coordinate):
     started = coordinate(repo.path).start("ses_x")
     assert started.names.number == 1
     assert len([each for each in local.sandboxes if each.labels.get("git-daytona/session") == "ses_x"]) == 1
-    assert coordinator.execute("1", "git log --format=%s").output == "Add README\n"
+    assert coordinator.execute("1", "git log --format=%s").result.output == "Add README\n"
 
 
 def test_a_repository_without_commits(local, tmp_path, begin, repo):

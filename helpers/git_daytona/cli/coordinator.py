@@ -29,16 +29,26 @@ def cli() -> None:
 
 
 @contextmanager
-def _coordinator() -> Iterator["Coordinator"]:
-    from git_daytona import git, log, say, settings
+def _coordinator(*, anywhere: bool = False) -> Iterator["Coordinator"]:
+    """The coordinator of the repository we stand in; with ``anywhere`` also of a directory without one."""
+    from git_daytona import git, log, recovery, say, settings
+    from git_daytona.errors import NoRepository
     from git_daytona.sessions import Coordinator
 
     log.to_file()
-    repository = git.discover(Path.cwd())
-    found = settings.load(repository.worktree)
+    recovery.scrub_old_log()
+    place: git.Repository | Path
+    try:
+        place = git.discover(Path.cwd())
+        directory = place.worktree
+    except NoRepository:
+        if not anywhere:
+            raise
+        place = directory = Path.cwd()
+    found = settings.load(directory)
     for line in found.warnings:
         say.warning(PROGRAM, line)
-    coordinator = Coordinator(repository, found, say.note)
+    coordinator = Coordinator(place, found, say.note)
     try:
         yield coordinator
     finally:
@@ -64,20 +74,26 @@ def _tell(outcome: "Outcome") -> None:
 
 @cli.command()
 @click.option("--session", metavar="ID", help="The session's id, if a host such as OpenCode gave it one.")
-def start(session: str | None) -> None:
+@click.option(
+    "--no-sync", is_flag=True, help="A sandbox with an empty project, also where there is no repository; nothing is synced."
+)
+def start(session: str | None, no_sync: bool) -> None:
     """Start a session: a sandbox with HEAD in it, and branch opencode/N for what comes back.
 
     Starting a session that exists is safe: it makes good what an earlier start left undone.
     """
     from git_daytona import say
 
-    with _coordinator() as coordinator:
-        started = coordinator.start(session, show=_show())
+    with _coordinator(anywhere=no_sync) as coordinator:
+        started = coordinator.start(session, synced=not no_sync, show=_show())
         if started.replaced:
             say.warning(PROGRAM, "the session's sandbox was gone; what it had not synced is lost")
-        names = started.names
         word = "started" if started.new else "already there"
-        click.echo(f"session {names.number} {word}: sandbox {started.session.sandbox_id}, branch {names.branch}")
+        if started.session.number is None:
+            click.echo(f"session {started.session.id} {word}: sandbox {started.session.sandbox_id}, nothing is synced")
+        else:
+            names = started.names
+            click.echo(f"session {names.number} {word}: sandbox {started.session.sandbox_id}, branch {names.branch}")
 
 
 @cli.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -97,10 +113,14 @@ def exec_(timeout: int, name: str, command: tuple[str, ...]) -> int:
     command = command[1:] if command[0] == "--" else command
     if not command:
         raise click.UsageError("Missing argument 'COMMAND...'.")
-    with _coordinator() as coordinator:
+    from git_daytona import say
+
+    with _coordinator(anywhere=True) as coordinator:
         line = command[0] if len(command) == 1 else shlex.join(command)
-        result = coordinator.execute(name, line, timeout=timeout)
-        output = result.output
+        executed = coordinator.execute(name, line, timeout=timeout)
+        if executed.notice:
+            say.warning(PROGRAM, executed.notice)
+        result, output = executed.result, executed.result.output
         if sys.stdout.isatty():
             from git_daytona.secret import printable
 
@@ -140,26 +160,45 @@ def push(name: str) -> None:
 @cli.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--offline", is_flag=True, help="Do not ask Daytona for the sandboxes' states.")
-def status(as_json: bool, offline: bool) -> None:
+@click.option("--exit-code", is_flag=True, help="Exit with 10 if the work of any session is not here.")
+def status(as_json: bool, offline: bool, exit_code: bool) -> int:
     """List the sessions of this repository: number, branch, sandbox and its state, and how the last sync went."""
     from git_daytona import say
-    from git_daytona.errors import GitDaytonaError
-    from git_daytona.sessions import status_rows
+    from git_daytona import status as statuses
+    from git_daytona.errors import GitDaytonaError, TransferFailed
 
-    with _coordinator() as coordinator:
+    with _coordinator(anywhere=True) as coordinator:
         try:
-            rows = status_rows(coordinator, offline=offline)
+            rows = statuses.rows(coordinator, offline=offline)
         except GitDaytonaError as problem:
             say.warning(PROGRAM, f"{problem.message}; the sandboxes' states are not shown")
-            rows = status_rows(coordinator, offline=True)
+            rows = statuses.rows(coordinator, offline=True)
         if as_json:
             click.echo(json.dumps(rows, indent=2))
-            return
-        if not rows:
+        elif not rows:
             say.note("no sessions here yet; start one: git daytona start")
-        for row in rows:
-            message = f": {row['message']}" if row["message"] else ""
-            click.echo(f"{row['number']}\t{row['branch']}\t{row['sandboxId']}\t{row['sandboxState']}\t{row['gitReturn']}{message}")
+        else:
+            for row in rows:
+                said = f"{row['gitReturn']}: {row['message']}" if row["message"] else str(row["gitReturn"])
+                click.echo(f"{row['number'] or '-'}\t{row['branch'] or '-'}\t{row['sandboxId']}\t{row['sandboxState']}\t{said}")
+        bad = exit_code and any(statuses.verdict(session) for session in coordinator.sessions())
+        return TransferFailed.status if bad else 0
+
+
+@cli.command()
+@click.option(
+    "--timeout", type=click.FloatRange(0, 86400), default=300.0, show_default=True, metavar="S", help="Give up after S seconds."
+)
+@click.argument("name", metavar="N")
+def wait(timeout: float, name: str) -> None:
+    """Wait until what a session is busy with has ended and its work is here.
+
+    Exits with 0 when it is (or nothing is synced), with 10 when the last sync failed, with 18 when the time is over.
+    """
+    from git_daytona import status as statuses
+
+    with _coordinator() as coordinator:
+        click.echo(statuses.wait(coordinator, name, timeout))
 
 
 @cli.command()
@@ -172,7 +211,76 @@ def delete(force: bool, name: str) -> None:
     with _coordinator() as coordinator:
         outcome = coordinator.delete(name, force=force, show=_show())
         if outcome is None:
-            say.note("the sandbox was gone already" if not force else "its last work could not be brought back")
+            say.note("there was nothing to bring back any more")
         else:
             _tell(outcome)
         click.echo("deleted")
+
+
+@cli.command()
+def recover() -> int:
+    """Make good what an interrupted process left: tokens, half-made sandboxes, work that did not come back."""
+    from git_daytona import recovery, say
+    from git_daytona.errors import GitDaytonaError
+
+    with _coordinator(anywhere=True) as coordinator:
+        found = recovery.recover(coordinator)
+        for line in found.done:
+            click.echo(line)
+        for line in found.failed:
+            say.warning(PROGRAM, line)
+        if not found.done and not found.failed:
+            say.note("there was nothing to recover")
+        return GitDaytonaError.status if found.failed else 0
+
+
+@cli.command()
+@click.option("--dry-run", "-n", is_flag=True, help="Only say what would be removed.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+def prune(dry_run: bool, yes: bool) -> None:
+    """Remove what nobody uses any more: sandboxes of this machine without a session, remotes without a sandbox, stale leases.
+
+    A sandbox without a session may hold work that is nowhere else: 'git daytona adopt' takes it over instead.
+    """
+    from git_daytona import recovery, say
+
+    with _coordinator(anywhere=True) as coordinator:
+        found = recovery.leftovers(coordinator)
+        for info in found.sandboxes:
+            click.echo(f"sandbox {info.id} ({info.state}, created {info.created_at or 'at an unknown time'})")
+        for remote in found.remotes:
+            click.echo(f"remote {remote}")
+        if found.leases:
+            click.echo(f"{found.leases} stale leases")
+        if not found:
+            say.note("there is nothing to prune")
+        elif not dry_run:
+            if not yes:
+                click.confirm("Remove all of this, with what is in those sandboxes?", abort=True, err=True)
+            recovery.prune(coordinator, found)
+            click.echo("pruned")
+
+
+@cli.command()
+@click.argument("sandbox")
+def adopt(sandbox: str) -> None:
+    """Make a session of this repository from an existing SANDBOX, and bring its work back."""
+    from git_daytona import recovery
+
+    with _coordinator() as coordinator:
+        started = recovery.adopt(coordinator, sandbox)
+        names = started.names
+        click.echo(f"session {names.number}: sandbox {started.session.sandbox_id}, branch {names.branch}")
+
+
+@cli.command()
+@click.option("--follow", "-f", is_flag=True, help="Go on printing what is added, until Ctrl-C.")
+@click.option(
+    "--lines", "-n", type=click.IntRange(0), default=50, show_default=True, metavar="COUNT", help="How many of the last lines."
+)
+def logs(follow: bool, lines: int) -> None:
+    """Print the end of the log."""
+    from git_daytona import log
+
+    for line in log.tail(lines, follow=follow):
+        click.echo(line)

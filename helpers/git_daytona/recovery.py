@@ -1,0 +1,223 @@
+"""After a crash, and for tidying up: what the next start makes good, and what a person asks to be cleaned or taken over."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from git_daytona import branches, files, leases, lifecycle, log, paths, state
+from git_daytona.cloud import SandboxInfo
+from git_daytona.errors import GitDaytonaError, NotFound, UsageError
+from git_daytona.git import Repository
+from git_daytona.refs import Names, number_of_remote
+from git_daytona.secret import REDACTED, redact
+from git_daytona.sessions import Coordinator, Started
+from git_daytona.state import GitReturn, Session
+
+GONE = "the sandbox is gone; what it had not synced is lost"
+
+
+@dataclass
+class Recovered:
+    """What a recovery did, one line each, and what it could not do."""
+
+    done: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+
+def recover(coordinator: Coordinator) -> Recovered:
+    """Make good what an interrupted process left: tokens, half-created and half-deleted sandboxes, work that did not come back.
+
+    Sessions that another process is busy with are left to it. Each step is tried whatever became of the others.
+    """
+    found = Recovered()
+
+    def step(what: str, work: Callable[[], str]) -> None:
+        try:
+            if line := work():
+                found.done.append(line)
+        except GitDaytonaError as problem:
+            found.failed.append(f"{what}: {problem.message}")
+
+    with log.event("recover") as event:
+        step("stale tokens", lambda: _count(leases.reap(coordinator.cloud), "stale lease revoked", "stale leases revoked"))
+        if coordinator.has_repository:
+            step("old remotes", lambda: rewrite_remotes(coordinator.repository))
+        for mark in lifecycle.marks():
+            if mark.git_dir == coordinator.git_dir:
+                step(f"session {mark.session_id}", partial(_finish_creation, coordinator, mark))
+        for session in coordinator.sessions():
+            step(f"session {session.number or session.id}", partial(_finish, coordinator, session))
+        event.update(done=len(found.done), failed=len(found.failed))
+    return found
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}" if number else ""
+
+
+def _finish_creation(coordinator: Coordinator, mark: lifecycle.Mark) -> str:
+    """A start that was interrupted: its sandbox, if there is one, becomes a session; otherwise nothing is left of it."""
+    with coordinator.one_at_a_time(mark.session_id):
+        if not mark.path.exists():  # its own process has finished it meanwhile
+            return ""
+        labels = {f"{lifecycle.LABEL}/session": mark.session_id, f"{lifecycle.LABEL}/project": mark.project_id}
+        if not coordinator.cloud.find(labels) and coordinator.state.get(mark.session_id) is None:
+            mark.path.unlink(missing_ok=True)
+            return ""
+    started = coordinator.start(mark.session_id, synced=coordinator.has_repository)
+    mark.path.unlink(missing_ok=True)
+    return f"session {started.session.number or mark.session_id}: its interrupted start was finished"
+
+
+def _finish(coordinator: Coordinator, session: Session) -> str:
+    if session.deleting:
+        with coordinator.one_at_a_time(session.id):
+            coordinator.finish_deletion(session)
+        return f"session {session.number or session.id}: its interrupted deletion was finished"
+    if session.number is None or not session.needs_sync or session.git_return.message == GONE:
+        return ""
+    try:
+        outcome = coordinator.sync(session.id)
+    except NotFound:
+        coordinator.state.note(session.id, state.FAILED, GONE)
+        raise
+    return f"session {session.number}: {outcome.message}" if outcome.changed else ""
+
+
+# -- remotes and logs of earlier tools --------------------------------------------------------------------------------
+
+_TOKEN_URL = re.compile(r"ssh://(?P<token>[^/@\s]+)@(?P<rest>[^/\s]+/home/daytona/.*)")
+
+
+def rewrite_remotes(repository: Repository) -> str:
+    """Take the tokens out of URLs that earlier tools wrote (``ssh://TOKEN@host/home/daytona/…``), wherever they stand (CASES 42)."""
+    listing = repository.git("config", "--local", "--list", "-z").text
+    tokens: set[str] = set()
+    changed = 0
+    for entry in listing.split("\0"):
+        key, _, value = entry.partition("\n")
+        old = _TOKEN_URL.fullmatch(value)
+        if old is None or not re.fullmatch(r"(remote\..*\.(url|pushurl)|branch\..*\.(remote|pushremote))", key):
+            continue
+        with branches.changing(repository):
+            pattern = f"^{re.escape(value)}$"
+            if repository.set_config("--replace-all", key, f"ssh://{old['rest']}", pattern).status == 0:
+                changed += 1
+                tokens.add(old["token"])
+    if tokens:
+        _scrub(repository.common_dir, tokens)
+    return f"{changed} URLs of earlier tools rewritten without their tokens" if changed else ""
+
+
+def _scrub(folder: Path, tokens: set[str]) -> None:
+    """The same tokens in what git noted of transfers: FETCH_HEAD and the reflogs."""
+    for path in [folder / "FETCH_HEAD", *folder.glob("worktrees/*/FETCH_HEAD"), *(folder / "logs").rglob("*")]:
+        try:
+            content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+            clean = content
+            for token in tokens:
+                clean = clean.replace(token.encode(), REDACTED.encode())
+            if clean != content:
+                files.write_whole(path, clean)
+        except OSError as problem:
+            log.logger.warning("'%s' could not be scrubbed: %s", path, problem.strerror)
+
+
+def scrub_old_log() -> None:
+    """Once: take what looks like a token out of the log that earlier tools wrote."""
+    marker = paths.own_state() / "log-scrubbed"
+    if marker.exists():
+        return
+    try:
+        content = paths.log_file().read_text(errors="surrogateescape")
+        clean = redact(content)
+        if clean != content:
+            files.write_whole(paths.log_file(), clean.encode(errors="surrogateescape"))
+    except FileNotFoundError:
+        pass
+    except OSError as problem:
+        log.logger.warning("the log could not be scrubbed: %s", problem.strerror)
+        return
+    files.write_whole(marker, b"")
+
+
+# -- prune and adopt --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Leftovers:
+    """What ``prune`` would remove."""
+
+    sandboxes: tuple[SandboxInfo, ...]
+    """Sandboxes that this machine made and that no session here knows."""
+    remotes: tuple[str, ...]
+    """Remotes sandbox-N without a session."""
+    leases: int
+
+    def __bool__(self) -> bool:
+        return bool(self.sandboxes or self.remotes or self.leases)
+
+
+def leftovers(coordinator: Coordinator) -> Leftovers:
+    """Look for what nobody uses any more. A sandbox counts only if no state file of any project knows it."""
+    known = {session.sandbox_id for session in state.all_sessions()}
+    being_made = {mark.session_id for mark in lifecycle.marks()}
+    label = f"{lifecycle.LABEL}/session"
+    sandboxes = tuple(
+        info
+        for info in coordinator.cloud.find({f"{lifecycle.LABEL}/host": lifecycle.host_label()})
+        if info.id not in known and info.labels.get(label) not in being_made
+    )
+    remotes: tuple[str, ...] = ()
+    if coordinator.has_repository:
+        numbers = {session.number for session in coordinator.sessions()}
+        names = coordinator.repository.git("remote").text.splitlines()
+        remotes = tuple(name for name in names if (number := number_of_remote(name)) and number not in numbers)
+    return Leftovers(sandboxes, remotes, len(leases.stale(coordinator.settings.api_url)))
+
+
+def prune(coordinator: Coordinator, found: Leftovers) -> None:
+    """Remove leftovers: the sandboxes with all that is in them, the remotes (their branches are kept), the leases."""
+    for info in found.sandboxes:
+        coordinator.cloud.delete(info.id)
+    for name in found.remotes:
+        if number := number_of_remote(name):
+            branches.keep_branches(coordinator.repository, Names(number))
+            branches.remove_remote(coordinator.repository, Names(number))
+    leases.reap(coordinator.cloud)
+
+
+def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:
+    """Make a session of this repository from an existing sandbox; its work comes with the first sync, which this makes.
+
+    Raises UsageError when a session has it already, NotFound when there is no such sandbox.
+    """
+    for session in state.all_sessions():
+        if session.sandbox_id == sandbox_id:
+            raise UsageError(
+                f"sandbox '{sandbox_id}' belongs to session {session.number or session.id} of '{session.worktree}'",
+                hint="use it there, or delete that session first",
+            )
+    repository = coordinator.repository
+    info = coordinator.sandboxes.awake(coordinator.cloud.get(sandbox_id))
+    session_id = info.labels.get(f"{lifecycle.LABEL}/session") or f"adopted_{info.id[:40]}"
+    with coordinator.one_at_a_time(session_id):
+        above = max((each.number or 0 for each in coordinator.sessions()), default=0)
+        # Without the branch: it begins where the sandbox's work is, which may be another history than HEAD's.
+        names = branches.reserve(repository, above=above, branch=False)
+        now = state.now()
+        session = Session(
+            session_id,
+            info.id,
+            names.number,
+            str(repository.worktree),
+            now,
+            now,
+            GitReturn(state.SETUP_FAILED, "being adopted", now),
+            coordinator.git_dir,
+        )
+        coordinator.state.put(session)
+    coordinator.sync(session_id)
+    return Started(coordinator.find(session_id), new=True)
