@@ -15,17 +15,21 @@ _NAME = "DAYTONA_SSH_KNOWN_HOSTS"
 def path_of(setting: str) -> Path:
     """The file that the setting names, ``~/`` expanded once. Raises BadSetting.
 
-    A double quote and ``${`` cannot be written in ssh_config (it knows no escape for them), and a relative path would let the repository that
-    one stands in choose what is trusted.
+    A relative path would let the repository that one stands in choose what is trusted.
     """
-    if '"' in setting or "${" in setting or not setting.isprintable():
-        raise BadSetting(
-            f"{_NAME} holds a double quote, '${{' or a control character, which ssh cannot take in a path", hint="rename the file"
-        )
+    check_path(setting, _NAME)
     path = Path.home() / setting[2:] if setting.startswith("~/") else Path(setting)
     if not path.is_absolute():
         raise BadSetting(f"{_NAME} is not an absolute path: '{setting}'", hint="begin it with '/' or '~/'")
     return path
+
+
+def check_path(text: str, name: str) -> None:
+    """Raise BadSetting, naming the setting, for a path that cannot be written in ssh_config, which knows no escape for these."""
+    if '"' in text or "${" in text or not text.isprintable():
+        raise BadSetting(
+            f"{name} holds a double quote, '${{' or a control character, which ssh cannot take in a path", hint="rename it"
+        )
 
 
 def load(path: Path) -> tuple[Line, ...]:

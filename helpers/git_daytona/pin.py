@@ -21,6 +21,7 @@ from git_daytona.hostkeys import HostKey
 from git_daytona.knownhosts import Line
 from git_daytona.pinfile import Pins
 from git_daytona.published import Published
+from git_daytona.secret import printable
 from git_daytona.settings import Settings
 from git_daytona.trust import Outcome, decide, keys_of, named_endpoints
 
@@ -185,7 +186,10 @@ class Policy:
     def _trust(self, mode: Mode, endpoint: Endpoint, path: Path | None = None) -> Trust:
         if mode is Mode.INHERITED:
             return Trust(mode, endpoint, None, None)
-        return Trust(mode, endpoint, path or paths.pin_file(), endpoint.known_hosts_name)
+        if path is None:
+            path = paths.pin_file()
+            manual.check_path(str(path), f"the path of the pin file, '{printable(str(path))}',")
+        return Trust(mode, endpoint, path, endpoint.known_hosts_name)
 
     def endpoint(self, answer: Published | GitDaytonaError | None, lines: Sequence[Line], pins: Pins) -> Endpoint | None:
         """Where the default gateway is: the API's word; without it, what was last pinned from this API; else the only endpoint that

@@ -274,6 +274,7 @@ def test_an_unusable_pin_file_is_a_mismatch(local: LocalDaytona) -> None:
     told = tell("verify")
     assert (told.status, told.out) == (1, "")
     assert f"daytona-pin: error: the pin file '{paths.pin_file()}' cannot be used: it holds no key" in told.err
+    assert tell("verify", "--json").json["status"] == 1
     assert tell("pin").status == 11
     assert paths.pin_file().read_text() == ""
 

@@ -429,10 +429,16 @@ def test_manual_file_in_home_is_expanded_once(home: Path) -> None:
     assert trust.known_hosts == home / "~" / "hosts"
 
 
-@pytest.mark.parametrize("path", ['/tmp/a"b', "relative/hosts", "~other/hosts", "/tmp/a\tb", "hosts"])
+@pytest.mark.parametrize("path", ['/tmp/a"b', "/tmp/${HOME}/x", "relative/hosts", "~other/hosts", "/tmp/a\tb", "hosts"])
 def test_manual_paths_that_are_refused(path: str) -> None:
     with pytest.raises(BadSetting, match="DAYTONA_SSH_KNOWN_HOSTS"):
         policy(Api(A), DAYTONA_SSH_KNOWN_HOSTS=path).default()
+
+
+def test_a_pin_file_in_a_place_that_ssh_cannot_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / 'a "quoted" place'))
+    with pytest.raises(BadSetting, match="double quote"):
+        policy(Api(A)).default()
 
 
 @pytest.mark.parametrize("content", [None, b"", b"# only a comment\n", b"\0\0\0", b"garbage\n", b"\xff\xfe"])

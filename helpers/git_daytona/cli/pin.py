@@ -42,6 +42,8 @@ def verify_command(live: bool, offline: bool, as_json: bool) -> int:
     try:
         report = verify.look(_policy(), offline=offline, probe=probe.presented if live else None)
     except HostKeyRefused as problem:
+        if as_json:
+            output.as_json({"verdict": problem.message, "status": verify.MISMATCH, "advice": problem.hint})
         say.error(PROGRAM, problem)
         return verify.MISMATCH
     if as_json:
