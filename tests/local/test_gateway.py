@@ -138,7 +138,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     one = World(tmp_path, "auto")
     yield one
     one.close()
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("ssh-")] == []
+    assert eventually(lambda: not any(thread.name.startswith("ssh-") for thread in threading.enumerate()))
     assert descriptors() == before
 
 

@@ -67,15 +67,21 @@ class Streams:
                 _widen(descriptor)
             outputs = [(output, self._channel.send), (error, self._channel.send_stderr)]
         readers = [self._thread("ssh-output", self._read, *output) for output in outputs[1:]]
-        self._thread("ssh-input", self._write, source)
-        self._thread("ssh-command", self._run, *outputs[0], readers)
+        writer = self._thread("ssh-input", self._write, source)
+        self._thread("ssh-command", self._run, *outputs[0], readers, writer)
 
     def _thread(self, name: str, target: Callable[..., None], *args: object) -> threading.Thread:
         thread = threading.Thread(target=target, args=args, name=name, daemon=True)
         thread.start()
         return thread
 
-    def _run(self, descriptor: int, send: Callable[[bytes], int], readers: list[threading.Thread]) -> None:
+    def _run(
+        self,
+        descriptor: int,
+        send: Callable[[bytes], int],
+        readers: list[threading.Thread],
+        writer: threading.Thread,
+    ) -> None:
         process = self._process
         try:
             self._read(descriptor, send)
@@ -97,6 +103,7 @@ class Streams:
                 process.wait()
             self._shut(lambda: self._report(process.returncode))
             self._shut(self._channel.close)
+            writer.join()  # a closed channel ends it
         finally:
             self._ended()
 
