@@ -19,7 +19,7 @@ LAYERS = {
     "rim": "run files paths say log",
     "sources": "keystore settings state git cloud cloud_errors probe glance pinfile manual refusals asked pin verify",
     "transfers": "leases transfer sandbox branches worktrees lifecycle",
-    "sessions": "sync sessions",
+    "sessions": "sync sessions status recovery",
     "faces": "cli.* __main__",
 }
 """From the bottom to the top: a module may import from its own layer and those before it. A new module gets its place here."""
@@ -36,7 +36,7 @@ DOORS = {
     "dotenv": "settings",
     "platformdirs": "paths",
     "filelock": "files local.store",
-    "tenacity": "git leases lifecycle",
+    "tenacity": "git leases lifecycle status",
     "click": "cli.*",
     "cryptography": "hostkeys local.*",
     "paramiko": "probe local.*",
