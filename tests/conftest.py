@@ -1,6 +1,7 @@
 """What every test stands on: a HOME, XDG directories and git configuration of its own, and nothing of the developer's environment."""
 
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,29 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
         "XDG_CACHE_HOME": ".cache",
     }.items():
         monkeypatch.setenv(name, str(place / folder) if folder else str(place))
-    (place / ".gitconfig").write_text("[user]\n\tname = A Developer\n\temail = dev@example.invalid\n[init]\n\tdefaultBranch = main\n")
+    (place / ".gitconfig").write_text(
+        "[user]\n\tname = A Developer\n\temail = dev@example.invalid\n[init]\n\tdefaultBranch = main\n"
+    )
     (place / "cwd").mkdir()
     monkeypatch.chdir(place / "cwd")
     # No keyring of the machine is ever asked (it might prompt); tests of the keyring choose a backend themselves.
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
     return place
+
+
+END_TO_END = {"flows", "opencode"}
+"""Folders whose tests .ci/run needs, as it does those marked npm: there a skipped one is a failure."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--complete", action="store_true", help="fail where an end-to-end test, or one marked npm, is skipped")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    needed = item.get_closest_marker("npm") or END_TO_END & set(item.path.relative_to(item.config.rootpath).parts)
+    if needed and report.skipped and not hasattr(report, "wasxfail") and item.config.getoption("--complete"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome, report.longrepr = "failed", f"{reason} (may not happen with --complete)"
+    return report
