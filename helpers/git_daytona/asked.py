@@ -24,6 +24,7 @@ class Asked:
         self._lock = threading.RLock()
         self._answer: Published | GitDaytonaError | None = None
         self._at = 0.0
+        self._renewed_at: float | None = None
 
     def answer(self) -> Published | GitDaytonaError:
         """What the API says; or the error that asking ended in, or that the answer deserves."""
@@ -37,10 +38,15 @@ class Asked:
                     self._answer = problem
             return self._answer
 
-    def again(self) -> bool:
-        """Drop the answer, so that the next look asks anew; False when it is fresh (or was never asked for)."""
+    def again(self, *, evidence: bool = False) -> bool:
+        """Drop the answer, so that the next look asks anew; False when it is fresh (or was never asked for).
+
+        With ``evidence`` that something has changed it is not fresh however new it is, unless such evidence renewed it just now.
+        """
         with self._lock:
-            if self._answer is None or self._clock() - self._at < AGAIN_SECONDS:
+            last = self._renewed_at if evidence else self._at
+            if self._answer is None or (last is not None and self._clock() - last < AGAIN_SECONDS):
                 return False
             self._answer = None
+            self._renewed_at = self._clock() if evidence else self._renewed_at
             return True

@@ -118,7 +118,8 @@ class Policy:
             pins = pinfile.load(paths.pin_file())
             pinned = pins.serving(endpoint)
             decision = decide(pinned, mine.keys if mine else (), something=mine is not None and mine.something)
-            if decision.outcome is not Outcome.REFUSE or not self._asked.again():
+            # A refusal, and a first pin, rest on what the API says now, not on what it said hours ago.
+            if decision.outcome in (Outcome.KEEP, Outcome.INHERIT) or not self._asked.again():
                 break
         match decision.outcome:
             case Outcome.REFUSE if mine:
@@ -230,7 +231,7 @@ class Policy:
             return refusals.other_host(complaint.elsewhere)
         if complaint.no_type:
             return refusals.no_type(trust.endpoint)
-        return self._explain(trust, complaint)
+        return self._explain(trust, complaint, evidence=True)
 
     def _looked_at(self, trust: Trust) -> Trust:
         """The trust, unless the gateway plainly presents another key: looked at once, and again after each refusal."""
@@ -252,10 +253,10 @@ class Policy:
             self._glanced.discard(trust.endpoint)
         raise problem
 
-    def _explain(self, trust: Trust, complaint: refusals.Complaint) -> HostKeyRefused:
+    def _explain(self, trust: Trust, complaint: refusals.Complaint, *, evidence: bool = False) -> HostKeyRefused:
         """Decide once more, on a fresh answer of the API, about a key that was not accepted."""
         if trust.mode is Mode.PINNED:
-            self._asked.again()
+            self._asked.again(evidence=evidence)
             try:
                 self._decide(trust.endpoint)
             except HostKeyRefused as problem:

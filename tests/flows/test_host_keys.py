@@ -233,7 +233,7 @@ def test_two_apis_in_turn(local, repo, command, tmp_path):
 # -- manual mode (CASES 30, 31, 34) -----------------------------------------------------------------------------------------------------
 
 
-def test_every_kind_of_line_that_ssh_takes(local, repo, begin, command, tmp_path):
+def test_every_kind_of_line_that_ssh_takes(local, repo, begin, coordinate, tmp_path, monkeypatch):
     session = begin(repo)
     paths.pin_file().unlink()
     name, key = name_of(local), presented(local)
@@ -261,9 +261,14 @@ def test_every_kind_of_line_that_ssh_takes(local, repo, begin, command, tmp_path
     for title, content in {**good, **bad}.items():
         file = tmp_path / f"100% {title}'s $file"
         file.write_bytes(content.encode("latin-1"))
-        work(session, "more")
-        ran = command("git-daytona", "sync", "1", cwd=repo.path, env={"DAYTONA_SSH_KNOWN_HOSTS": str(file)})
-        assert ran.status == (0 if title in good else HostKeyRefused.status), f"{title}: {ran.err}"
+        work(session, f"'{title}'")
+        monkeypatch.setenv("DAYTONA_SSH_KNOWN_HOSTS", str(file))
+        fresh = coordinate(repo.path)  # as a process of its own, that has looked at nothing yet
+        if title in good:
+            assert fresh.sync("1").changed, title
+        else:
+            with pytest.raises(HostKeyRefused):
+                fresh.sync("1")
         assert file.read_bytes() == content.encode("latin-1")
     assert not paths.pin_file().exists()
 

@@ -566,6 +566,29 @@ def test_a_key_changed_everywhere_in_a_running_process_is_refused_until_the_pin_
     assert entries() == [f"{NAME} {B}"]
 
 
+def test_a_pin_is_not_made_from_an_old_answer() -> None:
+    api, clock = Api(A), Clock()
+    mine = policy(api, clock)
+    mine.default()
+    paths.pin_file().unlink()
+    api.publish(B)
+    clock.now += 3600
+    mine.default()
+    assert entries() == [f"{NAME} {B}"]
+
+
+def test_evidence_from_ssh_beats_an_answer_of_just_now() -> None:
+    api = Api(A)
+    mine = policy(api)
+    trust = mine.default()
+    api.publish(A, B)
+    assert isinstance(mine.refusal(trust, changed(fingerprint("b"))), PinRenewed)
+    api.publish(A, B, C)
+    problem = mine.refusal(trust, changed(fingerprint("c")))
+    assert problem is not None and not problem.transient, "once a second is enough"
+    assert api.asked == 2
+
+
 def test_a_refusal_is_not_based_on_an_old_answer() -> None:
     api, clock = Api(A), Clock()
     mine = policy(api, clock)
