@@ -159,8 +159,8 @@ class Streams:
                     return
             if self._master is not None and not broken and not self._channel.closed:
                 os.write(descriptor, b"\x04")  # end of file, as typed
-        except OSError:
-            pass  # the terminal is gone
+        except (OSError, EOFError, paramiko.SSHException):
+            pass  # the terminal is gone, or the client: recv() sends, too, to widen the window
         finally:
             os.close(descriptor)
 
