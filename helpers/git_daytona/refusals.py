@@ -75,7 +75,8 @@ def disjoint(
     return HostKeyRefused(
         f"the host keys that Daytona publishes for '{name}' are not the pinned ones: published {show(published)};"
         f" pinned {show(pinned)} in '{pin_file}'",
-        hint=f"a rotation publishes old and new keys together, this is not one; {_whom_to_ask(settings)};"
+        hint=f"a rotation publishes old and new keys together for at least 30 days: unless nothing ran here for that long, suspect"
+        f" substitution; {_whom_to_ask(settings)};"
         f" only if the published key is genuine: daytona-pin forget '{name}'",
     )
 
