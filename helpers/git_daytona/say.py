@@ -11,11 +11,14 @@ from git_daytona.secret import printable, redact
 
 
 def _write(line: str) -> None:
+    if sys.stderr is None:  # closed from the beginning: there is nobody to talk to, and no reason to fail the work
+        return
     try:
         sys.stderr.write(printable(redact(line)) + "\n")
         sys.stderr.flush()
-    except (OSError, ValueError):  # stderr is closed: there is nobody to talk to, and no reason to fail the work
-        pass
+    except (OSError, ValueError):
+        # Broken meanwhile. What is left in its buffer would fail the interpreter's own last flush, and with it the exit status.
+        sys.stderr = None  # type: ignore[assignment]
 
 
 def _one_line(text: str) -> str:
