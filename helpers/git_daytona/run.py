@@ -7,11 +7,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO
+from typing import IO, Any
 
 from git_daytona.errors import MissingProgram, TimedOut
 from git_daytona.secret import redact
@@ -41,7 +41,9 @@ class Result:
     def complaint(self) -> str:
         """stderr as redacted text for messages and the log, without progress that was overwritten (lines ending in CR)."""
         text = redact(self.stderr.decode("utf-8", "replace"))
-        return "\n".join(line.rsplit("\r", 1)[-1].strip() for line in text.splitlines() if line.strip())
+        # ssh ends its lines in CR LF, so a CR at the end overwrites nothing.
+        lines = (line.rstrip().rsplit("\r", 1)[-1].strip() for line in text.split("\n"))
+        return "\n".join(line for line in lines if line)
 
 
 class _Pump(threading.Thread):
@@ -92,26 +94,52 @@ def end_group(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
+class _Unwinding:
+    """While a child runs in a session of its own, signals must reach it through us: SIGTERM, SIGHUP and Ctrl-C unwind the stack.
+
+    Only between ``arm`` and ``disarm``, however: an exception that interrupted Popen itself, or the ending of the group, would leave
+    a child that nobody knows. What comes before is raised by ``arm``.
+    """
+
+    def __init__(self) -> None:
+        self._armed = False
+        self._came = 0
+
+    def handle(self, number: int, _frame: FrameType | None) -> None:
+        self._came = number
+        if self._armed:
+            self._unwind()
+
+    def arm(self) -> None:
+        self._armed = True
+        if self._came:
+            self._unwind()
+
+    def disarm(self) -> None:
+        self._armed = False
+
+    def _unwind(self) -> None:
+        self._armed = False
+        raise KeyboardInterrupt if self._came == signal.SIGINT else SystemExit(128 + self._came)
+
+
 @contextlib.contextmanager
-def _term_is_interrupt() -> Iterator[None]:
-    """While a child runs in a session of its own, SIGTERM and SIGHUP must reach it through us: turn them into an unwinding."""
-
-    def unwind(number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    saved: list[signal.Signals] = []
+def _signals() -> Iterator[_Unwinding]:
+    unwinding = _Unwinding()
+    saved: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
     try:
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is signal.SIG_DFL:
-                signal.signal(number, unwind)
-                saved.append(number)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            handler = signal.getsignal(number)
+            if handler in (signal.SIG_DFL, signal.default_int_handler):
+                signal.signal(number, unwinding.handle)
+                saved[number] = handler
     except ValueError:  # not the main thread: the service has its own handling
         pass
     try:
-        yield
+        yield unwinding
     finally:
-        for number in saved:
-            signal.signal(number, signal.SIG_DFL)
+        for each, handler in saved.items():
+            signal.signal(each, handler)
 
 
 def run(
@@ -131,7 +159,7 @@ def run(
     ``show`` copies stderr to ours as it comes (git's progress). The command runs in a session of its own: no terminal to prompt on,
     and one group to end. Raises MissingProgram and TimedOut, never for a status.
     """
-    with _term_is_interrupt():
+    with _signals() as unwinding:
         try:
             process = subprocess.Popen(
                 tuple(argv),
@@ -153,12 +181,15 @@ def run(
         out = _Pump(process.stdout, STDOUT_BYTES, keep_end=False)
         err = _Pump(process.stderr, STDERR_BYTES, keep_end=True, show=show)
         try:
+            unwinding.arm()
             out.start()
             err.start()
             if process.stdin is not None:
                 _feed(process.stdin, stdin or b"")
             late = _wait(process, (out, err), timeout, idle)
+            unwinding.disarm()
         except BaseException:  # Ctrl-C, SIGTERM: nothing we started survives us
+            unwinding.disarm()
             end_group(process)
             raise
         finally:
