@@ -62,7 +62,7 @@ class Story:
     @contextlib.contextmanager
     def step(self, title: str) -> Iterator[None]:
         self.steps += 1
-        self.say(self.paint("1", f"\n{self.steps}. {title}"))
+        self.say("\n" + self.paint("1", f"{self.steps}. {title}"))
         began = time.monotonic()
         yield
         self.say(self.paint("2", f"   {time.monotonic() - began:.1f} s"))
