@@ -374,7 +374,7 @@ def test_stop_cuts_connections(world: World) -> None:
         assert eventually(lambda: len(living(mark)) == 1)
         world.gateway.stop()
         assert client.wait(SECONDS) == 255
-    assert living(mark) == []
+    assert eventually(lambda: living(mark) == [])
     world.gateway.stop()
 
 
@@ -616,7 +616,7 @@ def test_a_connection_that_breaks_in_mid_stream(world: World, script: str, data:
         got = world.sandbox.home / "got"
         assert eventually(lambda: got.exists() and got.stat().st_size == 100_000)
     else:
-        assert len(result.stdout) == 100_000
+        assert 0 < len(result.stdout) <= 100_000  # ssh does not print all that it got when the connection is reset
 
 
 def test_latency(world: World) -> None:
