@@ -18,7 +18,7 @@ def _write(line: str) -> None:
         sys.stderr.flush()
     except (OSError, ValueError):
         # Broken meanwhile. What is left in its buffer would fail the interpreter's own last flush, and with it the exit status.
-        sys.stderr = None  # type: ignore[assignment]
+        sys.stderr = None
 
 
 def _one_line(text: str) -> str:
