@@ -39,6 +39,8 @@ _CONNECTION = re.compile(
     r"|Broken pipe|ssh_dispatch_run_fatal|banner exchange|Timeout, server|Permission denied|No route to host|Network is unreachable"
     r"|Could not read from remote repository|The remote end hung up|early EOF|unexpected disconnect"
 )
+# A line of the user's own ssh configuration that ssh cannot read (readconf.c has both forms; no way out of it by trying again).
+_CONFIGURATION = re.compile(r"^(/.*?):? (line \d+): (.*)$", re.MULTILINE)
 _WRAPPER = re.compile(r"^daytona-ssh: error: (.*)\nhint: (.*)$", re.MULTILINE)
 
 # The server's side of git, with what its repository needs for being pushed to and for "dubious ownership" (the SSH side may be another
@@ -179,6 +181,12 @@ class Transfers:
         text = result.complaint
         if own := _WRAPPER.search(text):
             return TransferFailed(own[1], hint=own[2], details=text)
+        if wrong := _CONFIGURATION.search(text):
+            return BadSetting(
+                f"your ssh configuration cannot be used: '{wrong[1]}' {wrong[2]}: {printable(wrong[3])}",
+                hint="mend that line; 'ssh -G localhost' shows whether ssh can read it",
+                details=text,
+            )
         refused: HostKeyRefused | None = self.policy.refusal(trust, text)
         if refused is not None:
             return refused
