@@ -50,7 +50,7 @@ def _wait(state: tenacity.RetryCallState) -> float:
     problem = state.outcome.exception() if state.outcome else None
     if isinstance(problem, RateLimited) and problem.retry_after is not None:
         return min(problem.retry_after, MAX_WAIT)
-    return float(tenacity.wait_exponential_jitter(initial=0.2, max=3.0, jitter=0.2)(state))
+    return float((tenacity.wait_exponential(multiplier=0.2, max=3.0) + tenacity.wait_random(0.0, 0.2))(state))
 
 
 def patiently(call: Callable[[], T], *, tries: int = TRIES) -> T:
