@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -12,27 +11,11 @@ import pytest
 from git_daytona import run as running
 from git_daytona.errors import MissingProgram, TimedOut
 from git_daytona.run import foreground, run
+from processes import gone
 
 
 def sh(script: str, *words: str, **how):
     return run(("sh", "-c", script, "sh", *words), **{"timeout": 60.0, **how})
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[-1].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
-
-
-def gone(*pids: int) -> bool:
-    """Wait for the ends of processes that have been told to end."""
-    for _ in range(1000):
-        if not any(map(alive, pids)):
-            return True
-        threading.Event().wait(0.01)
-    return False
 
 
 def pids(path: Path) -> list[int]:
