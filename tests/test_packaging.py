@@ -135,6 +135,21 @@ def test_an_installed_executable(name: str, installed: Path, tmp_path: Path, mon
     assert version in ran(Path("/bin/sh"), "-c", f"{name} --version", **rubbish, PATH=path)
 
 
+def test_an_installation_for_one_user(wheel: Path, tmp_path: Path) -> None:
+    """`pip install --user`: no virtual environment, and a site-packages that `python -I` does not look into."""
+    user = tmp_path / "user"
+    pip = (sys.executable, "-I", "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-cache-dir")
+    argv = (*pip, "--no-deps", "--no-index", "--ignore-installed", "--prefix", str(user), str(wheel))
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    (site,) = user.glob("lib/python3*/site-packages")
+    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    base = Path(sys.base_prefix, "bin")
+    environment = {"PYTHONUSERBASE": str(user), "PATH": f"{base}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(tmp_path)}
+    for name in EXECUTABLES:
+        assert "Usage:" in ran(user / "bin" / name, "--help", **environment)
+
+
 def test_the_installation_is_the_wheel_s(installed: Path) -> None:
     done = ran(installed / "python", "-I", "-c", "import git_daytona; print(git_daytona.__file__)")
     assert Path(done.strip()).is_relative_to(installed.parent)
