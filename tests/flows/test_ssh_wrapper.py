@@ -241,7 +241,9 @@ def test_no_directive_has_an_effect(wrapper, config, agent, tmp_path, level):
         config(HOSTILE.format(d=tmp_path, busy=busy.getsockname()[1], level=level))
         noise = bytes(range(256)) * 4096 + b"\n~.\nx.\n"
         done = wrapper(
-            "cat; env >seen; tty >>seen; true", stdin=noise, env=agent | {"SECRET_OF_MINE": "leaked", "LC_ALL": "de_DE.UTF-8"}
+            "cat; env >seen; tty >>seen; true",
+            stdin=noise,
+            env=agent | {"LC_SECRET": "leaked", "TZ": "Mars", "LC_ALL": "de_DE.UTF-8"},
         )
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout == noise, "stdout is the stream and nothing else"
@@ -249,7 +251,7 @@ def test_no_directive_has_an_effect(wrapper, config, agent, tmp_path, level):
     assert "not a tty" in seen
     assert not any(
         sign in seen
-        for sign in ("SECRET_OF_MINE", "SETENV", "SSH_AUTH_SOCK", "DISPLAY", "DAYTONA_SSH", "remote-command", "de_DE", "ja_JP")
+        for sign in ("LC_SECRET", "Mars", "SETENV", "SSH_AUTH_SOCK", "DISPLAY", "DAYTONA_SSH", "remote-command", "de_DE", "ja_JP")
     )
     assert {path.name for path in tmp_path.iterdir()} == {"agent", "match-environment", "match-arguments"}
     # A command of the user's own configuration does run; the token is not where it could look.
@@ -270,11 +272,11 @@ def test_a_transfer_of_git_under_that_configuration(local, repo, begin, config, 
 
 def test_git_protocol_is_sent_and_nothing_else(wrapper, config):
     config("Host *\n  SendEnv *\n")
-    environment = {"GIT_PROTOCOL": "version=2", "OTHER": "x"}
+    environment = {"GIT_PROTOCOL": "version=2", "LC_OTHER": "x"}
     wrapper.program = (*wrapper.program, "-o", "SendEnv=GIT_PROTOCOL")
     sent = wrapper("env", env=environment).stdout
     assert b"GIT_PROTOCOL=version=2\n" in sent
-    assert b"OTHER" not in sent
+    assert b"LC_OTHER" not in sent
 
 
 def test_no_key_is_offered_to_anybody(local, agent, config, tmp_path, home):
