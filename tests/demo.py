@@ -19,7 +19,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
 from urllib.parse import urlsplit
 
 from git_daytona.local.server import LocalDaytona
@@ -97,30 +96,78 @@ def environment(home: Path) -> dict[str, str]:
     return env | {"PATH": os.pathsep.join((str(ROOT / "bin"), env.get("PATH", os.defpath))), "GIT_PAGER": "cat"}
 
 
+class Signals:
+    """Ctrl-C, SIGTERM and SIGHUP end the demo in good order, but not between the start of a child and our knowing of it."""
+
+    def __init__(self) -> None:
+        self.waiting: int | None = None
+        self.holding = False
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._meet)
+
+    def _meet(self, number: int, _frame: FrameType | None) -> None:
+        self.waiting = number
+        if not self.holding:
+            self._act()
+
+    def _act(self) -> None:
+        number, self.waiting = self.waiting, None
+        if number is not None:
+            # What follows is cleaning up, which a second Ctrl-C would only spoil. (SIG_IGN would be inherited by what that runs.)
+            for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(each, lambda _number, _frame: None)
+            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """What arrives in this block takes effect at its end."""
+        self.holding = True
+        try:
+            yield
+        finally:
+            self.holding = False
+        self._act()
+
+
 @dataclass
 class Shell:
     """Runs commands in the repository, without a terminal."""
 
     story: Story
+    signals: Signals
     env: dict[str, str]
     place: Path = ROOT
 
+    def _run(self, argv: Sequence[str], stderr: int) -> "subprocess.CompletedProcess[bytes]":
+        process: subprocess.Popen[bytes] | None = None
+        try:
+            with self.signals.held():
+                process = subprocess.Popen(
+                    argv,
+                    cwd=self.place,
+                    env=self.env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    # A Ctrl-C reaches it through us, once.
+                    start_new_session=True,
+                )
+            out, err = process.communicate(timeout=STEP_SECONDS)
+        except BaseException as problem:
+            if process is not None:
+                _end(process)
+            if isinstance(problem, subprocess.TimeoutExpired):
+                raise Failed(f"'{argv[0]}' did not finish within {STEP_SECONDS} seconds") from None
+            raise
+        return subprocess.CompletedProcess(argv, process.returncode, out, err)
+
     def quiet(self, *argv: str, check: bool = True) -> bytes:
         """The command's stdout; what it says on stderr becomes the error."""
-        process = subprocess.Popen(
-            argv,
-            cwd=self.place,
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C reaches it through us, once
-        )
-        out, err = _finish(process)
-        if check and process.returncode != 0:
-            told = err.decode(errors="replace").strip() or f"exit status {process.returncode}"
+        done = self._run(argv, subprocess.PIPE)
+        if check and done.returncode != 0:
+            told = done.stderr.decode(errors="replace").strip() or f"exit status {done.returncode}"
             raise Failed(f"'{shlex.join(argv[:3])} …' failed: {told.splitlines()[-1]}")
-        return out
+        return done.stdout
 
     def text(self, *argv: str) -> str:
         return self.quiet(*argv).decode(errors="replace").strip()
@@ -128,40 +175,26 @@ class Shell:
     def show(self, *argv: str, display: str | None = None) -> str:
         """Run a command before the reader's eyes. Returns what it printed."""
         self.story.command(display or shlex.join(argv))
-        process = subprocess.Popen(
-            argv,
-            cwd=self.place,
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        output = _finish(process)[0].decode(errors="replace")
+        done = self._run(argv, subprocess.STDOUT)
+        output = done.stdout.decode(errors="replace")
         lines = output.splitlines()
         for text in lines[:DIFF_LINES]:
             self.story.line(text)
         if len(lines) > DIFF_LINES:
             self.story.line(f"… and {len(lines) - DIFF_LINES} lines more")
-        if process.returncode != 0:
-            raise Failed(f"'{argv[0]} {argv[1]}' ended with status {process.returncode}")
+        if done.returncode != 0:
+            raise Failed(f"'{argv[0]} {argv[1]}' ended with status {done.returncode}")
         return output
 
 
-def _finish(process: "subprocess.Popen[bytes]") -> tuple[bytes, bytes]:
-    try:
-        return process.communicate(timeout=STEP_SECONDS)
-    except BaseException as problem:
-        # Asked first, so that it can clean up, then made to.
-        for number, patience in ((signal.SIGINT, 10), (signal.SIGKILL, 10)):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.communicate(timeout=patience)
-                break
-        if isinstance(problem, subprocess.TimeoutExpired):
-            raise Failed(f"a command did not finish within {STEP_SECONDS} seconds") from None
-        raise
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Ask a child and its group to end, so that it can clean up; then make it."""
+    for number in (signal.SIGINT, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=10)
+            return
 
 
 # -- looking --------------------------------------------------------------------------------------------------------------
@@ -374,12 +407,12 @@ def use(story: Story, shell: Shell, folder: Path) -> None:
     )
 
 
-def demo(repo: Path | None, keep: bool) -> int:
+def demo(signals: Signals, repo: Path | None, keep: bool) -> int:
     story = Story()
     story.say("A round trip with git-daytona. All of it happens on this machine; no account is needed.")
     with contextlib.ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="git-daytona-demo-", ignore_cleanup_errors=True)))
-        shell = Shell(story, environment(place))
+        shell = Shell(story, signals, environment(place))
         tokens: list[str] = []
         local = stack.enter_context(embedded(story, place / "daytona", tokens))
         shell.env |= {"DAYTONA_API_URL": local.api_url, "DAYTONA_API_KEY": local.api_key, "DAYTONA_SNAPSHOT": DEFAULT_SNAPSHOT}
@@ -405,10 +438,6 @@ def demo(repo: Path | None, keep: bool) -> int:
     return 0
 
 
-def _end(number: int, _frame: FrameType | None) -> NoReturn:
-    raise SystemExit(128 + number)
-
-
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="bin/demo",
@@ -417,10 +446,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--repo", metavar="DIR", type=Path, help="work in this repository, for real, instead of a scratch clone")
     parser.add_argument("--keep", action="store_true", help="keep the scratch clone and say where it is")
     options = parser.parse_args(arguments)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _end)
+    signals = Signals()
     try:
-        return demo(options.repo, options.keep)
+        return demo(signals, options.repo, options.keep)
     except Failed as problem:
         sys.stdout.flush()
         sys.stderr.write(f"demo: error: {problem}\nhint: {problem.hint}\n")
