@@ -74,8 +74,18 @@ def check_sandbox_id(text: str) -> str:
     return text
 
 
+def _no_retries() -> Any:
+    """No retries below us: leases and transfers decide what is repeated. No redirects: the key goes nowhere else."""
+    import urllib3
+
+    return urllib3.Retry(total=0, redirect=0, raise_on_redirect=False, respect_retry_after_header=False)
+
+
 class Cloud:
     """One Daytona account. Safe for many threads. Every method raises only GitDaytonaError."""
+
+    request_seconds = REQUEST_SECONDS
+    start_seconds = START_SECONDS
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -88,16 +98,18 @@ class Cloud:
 
     def config(self) -> dict[str, Any]:
         """``GET /config`` as sent: it needs no key. Raises ApiUnreachable, ServerError, BadAnswer."""
-        with self._translated("ask for the configuration of"):
+        with self._translated("ask for the configuration"):
             import daytona_api_client as rest
 
             client = self._rest_client(keyless=True)
-            response = rest.ConfigApi(client).config_controller_get_config_without_preload_content(_request_timeout=REQUEST_SECONDS)
+            response = rest.ConfigApi(client).config_controller_get_config_without_preload_content(
+                _request_timeout=self.request_seconds
+            )
             # Read by hand: the SDK's model refuses a whole answer for one odd field, and would read a body of any size.
             body = response.read(CONFIG_BYTES + 1)
             status = response.status
         if status != 200:
-            raise from_status(status, "", "ask for the configuration of", self.settings, {})
+            raise from_status(status, "", "ask for the configuration", self.settings, {})
         try:
             answer = json.loads(body) if len(body) <= CONFIG_BYTES else None
         except ValueError:
@@ -113,7 +125,9 @@ class Cloud:
         """Mint an SSH token, which ends the sandbox's earlier ones. A lost answer (ApiUnreachable) may leave a live token behind."""
         check_sandbox_id(sandbox_id)
         with self._translated("mint an SSH token for", sandbox_id):
-            answer = self._sandbox_api().create_ssh_access(sandbox_id, expires_in_minutes=minutes, _request_timeout=REQUEST_SECONDS)
+            answer = self._sandbox_api().create_ssh_access(
+                sandbox_id, expires_in_minutes=minutes, _request_timeout=self.request_seconds
+            )
         token = answer.token
         if not isinstance(token, str) or not _TOKEN.fullmatch(token):
             raise BadAnswer("the Daytona API minted a malformed token; it was not used", hint="try again, and report it to Daytona")
@@ -127,7 +141,7 @@ class Cloud:
         try:
             with self._translated("revoke an SSH token of", sandbox_id):
                 self._sandbox_api().revoke_ssh_access(
-                    sandbox_id, token=None if token is None else token.reveal(), _request_timeout=REQUEST_SECONDS
+                    sandbox_id, token=None if token is None else token.reveal(), _request_timeout=self.request_seconds
                 )
         except NotFound:
             pass
@@ -136,31 +150,34 @@ class Cloud:
 
     def create(self, labels: Mapping[str, str]) -> SandboxInfo:
         """Create a sandbox from DAYTONA_SNAPSHOT (or the default) and wait until it has started."""
-        with self._translated("create a sandbox at"):
+        with self._translated("create a sandbox"):
             client = self._client()
             from daytona import CreateSandboxFromSnapshotParams
 
             parameters = CreateSandboxFromSnapshotParams(snapshot=self.settings.snapshot, labels=dict(labels))
-            return self._remember(client.create(parameters, timeout=START_SECONDS))
+            return self._remember(client.create(parameters, timeout=self.start_seconds))
 
     def get(self, sandbox_id: str) -> SandboxInfo:
-        """Look a sandbox up. Raises NotFound when it is gone for good, and only then."""
+        """Look a sandbox up. Raises SandboxGone when it is gone for good, and only then."""
         check_sandbox_id(sandbox_id)
-        with self._translated("find", sandbox_id):
-            info = self._remember(self._client().get(sandbox_id, request_timeout=REQUEST_SECONDS))
+        try:
+            with self._translated("find", sandbox_id):
+                info = self._remember(self._client().get(sandbox_id, request_timeout=self.request_seconds))
+        except NotFound:
+            raise gone(sandbox_id) from None
         if info.state in ("destroyed", "destroying"):
             raise gone(sandbox_id)
         return info
 
     def find(self, labels: Mapping[str, str]) -> list[SandboxInfo]:
         """All sandboxes that carry these labels, those being destroyed left out."""
-        with self._translated("list the sandboxes of"):
+        with self._translated("list the sandboxes"):
             client = self._client()
             from daytona import ListSandboxesQuery
 
             found = [
                 self._remember(each)
-                for each in client.list(ListSandboxesQuery(labels=dict(labels)), request_timeout=REQUEST_SECONDS)
+                for each in client.list(ListSandboxesQuery(labels=dict(labels)), request_timeout=self.request_seconds)
             ]
         return [info for info in found if info.state not in ("destroyed", "destroying")]
 
@@ -168,14 +185,14 @@ class Cloud:
         """Start a stopped, paused or archived sandbox and wait until it runs."""
         with self._translated("start", sandbox_id):
             handle = self._handle(sandbox_id)
-            handle.start(timeout=START_SECONDS)
+            handle.start(timeout=self.start_seconds)
             return self._remember(handle)
 
     def recover(self, sandbox_id: str) -> SandboxInfo:
         """Recover a sandbox in a recoverable error state."""
         with self._translated("recover", sandbox_id):
             handle = self._handle(sandbox_id)
-            handle.recover(timeout=START_SECONDS)
+            handle.recover(timeout=self.start_seconds)
             return self._remember(handle)
 
     def delete(self, sandbox_id: str) -> None:
@@ -183,7 +200,7 @@ class Cloud:
         check_sandbox_id(sandbox_id)
         try:
             with self._translated("delete", sandbox_id):
-                self._sandbox_api().delete_sandbox(sandbox_id, _request_timeout=REQUEST_SECONDS)
+                self._sandbox_api().delete_sandbox(sandbox_id, _request_timeout=self.request_seconds)
         except NotFound:
             pass
         with self._lock:
@@ -209,13 +226,11 @@ class Cloud:
 
     def _rest_client(self, *, keyless: bool = False) -> Any:
         import daytona_api_client as rest
-        import urllib3
 
         with self._lock:
             if keyless or self._rest is None:
                 configuration = rest.Configuration(host=self.settings.api_url)
-                # No retries of its own: leases and transfers decide what is repeated. No redirects: the key goes nowhere else.
-                configuration.retries = urllib3.Retry(total=0, redirect=0, raise_on_redirect=False)
+                configuration.retries = _no_retries()
                 client = rest.ApiClient(configuration)
                 if keyless:
                     return client
@@ -247,6 +262,10 @@ class Cloud:
                 with _CONSTRUCTION, warnings.catch_warnings(), contextlib.chdir(empty):
                     warnings.simplefilter("ignore")
                     self._sdk = Daytona(config)
+                # As for the other client: we decide what is repeated, and a 429 comes to us with its Retry-After. There is no
+                # setting for it, so this is best effort.
+                with contextlib.suppress(AttributeError):
+                    self._sdk._api_client.rest_client.pool_manager.connection_pool_kw["retries"] = _no_retries()
             return self._sdk
 
     def _handle(self, sandbox_id: str) -> Any:
@@ -254,8 +273,9 @@ class Cloud:
         with self._lock:
             handle = self._handles.get(sandbox_id)
         if handle is None:
-            handle = self._client().get(sandbox_id, request_timeout=REQUEST_SECONDS)
-            self._remember(handle)
+            self.get(sandbox_id)
+            with self._lock:
+                handle = self._handles[sandbox_id]
         return handle
 
     def _remember(self, handle: Any) -> SandboxInfo:
@@ -281,4 +301,4 @@ class Cloud:
         except GitDaytonaError:
             raise
         except Exception as problem:  # noqa: BLE001 — the SDK lets through what urllib3, httpx and pydantic raise
-            raise translate(problem, f"{doing} {subject}".strip(), self.settings) from None
+            raise translate(problem, f"{doing} sandbox '{subject}'" if subject else doing, self.settings) from None

@@ -4,7 +4,8 @@ Their texts may hold URLs with tokens: they go, redacted, into the details only.
 """
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from git_daytona.errors import (
@@ -18,6 +19,7 @@ from git_daytona.errors import (
     NotFound,
     RateLimited,
     SandboxBroken,
+    SandboxGone,
     SandboxNotRunning,
     ServerError,
     TimedOut,
@@ -38,13 +40,15 @@ def translate(problem: Exception, doing: str, settings: Settings) -> GitDaytonaE
     from pydantic import ValidationError
 
     details = redact(f"{type(problem).__name__}: {problem}")
-    names = {kind.__name__ for kind in type(problem).__mro__}
-    where = f"{doing} {settings.api_url}" if doing.endswith((" at", " of")) else doing
-    if isinstance(problem, (urllib3.exceptions.HTTPError, OSError)) or names & {"DaytonaConnectionError", "NetworkError"}:
-        if isinstance(problem, urllib3.exceptions.DecodeError):
-            return BadAnswer(f"could not {where}: the answer cannot be read", hint="try again", details=details)
-        slow = "timed out" in str(problem).lower() or "timeout" in type(problem).__name__.lower()
-        what = "did not answer in time" if slow else "cannot be reached"
+    chain = list(_chain(problem))
+    names = {kind.__name__ for each in chain for kind in type(each).__mro__}
+    # The SDK has no class for some of what urllib3 raises (MaxRetryError): what is behind its own error tells.
+    transport = any(isinstance(each, (urllib3.exceptions.HTTPError, OSError)) for each in chain)
+    if transport or names & {"DaytonaConnectionError", "NetworkError"}:
+        if "DecodeError" in names:
+            return BadAnswer(f"could not {doing}: the answer cannot be read", hint="try again", details=details)
+        words = " ".join(f"{type(each).__name__} {each}" for each in chain).lower()
+        what = "did not answer in time" if "timed out" in words or "timeout" in words else "cannot be reached"
         return ApiUnreachable(
             f"could not {doing}: {settings.api_url} {what}",
             hint="check the network and DAYTONA_API_URL, then try again",
@@ -52,15 +56,25 @@ def translate(problem: Exception, doing: str, settings: Settings) -> GitDaytonaE
         )
     if "DaytonaTimeoutError" in names:
         return TimedOut(
-            f"could not {where} in time", hint="see its state with 'git daytona status', then try again", details=details
+            f"could not {doing} in time", hint="see its state with 'git daytona status', then try again", details=details
         )
     if isinstance(problem, (ValidationError, ValueError, TypeError)):
-        return BadAnswer(f"could not {where}: the answer makes no sense", hint="check DAYTONA_API_URL", details=details)
+        return BadAnswer(f"could not {doing}: the answer makes no sense", hint="check DAYTONA_API_URL", details=details)
     if "entered error state" in text:
         return SandboxBroken(
-            f"could not {where}: {text[:300]}", hint="delete the session, or see the sandbox in Daytona's dashboard"
+            f"could not {doing}: {text[:300]}", hint="delete the session, or see the sandbox in Daytona's dashboard"
         )
-    return BadAnswer(f"could not {where}: {text[:300]}", hint="the log has more", details=details)
+    return BadAnswer(f"could not {doing}: {text[:300]}", hint="the log has more", details=details)
+
+
+def _chain(problem: BaseException) -> Iterator[BaseException]:
+    """The exception and what caused it."""
+    current: BaseException | None = problem
+    for _ in range(10):
+        if current is None:
+            return
+        yield current
+        current = current.__cause__ or current.__context__
 
 
 def _message(problem: Exception) -> str:
@@ -76,14 +90,13 @@ def _message(problem: Exception) -> str:
     return redact(" ".join(str(problem).split()))[:500]
 
 
-def gone(sandbox_id: str) -> NotFound:
-    return NotFound(f"sandbox '{sandbox_id}' does not exist any more", hint="'git daytona status' lists the sessions")
+def gone(sandbox_id: str) -> SandboxGone:
+    return SandboxGone(f"sandbox '{sandbox_id}' does not exist any more", hint="'git daytona status' lists the sessions")
 
 
 def from_status(status: int, text: str, doing: str, settings: Settings, headers: Mapping[str, Any]) -> GitDaytonaError:
+    text = re.sub(r"^Failed to [^:]{1,60}: ", "", text)  # the SDK's own prefix says what ours says
     said = f": {text}" if text else ""
-    if doing.endswith((" at", " of")):
-        doing = f"{doing} {settings.api_url}"
     if status == 401:
         return KeyRefused(
             f"{settings.api_url} does not accept the API key from {settings.key_source or 'the keyring'}",

@@ -62,6 +62,13 @@ class NotFound(GitDaytonaError):
     meaning = "no such session or sandbox"
 
 
+class SandboxGone(NotFound):
+    """The API itself says that there is no such sandbox any more. Only this makes a session's sandbox replaced or forgotten: other
+    services answer 404 for sandboxes that are archived or starting."""
+
+    meaning = NotFound.meaning
+
+
 class NoRepository(GitDaytonaError):
     status = 9
     meaning = "there is no git repository here, or not one that can be used"

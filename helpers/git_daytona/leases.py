@@ -53,10 +53,11 @@ def _wait(state: tenacity.RetryCallState) -> float:
     return float((tenacity.wait_exponential(multiplier=0.2, max=3.0) + tenacity.wait_random(0.0, 0.2))(state))
 
 
-def patiently(call: Callable[[], T], *, tries: int = TRIES) -> T:
-    """Call, and again after a pause while the failure is transient (429, 5xx, 409, no answer); the last failure is raised."""
+def patiently(call: Callable[[], T], *, kinds: tuple[type[GitDaytonaError], ...] = (GitDaytonaError,), tries: int = TRIES) -> T:
+    """Call, and again after a pause while the failure is transient (429, 5xx, 409, no answer) and of one of the kinds; the last
+    failure is raised."""
     retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception(lambda problem: isinstance(problem, GitDaytonaError) and problem.transient),
+        retry=tenacity.retry_if_exception(lambda problem: isinstance(problem, kinds) and problem.transient),
         # A call that took its whole time limit is not made again: people wait for its result.
         stop=tenacity.stop_any(tenacity.stop_after_attempt(tries), tenacity.stop_after_delay(RETRY_SECONDS)),
         wait=_wait,

@@ -94,16 +94,23 @@ class Sandboxes:
     def create(self, mark: Mark) -> SandboxInfo:
         """Create a session's sandbox; one that an interrupted creation left is found by its label and adopted instead."""
         labels = {f"{LABEL}/session": mark.session_id, f"{LABEL}/project": mark.project_id}
-        left = self.cloud.find(labels) if mark.path.exists() else []
-        if not mark.path.exists():
+        begun = mark.path.exists()
+        if not begun:
             mark.write()
-        with log.event("sandbox.create", session=mark.session_id) as event:
+
+        def attempt() -> SandboxInfo:
+            nonlocal begun
+            # Not before the first try of a new session: there cannot be one. After a lost answer there may.
+            left = self.cloud.find(labels) if begun else []
+            begun = True
             if left:
                 self.tell("taking over the sandbox of an interrupted start")
-                info = self.awake(left[0])
-            else:
-                self.tell("creating a sandbox")
-                info = self.cloud.create(labels | {f"{LABEL}/host": host_label()})
+                return self.awake(left[0])
+            self.tell("creating a sandbox")
+            return self.cloud.create(labels | {f"{LABEL}/host": host_label()})
+
+        with log.event("sandbox.create", session=mark.session_id) as event:
+            info = leases.patiently(attempt)
             event["sandbox"] = info.id
         return info
 
@@ -161,7 +168,7 @@ class Sandboxes:
         try:
             return work()
         except (SandboxNotRunning, Conflict, BadAnswer, NotFound):
-            # Also after a 404: the proxy in front of a sandbox's toolbox gives one for archived ones. Only the API's own counts.
+            # Also after a 404: the proxy in front of a sandbox's toolbox gives one for archived ones. Here the API itself says.
             info = self.cloud.get(sandbox_id)
             if info.state == "started":
                 raise

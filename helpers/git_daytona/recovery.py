@@ -8,7 +8,7 @@ from pathlib import Path
 
 from git_daytona import branches, files, leases, lifecycle, log, paths, state
 from git_daytona.cloud import SandboxInfo
-from git_daytona.errors import GitDaytonaError, NotFound, UsageError
+from git_daytona.errors import GitDaytonaError, SandboxGone, UsageError
 from git_daytona.git import Repository
 from git_daytona.refs import Names, number_of_remote
 from git_daytona.secret import REDACTED, redact
@@ -80,7 +80,7 @@ def _finish(coordinator: Coordinator, session: Session) -> str:
         return ""
     try:
         outcome = coordinator.sync(session.id)
-    except NotFound:
+    except SandboxGone:
         coordinator.state.note(session.id, state.FAILED, GONE)
         raise
     return f"session {session.number}: {outcome.message}" if outcome.changed else ""

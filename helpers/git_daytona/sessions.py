@@ -11,7 +11,7 @@ from typing import TypeVar
 from git_daytona import branches, files, leases, log, paths, sandbox, state
 from git_daytona import sync as syncing
 from git_daytona.cloud import Cloud, Execution
-from git_daytona.errors import GitDaytonaError, NoRepository, NotFound, TimedOut, TransferFailed, UsageError
+from git_daytona.errors import GitDaytonaError, NoRepository, NotFound, SandboxGone, TimedOut, TransferFailed, UsageError
 from git_daytona.git import Repository, need_worktree
 from git_daytona.lifecycle import Sandboxes, mark_for
 from git_daytona.pin import Policy
@@ -145,7 +145,7 @@ class Coordinator:
             if session is not None:
                 try:
                     self.sandboxes.awake(self.cloud.get(session.sandbox_id))
-                except NotFound:
+                except SandboxGone:
                     # Gone for good (404), and only then replaced; the number stays.
                     replaced = True
             if session is not None and not replaced and session.git_return.state != state.SETUP_FAILED:
@@ -158,6 +158,17 @@ class Coordinator:
             if session.number is not None:
                 self._set_up(session, show=show, message=REPLACED if replaced else "not synced yet")
             return Started(session, new=True, replaced=replaced)
+
+    def ensure(self, session_id: str) -> Started:
+        """The session for a tool call: made at the first one, however many come at once; without any API call later on.
+
+        A directory that cannot be synced (no repository, a bare one) gets a sandbox with an empty project. A setup that failed
+        raises: nothing pretends that the project is there (CASES 58); ``start`` tries it again, and so does the next call.
+        """
+        session = self.state.get(session_id)
+        if session is not None and session.git_return.state != state.SETUP_FAILED:
+            return Started(session, new=False)
+        return self.start(session_id, synced=self._repository is not None and self._repository.worktree is not None)
 
     def _create(self, session_id: str, earlier: Session | None, *, synced: bool) -> Session:
         """Create and record the sandbox of a session; an earlier record, whose sandbox is gone, gives its number."""
@@ -216,7 +227,7 @@ class Coordinator:
         self.state.touch(session.id)
         try:
             return Executed(self._execute(session, command, timeout), notice)
-        except NotFound:
+        except SandboxGone:
             self.start(session.id, synced=session.number is not None)
             self.state.take_notice(session.id)
             return Executed(self._execute(self.find(session.id), command, timeout), REPLACED)
@@ -281,7 +292,7 @@ class Coordinator:
 
     def finish_deletion(self, session: Session) -> None:
         """The part of a deletion that a crash may interrupt: nothing of the work depends on it any more."""
-        self.cloud.delete(session.sandbox_id)
+        leases.patiently(lambda: self.cloud.delete(session.sandbox_id))
         if session.number is not None:
             branches.remove_remote(self.repository, names_of(session))
         self.state.remove(session.id)
@@ -289,9 +300,10 @@ class Coordinator:
     def _bring_back(self, session: Session, *, force: bool, show: bool) -> Outcome | None:
         lose = f"git daytona delete --force {session.number}"
         self.tell("syncing before the deletion")
+        begun = state.now()
         try:
             outcome = self._sync(session, show=show)
-        except NotFound:
+        except SandboxGone:
             return None
         except GitDaytonaError as problem:
             if force:
@@ -303,6 +315,7 @@ class Coordinator:
             message = f"not deleted: {outcome.left_behind}"
             self.state.note(session.id, state.FAILED, message)
             raise TransferFailed(message, hint=f"move that work into the project's own repository, or lose it: {lose}")
+        self.state.note(session.id, state.SYNCED, outcome.message, synced_at=begun)
         return outcome
 
     # -- one after the other ------------------------------------------------------------------------------------------

@@ -48,8 +48,8 @@ class Session:
     git_return: GitReturn
     git_dir: str | None = None
     """The repository's common directory (ours; the plugin's records lack it): tells clones of one project apart."""
-    deleting: bool = False
-    """Its work is here and its sandbox is being deleted (ours)."""
+    deleting: int = 0
+    """When the deletion of its sandbox began, its work being here (ours); 0: it did not."""
     synced_at: int = 0
     """When the last successful sync began (ours): what was done later may not be here."""
 
@@ -119,6 +119,7 @@ class StateFile:
             record = document["sessions"].get(session_id)
             if isinstance(record, dict):
                 record["lastAccessed"] = now()
+                record.pop("deleting", None)  # a deletion that failed or was interrupted is off: it is used
 
         self._change(change)
 
@@ -128,7 +129,7 @@ class StateFile:
         def change(document: dict[str, Any]) -> None:
             record = document["sessions"].get(session_id)
             if isinstance(record, dict):
-                record["deleting"] = True
+                record["deleting"] = now()
 
         self._change(change)
 
@@ -251,7 +252,7 @@ def _session(session_id: str, record: object) -> Session | None:
             _milliseconds(git_return.get("updatedAt")),
         ),
         git_dir=git_dir if isinstance(git_dir, str) else None,
-        deleting=record.get("deleting") is True,
+        deleting=_milliseconds(record.get("deleting")),
         synced_at=_milliseconds(record.get("syncedAt")) or updated_at,
     )
 

@@ -130,7 +130,8 @@ class Transfers:
                 return trust
 
         with log.event(f"git.{verb}", sandbox=sandbox_id) as event:
-            return leases.patiently(attempt)
+            # What minting raises was tried again already, inside the lease.
+            return leases.patiently(attempt, kinds=(TransferFailed, HostKeyRefused))
 
     def _need_running(self, sandbox_id: str) -> None:
         info = self.cloud.get(sandbox_id)
@@ -199,7 +200,11 @@ class Transfers:
                 else "the log has all that git said"
             )
             return TransferFailed(f"git push was rejected by the sandbox: {reason}", hint=hint, details=text)
-        if _CONNECTION.search(text) and not any(mark in text for mark in ("fsck", "index-pack failed", "does not support")):
+        # Of a broken connection index-pack says that it failed, too, but after "early EOF"; alone it means a full disk, say.
+        ours = any(mark in text for mark in ("fsck", "does not support")) or (
+            "index-pack failed" in text and "early EOF" not in text
+        )
+        if _CONNECTION.search(text) and not ours:
             return ConnectionClosed(
                 f"git {verb} failed: the gateway {trust.endpoint} did not answer or closed the connection",
                 hint="check the network; 'git daytona status' shows whether the sandbox runs",

@@ -36,7 +36,9 @@ with ThreadPoolExecutor(len(sys.argv) - 3) as pool:
 
 
 def spawn(repo, verb, words):
-    return subprocess.Popen((sys.executable, "-c", WORKER, str(repo.path), verb, *words), env=os.environ, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        (sys.executable, "-c", WORKER, str(repo.path), verb, *words), env=os.environ, stderr=subprocess.PIPE, text=True
+    )
 
 
 @pytest.mark.timeout(300)
@@ -56,7 +58,9 @@ def test_thirty_syncs_of_thirty_sandboxes(local, repo, begin):
         assert process.returncode == 0, complaints
     for each in sessions:
         assert repo.show(f"opencode/{each.number}", "who") == each.sandbox_id
-        assert repo.git("rev-parse", f"sandbox-{each.number}/side-{each.number}") == repo.git("rev-parse", f"opencode/{each.number}")
+        assert repo.git("rev-parse", f"sandbox-{each.number}/side-{each.number}") == repo.git(
+            "rev-parse", f"opencode/{each.number}"
+        )
     assert local.counts["mint"] == local.counts["revoke"] == 30
     assert local.live_tokens() == 0
     states = {each.number: each.git_return.state for each in sessions[0].coordinator.sessions()}

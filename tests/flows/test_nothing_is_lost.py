@@ -153,7 +153,9 @@ def test_an_operation_in_progress_is_not_disturbed(local, repo, begin, name, scr
 
 def test_a_bisect_in_progress(local, repo, begin):
     session = begin(repo)
-    session.agent("for n in 1 2 3 4; do echo $n > n; git add n; git commit -qm $n; done; git bisect start -q HEAD HEAD~4 >/dev/null; echo x > x")
+    session.agent(
+        "for n in 1 2 3 4; do echo $n > n; git add n; git commit -qm $n; done; git bisect start -q HEAD HEAD~4 >/dev/null; echo x > x"
+    )
     tip = session.agent("git rev-parse opencode").strip()
     outcome = session.sync()
     assert repo.git("rev-parse", "opencode/1") == tip
@@ -191,9 +193,13 @@ def test_hooks_signing_and_identity_of_the_sandbox(local, repo, begin):
 
 def test_nested_repositories_are_named_and_hold_up_a_deletion(local, repo, begin):
     session = begin(repo)
-    session.agent("mkdir -p 'lib/in ner'; git -C 'lib/in ner' init -q; echo x > 'lib/in ner/x'; echo y > lib/y; mkdir empty; git -C empty init -q")
+    session.agent(
+        "mkdir -p 'lib/in ner'; git -C 'lib/in ner' init -q; echo x > 'lib/in ner/x'; echo y > lib/y; mkdir empty; git -C empty init -q"
+    )
     outcome = session.sync()
-    assert "nested repositories do not travel" in outcome.message and "lib/in ner/" in outcome.message and "empty/" in outcome.message
+    assert (
+        "nested repositories do not travel" in outcome.message and "lib/in ner/" in outcome.message and "empty/" in outcome.message
+    )
     assert "lib/y" in files(repo, "opencode/1")
     with pytest.raises(TransferFailed, match="not deleted: nested repositories") as refused:
         session.coordinator.delete("1")

@@ -8,7 +8,9 @@ from git_daytona.errors import NotFound, TransferFailed
 def test_work_comes_back(local, repo, begin):
     session = begin(repo)
     assert session.agent("git log --format=%s; cat README") == "Add README\nhello\n"
-    session.agent("echo new > new.txt; echo more >> README; rm -f nothing; printf '#!/bin/sh\n' > run; chmod +x run; ln -s README link")
+    session.agent(
+        "echo new > new.txt; echo more >> README; rm -f nothing; printf '#!/bin/sh\n' > run; chmod +x run; ln -s README link"
+    )
     outcome = session.sync()
     assert outcome.changed
     assert repo.git("rev-parse", "opencode/1") == outcome.head
@@ -102,7 +104,9 @@ def test_every_name_of_a_session(local, repo, begin):
 
 def test_delete_keeps_the_branch_and_cleans_up(local, repo, begin):
     session = begin(repo)
-    session.agent("echo last > last; git stash -q -u; echo kept > kept; git branch side; git switch -qc other; git add .; git commit -qm o; git switch -q side")
+    session.agent(
+        "echo last > last; git stash -q -u; echo kept > kept; git branch side; git switch -qc other; git add .; git commit -qm o; git switch -q side"
+    )
     session.coordinator.delete("1")
     assert "sandbox-1" not in repo.git("remote")
     assert repo.git("for-each-ref", "refs/remotes", "refs/daytona/incoming") == ""
