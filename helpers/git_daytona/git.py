@@ -121,7 +121,8 @@ def _field(line: bytes) -> tuple[bytes, bytes]:
 def failure(result: Result, what: str) -> TransferFailed:
     """git's own words as an error: the first line that says error or fatal, the rest for the log."""
     lines = result.complaint.splitlines()
-    telling = [line for line in lines if line.startswith(("fatal:", "error:", "remote:", "!", " ! "))] or lines
+    telling = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    telling = telling or [line for line in lines if line.startswith(("remote:", "!", " ! "))] or lines
     reason = telling[0].removeprefix("fatal: ").removeprefix("error: ") if telling else f"exit status {result.status}"
     return TransferFailed(f"{what}: {reason}", hint="the log has all that git said", details=result.complaint)
 
