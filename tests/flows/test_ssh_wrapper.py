@@ -385,6 +385,7 @@ def test_a_jump_host_on_port_22_of_the_same_name(wrapper, config, tmp_path):
 def test_a_syntax_error_names_file_and_line(local, repo, begin, config, text, line):
     session = begin(repo)
     path = config(text)
+    session.coordinator.close()
     local.forget_calls()
     with pytest.raises(BadSetting) as refused:
         session.coordinator.fetch("1")
