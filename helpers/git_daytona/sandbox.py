@@ -77,6 +77,15 @@ def prepare(cloud: Cloud, sandbox_id: str, object_format: str) -> str | None:
         return parse(result, mark).head
 
 
+def make_project(cloud: Cloud, sandbox_id: str) -> None:
+    """Make an empty project directory, for a session that has no repository to sync with. Raises SandboxCommandFailed."""
+    result = run_once(cloud, sandbox_id, 'mkdir -p "$1"', PROJECT, timeout=PREPARE_SECONDS)
+    if result.status != 0:
+        raise SandboxCommandFailed(
+            f"cannot make {PROJECT} in the sandbox: {printable(result.output)[:300]}", hint="try again, or use another snapshot"
+        )
+
+
 def report(cloud: Cloud, sandbox_id: str, message: str, *, adopt: bool = False) -> Report:
     """Commit what is pending in the sandbox and say what is there. One API call. Raises SandboxCommandFailed, BadAnswer."""
     with log.event("sandbox.report", sandbox=sandbox_id) as event:

@@ -155,7 +155,9 @@ class Coordinator:
                 self.transfers.check()
             if session is None or replaced:
                 session = self._create(session_id, session, synced=synced)
-            if session.number is not None:
+            if session.number is None:
+                sandbox.make_project(self.cloud, session.sandbox_id)
+            else:
                 self._set_up(session, show=show, message=REPLACED if replaced else "not synced yet")
             return Started(session, new=True, replaced=replaced)
 
@@ -210,6 +212,8 @@ class Coordinator:
             if there is None and head is not None:
                 self.tell(f"pushing {head[:10]}")
                 self.transfers.push(self.repository, session.sandbox_id, [f"{head}:refs/heads/{SANDBOX_BRANCH}"], show=show)
+                # As a push to a remote by name would: then a first turn without changes needs no fetch.
+                self.repository.git("update-ref", f"{names.tracking}{SANDBOX_BRANCH}", head)
         except GitDaytonaError as problem:
             self.state.note(session.id, state.SETUP_FAILED, problem.message)
             raise

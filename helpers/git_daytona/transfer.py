@@ -37,7 +37,7 @@ IDLE_SECONDS = 120.0
 _CONNECTION = re.compile(
     r"Connection (?:closed|reset|timed out|refused)|kex_exchange_identification|Could not resolve hostname|client_loop: send disconnect"
     r"|Broken pipe|ssh_dispatch_run_fatal|banner exchange|Timeout, server|Permission denied|No route to host|Network is unreachable"
-    r"|Could not read from remote repository|The remote end hung up|early EOF|unexpected disconnect"
+    r"|Could not read from remote repository|The remote end hung up|early EOF|unexpected disconnect|expected flush|expected packfile"
 )
 # A line of the user's own ssh configuration that ssh cannot read (readconf.c has both forms; no way out of it by trying again).
 _CONFIGURATION = re.compile(r"^(/.*?):? (line \d+): (.*)$", re.MULTILINE)

@@ -208,7 +208,7 @@ def delete(force: bool, name: str) -> None:
     """Sync a session once more, then delete its sandbox. Branch opencode/N stays."""
     from git_daytona import say
 
-    with _coordinator() as coordinator:
+    with _coordinator(anywhere=True) as coordinator:
         outcome = coordinator.delete(name, force=force, show=_show())
         if outcome is None:
             say.note("there was nothing to bring back any more")

@@ -1,0 +1,414 @@
+"""Recovery, deletion that is refused, pruning, adopting, waiting, and files of earlier tools."""
+
+import json
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from git_daytona import paths, recovery, state, status
+from git_daytona.errors import BadSetting, GitDaytonaError, SandboxBroken, SandboxGone, TimedOut, TransferFailed, UsageError
+
+
+def record(path):
+    (document,) = [json.loads(each.read_text()) for each in paths.storage().glob("*.json")]
+    return document
+
+
+# -- what happened while nobody synced --------------------------------------------------------------------------------
+
+
+def test_stranded_work_is_brought_back_and_named(local, repo, begin, coordinate):
+    session = begin(repo)
+    session.sync()
+    session.agent("echo stranded > stranded")
+    found = recovery.recover(coordinate(repo.path))
+    assert found.done == [f"session 1: opencode/1 is at {repo.git('rev-parse', 'opencode/1')[:10]}"]
+    assert repo.show("opencode/1", "stranded") == "stranded"
+    local.forget_calls()
+    assert recovery.recover(coordinate(repo.path)).done == []
+    assert len(local.calls) == 0, "what is synced costs no call"
+
+
+def test_work_done_while_a_sync_runs_is_synced_later(local, repo, begin):
+    session = begin(repo)
+    session.agent("echo one > one")
+    with local.faults.call(route="^mint$", hang=True) as held:
+        syncing = threading.Thread(target=session.sync)
+        syncing.start()
+        assert held.reached.wait(30)
+        session.agent("echo two > two")
+        held.release()
+        syncing.join(60)
+    assert session.coordinator.sessions()[0].needs_sync
+    session.sync()
+    assert not session.coordinator.sessions()[0].needs_sync
+
+
+def test_a_sandbox_that_is_gone_is_reported_once(local, repo, begin, coordinate):
+    session = begin(repo)
+    session.agent("echo x > x")
+    session.coordinator.cloud.delete(session.sandbox_id)
+    first = recovery.recover(coordinate(repo.path))
+    assert len(first.failed) == 1 and "does not exist" in first.failed[0]
+    assert recovery.recover(coordinate(repo.path)).failed == []
+    executed = coordinate(repo.path).execute("1", "git log --format=%s")
+    assert "replaced" in executed.notice and executed.result.output == "Add README\n"
+    assert coordinate(repo.path).execute("1", "true").notice == ""
+
+
+def test_an_interrupted_deletion_that_is_used_again_is_off(local, repo, begin, coordinate):
+    session = begin(repo)
+    session.sync()
+    with local.faults.call(route="^delete$", status=403), pytest.raises(GitDaytonaError, match="may not delete"):
+        session.coordinator.delete("1")
+    session.agent("echo new > new")
+    recovery.recover(coordinate(repo.path))
+    assert repo.show("opencode/1", "new") == "new"
+    assert session.agent("cat new") == "new\n"
+
+
+# -- deletions that are refused ---------------------------------------------------------------------------------------
+
+
+def refused(session, local, match, kind=GitDaytonaError):
+    with pytest.raises(kind, match=match) as problem:
+        session.coordinator.delete("1")
+    assert "--force" in problem.value.hint
+    current = session.coordinator.sessions()[0]
+    assert current.git_return.state == "failed" and current.git_return.message
+    assert any(each.id == session.sandbox_id and each.state != "destroyed" for each in local.sandboxes), "it still stands"
+
+
+def test_deletion_refused_without_a_way_back(local, repo, begin):
+    session = begin(repo)
+    session.agent("echo x > x")
+    with local.faults.call(route="^mint$", status=403):
+        refused(session, local, "may not mint")
+    session.coordinator.delete("1")
+    assert repo.show("opencode/1", "x") == "x"
+
+
+def test_deletion_refused_in_an_error_state(local, repo, begin):
+    session = begin(repo)
+    local.force_state(session.sandbox_id, "error", reason="the disk is full", recoverable=False)
+    refused(session, local, "the disk is full", SandboxBroken)
+
+
+def test_deletion_recovers_what_can_be_recovered(local, repo, begin):
+    session = begin(repo)
+    session.agent("echo x > x")
+    local.force_state(session.sandbox_id, "error", reason="hiccup", recoverable=True)
+    session.coordinator.delete("1")
+    assert repo.show("opencode/1", "x") == "x"
+
+
+def test_deletion_refused_when_the_sandboxes_git_fails(local, repo, begin):
+    session = begin(repo)
+    session.agent("echo x > x; chmod -R a-w .git")
+    try:
+        refused(session, local, "failed in the sandbox|did not finish|moved during")
+    finally:
+        session.agent("chmod -R u+w .git")
+
+
+def test_deletion_refused_by_a_locked_worktree_here(local, repo, begin):
+    session = begin(repo)
+    session.agent("echo x > x")
+    repo.git("switch", "-q", "opencode/1")
+    (repo.path / ".git/index.lock").touch()
+    refused(session, local, "could not be reset|Unable to create|index", TransferFailed)
+    (repo.path / ".git/index.lock").unlink()
+    session.coordinator.delete("1")
+    assert (repo.path / "x").exists()
+
+
+def test_a_stopped_sandbox_is_started_for_its_last_sync(local, repo, begin):
+    session = begin(repo)
+    session.agent("echo x > x")
+    session.coordinator.cloud._client().get(session.sandbox_id).stop()
+    session.coordinator.delete("1")
+    assert repo.show("opencode/1", "x") == "x"
+
+
+def test_deleting_twice_at_once(local, repo, begin, coordinate):
+    session = begin(repo)
+    session.agent("echo x > x")
+    problems = []
+
+    def delete():
+        try:
+            coordinate(repo.path).delete("1")
+        except GitDaytonaError as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=delete) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(problems) == 2
+    assert local.counts["delete"] == 1
+
+
+def test_deleting_while_it_is_created(local, repo, coordinate):
+    starting = coordinate(repo.path)
+    with local.faults.call(route="^create$", hang=True) as held:
+        thread = threading.Thread(target=starting.start, args=("ses_early",))
+        thread.start()
+        assert held.reached.wait(30)
+        deleting = threading.Thread(target=coordinate(repo.path).delete, args=("ses_early",))
+        deleting.start()
+        held.release()
+        thread.join(60)
+        deleting.join(60)
+    assert [
+        each for each in local.sandboxes if each.labels.get("git-daytona/session") == "ses_early" and each.state != "destroyed"
+    ] == []
+
+
+def test_an_unknown_snapshot_is_named_and_never_the_default(local, repo, coordinate, monkeypatch):
+    monkeypatch.setenv("DAYTONA_SNAPSHOT", "no-such-snapshot")
+    before = len(local.sandboxes)
+    with pytest.raises(BadSetting, match="'no-such-snapshot'"):
+        coordinate(repo.path).start()
+    assert len(local.sandboxes) == before
+
+
+# -- prune, adopt, wait -----------------------------------------------------------------------------------------------
+
+
+def test_prune(local, repo, begin, coordinate, command):
+    session = begin(repo)
+    session.sync()
+    session.coordinator.state.remove(session.coordinator.sessions()[0].id)
+    listed = command("git-daytona", "prune", "--dry-run", cwd=repo.path)
+    assert f"sandbox {session.sandbox_id}" in listed.out and "remote sandbox-1" in listed.out
+    asked = command("git-daytona", "prune", cwd=repo.path, stdin="n\n")
+    assert asked.status == 130
+    assert command("git-daytona", "prune", "--yes", cwd=repo.path).status == 0
+    found = recovery.leftovers(coordinate(repo.path))
+    assert not found
+    assert repo.git("remote") == "" and repo.git("branch", "--list", "opencode/1")
+
+
+def test_prune_leaves_sessions_of_other_repositories(local, repo, begin, coordinate, tmp_path):
+    begin(repo)
+    other = type(repo)(tmp_path / "other")
+    other.path.mkdir()
+    other.git("init", "-q")
+    other.commit("x")
+    assert not recovery.leftovers(coordinate(other.path)).sandboxes
+
+
+def test_adopt(local, repo, begin, coordinate, tmp_path):
+    session = begin(repo)
+    session.agent("echo work > work")
+    coordinator = coordinate(repo.path)
+    with pytest.raises(UsageError, match="belongs to session 1"):
+        recovery.adopt(coordinator, session.sandbox_id)
+    coordinator.state.remove(coordinator.sessions()[0].id)
+    started = recovery.adopt(coordinator, session.sandbox_id)
+    assert started.names.number == 2
+    assert repo.show("opencode/2", "work") == "work"
+    with pytest.raises(SandboxGone):
+        recovery.adopt(coordinator, "00000000-0000-0000-0000-000000000000")
+
+
+def test_wait_reads_the_ledger(local, repo, begin, coordinate, command):
+    session = begin(repo)
+    assert command("git-daytona", "wait", "1", "--timeout", "0", cwd=repo.path).status == TimedOut.status
+    session.sync()
+    done = command("git-daytona", "wait", "sandbox-1", cwd=repo.path)
+    assert (done.status, done.out) == (0, "nothing new in the sandbox\n")
+    session.agent("echo x > x")
+    with local.faults.call(route="^mint$", status=403), pytest.raises(GitDaytonaError):
+        session.sync()
+    failed = command("git-daytona", "wait", "1", cwd=repo.path)
+    assert failed.status == TransferFailed.status and "may not mint" in failed.err
+    assert command("git-daytona", "status", "--exit-code", "--offline", cwd=repo.path).status == TransferFailed.status
+
+
+def test_wait_ends_when_a_sync_does(local, repo, begin, coordinate):
+    session = begin(repo)
+    session.agent("echo x > x")
+    with local.faults.call(route="^mint$", hang=True) as held:
+        syncing = threading.Thread(target=session.sync)
+        syncing.start()
+        assert held.reached.wait(30)
+        with pytest.raises(TimedOut):
+            status.wait(coordinate(repo.path), "1", 0)
+        held.release()
+        assert "opencode/1 is at" in status.wait(coordinate(repo.path), "1", 60)
+        syncing.join(60)
+
+
+def test_logs(local, repo, begin, command):
+    begin(repo)
+    command("git-daytona", "status", cwd=repo.path)
+    shown = command("git-daytona", "logs", "-n", "5", cwd=repo.path)
+    assert shown.status == 0
+
+
+# -- a directory without a repository ---------------------------------------------------------------------------------
+
+
+def test_no_repository(local, tmp_path, command):
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    refused = command("git-daytona", "start", cwd=plain)
+    assert refused.status == 9
+    started = command("git-daytona", "start", "--no-sync", "--session", "ses_plain", cwd=plain)
+    assert started.status == 0 and "nothing is synced" in started.out
+    assert command("git-daytona", "exec", "ses_plain", "--", "pwd", cwd=plain).out == "/home/daytona/project\n"
+    rows = json.loads(command("git-daytona", "status", "--json", cwd=plain).out)
+    assert rows[0]["gitReturn"] == "disabled" and rows[0]["number"] is None
+    assert command("git-daytona", "sync", "ses_plain", cwd=plain).status == 9
+    assert command("git-daytona", "delete", "ses_plain", cwd=plain).status == 0
+
+
+# -- files of the existing plugin -------------------------------------------------------------------------------------
+
+
+def test_a_state_file_of_the_existing_plugin(local, repo, begin, coordinate):
+    """Its documented form is read, used, and written so that it could read it again; what we do not know stays."""
+    session = begin(repo)
+    session.agent("echo x > x")
+    path = session.coordinator.state.path
+    document = json.loads(path.read_text())
+    (session_id,) = document["sessions"]
+    plugins = {
+        "projectId": document["projectId"],
+        "worktree": str(repo.path),
+        "futureField": {"kept": True},
+        "sessions": {
+            session_id: {
+                "sandboxId": session.sandbox_id,
+                "branchNumber": 1,
+                "worktree": str(repo.path),
+                "created": 1760000000000,
+                "lastAccessed": 1760000000000,
+                "gitReturn": {"state": "pending", "message": "", "updatedAt": 1760000000000},
+                "another": [1, 2],
+            },
+            "ses_without_gitReturn": {"sandboxId": "gone", "worktree": "/elsewhere", "created": 1, "lastAccessed": 2},
+        },
+    }
+    path.write_text(json.dumps(plugins))
+    coordinator = coordinate(repo.path)
+    assert [each.number for each in coordinator.sessions()] == [1]
+    coordinator.sync("1")
+    after = json.loads(path.read_text())
+    assert after["futureField"] == {"kept": True}
+    mine = after["sessions"][session_id]
+    assert mine["another"] == [1, 2] and mine["created"] == 1760000000000 and mine["branchNumber"] == 1
+    assert mine["gitReturn"]["state"] == "synced" and isinstance(mine["gitReturn"]["updatedAt"], int)
+    assert after["sessions"]["ses_without_gitReturn"] == plugins["sessions"]["ses_without_gitReturn"]
+
+
+@pytest.mark.parametrize("content", [b"", b'{"projectId": "x", "sess', b"[]", b'{"sessions": 3}', b"\x00\xff", b"[" * 100000])
+def test_a_corrupt_state_file_is_set_aside(local, repo, coordinate, content):
+    coordinator = coordinate(repo.path)
+    path = coordinator.state.path
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    assert coordinator.sessions() == []
+    (aside,) = path.parent.glob("*.corrupt-*")
+    assert aside.read_bytes() == content
+
+
+def test_a_lost_state_file_is_repaired_by_labels(local, repo, begin, coordinate):
+    session = begin(repo, "ses_lost")
+    session.agent("echo x > x")
+    session.coordinator.state.path.write_bytes(b"")
+    assert coordinate(repo.path).sessions() == []
+    found = recovery.leftovers(coordinate(repo.path))
+    assert [info.id for info in found.sandboxes if info.labels["git-daytona/session"] == "ses_lost"] == [session.sandbox_id]
+    started = recovery.adopt(coordinate(repo.path), session.sandbox_id)
+    assert started.session.id == "ses_lost"
+    assert repo.show(started.names.branch, "x") == "x"
+
+
+def test_a_session_moves_with_its_project(local, tmp_path, begin, coordinate, repo):
+    """A repository without commits is OpenCode's project 'global'; with its first commit it becomes another project."""
+    fresh = type(repo)(tmp_path / "fresh")
+    fresh.path.mkdir()
+    fresh.git("init", "-q")
+    session = begin(fresh, "ses_moves")
+    assert session.coordinator.state.path.stem == "global"
+    fresh.commit("first")
+    coordinator = coordinate(fresh.path)
+    assert coordinator.state.path.stem != "global"
+    assert [each.id for each in coordinator.sessions()] == ["ses_moves"]
+    assert state.StateFile("global", "").get("ses_moves") is None
+
+
+def test_remotes_of_earlier_tools(local, repo, begin, coordinate):
+    """Tokens in url, pushurl, branch.*.remote, FETCH_HEAD and reflogs: after a recovery a grep of .git finds none (CASES 42)."""
+    token = "Tok3nOfAnEarlierTool"
+    url = f"ssh://{token}@ssh.app.daytona.io:2222/home/daytona/project"
+    repo.git("remote", "add", "sandbox-9", url)
+    repo.git("config", "remote.sandbox-9.pushurl", url)
+    repo.git("config", "branch.main.remote", url)
+    repo.git("remote", "add", "origin", "ssh://git@example.invalid/their/repository")
+    (repo.path / ".git/FETCH_HEAD").write_text(f"{repo.git('rev-parse', 'HEAD')}\t\tbranch 'x' of {url}\n")
+    with (repo.path / ".git/logs/HEAD").open("a") as log:
+        log.write(f"{'0' * 40} {'0' * 40} A <a@b> 1 +0000\tfetch {url}: storing head\n")
+    found = recovery.recover(coordinate(repo.path))
+    assert found.done == ["3 URLs of earlier tools rewritten without their tokens"]
+    for path in (repo.path / ".git").rglob("*"):
+        assert not path.is_file() or token.encode() not in path.read_bytes(), path
+    assert repo.git("remote", "get-url", "sandbox-9") == "ssh://ssh.app.daytona.io:2222/home/daytona/project"
+    assert repo.git("remote", "get-url", "origin") == "ssh://git@example.invalid/their/repository"
+
+
+def test_the_log_of_earlier_tools_is_scrubbed_once(local, repo, command):
+    log = paths.log_file()
+    log.parent.mkdir(parents=True)
+    log.write_text("pushed to ssh://S3cretTok3n@host/home/daytona/project\n")
+    assert command("git-daytona", "status", cwd=repo.path).status == 0
+    assert "S3cretTok3n" not in log.read_text() and "pushed to ssh://" in log.read_text()
+
+
+def test_a_killed_process_leaves_no_git_behind(local, repo, begin, tmp_path):
+    """SIGKILL to the coordinator during a transfer: ssh and git end by themselves (CASES 9)."""
+    session = begin(repo)
+    session.agent("echo x > x")
+    session.coordinator.close()
+    local.faults.gateway.hang = 1
+    process = subprocess.Popen((str(Path(__file__).parents[2] / "bin/git-daytona"), "sync", "1"), cwd=repo.path, env=os.environ)
+    children: set[int] = set()
+    while not any(b"ssh" in argv(pid) and b"-F" in argv(pid) for pid in children):
+        assert process.poll() is None
+        children = descendants(process.pid)
+    process.kill()
+    process.wait(30)
+    waiting = threading.Event()
+    while any(b"git" in argv(pid) or b"ssh" in argv(pid) for pid in children):
+        waiting.wait(0.05)
+    local.faults.clear()
+    assert recovery.recover(session.coordinator).failed == []
+    assert local.live_tokens() == 0
+    assert repo.show("opencode/1", "x") == "x"
+
+
+def descendants(pid):
+    found, todo = set(), [pid]
+    while todo:
+        current = todo.pop()
+        try:
+            kids = [int(kid) for task in Path(f"/proc/{current}/task").iterdir() for kid in (task / "children").read_text().split()]
+        except OSError:
+            continue
+        found.update(kids)
+        todo += kids
+    return found
+
+
+def argv(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
