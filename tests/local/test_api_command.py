@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from conftest import http
 
+from conftest import http
 from git_daytona.local.server import LocalDaytona
 
 LOCAL = (sys.executable, "-m", "git_daytona", "daytona-local")
