@@ -90,9 +90,17 @@ class Cloud:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._lock = threading.RLock()
+        self._key: Secret | None = None
         self._rest: Any = None
         self._sdk: Any = None
         self._handles: dict[str, Any] = {}
+
+    def key(self) -> Secret:
+        """The API key; the keyring is asked at most once. Raises NoKey, BadSetting."""
+        with self._lock:
+            if self._key is None:
+                self._key = self.key()
+            return self._key
 
     # -- tokens and configuration: the generated client ---------------------------------------------------------------
 
@@ -217,6 +225,34 @@ class Cloud:
         status = answer.exit_code
         return Execution(int(status) if status is not None else -1, answer.result or "")
 
+    def download(self, sandbox_id: str, path: str, *, limit: int) -> bytes:
+        """The bytes of a file in a sandbox, at most ``limit + 1`` of them: one more than the limit says that there are more.
+
+        Raises NotFound when there is no such file.
+        """
+        content = bytearray()
+        with self._translated(f"read '{printable(path)[:200]}' in", sandbox_id):
+            stream = self._handle(sandbox_id).fs.download_file_stream(path, timeout=int(self.start_seconds))
+            with contextlib.closing(stream):
+                for chunk in stream:
+                    content += chunk
+                    if len(content) > limit:
+                        break
+        return bytes(content[: limit + 1])
+
+    def upload(self, sandbox_id: str, path: str, content: bytes) -> None:
+        """Write a file in a sandbox, making its folders."""
+        with self._translated(f"write '{printable(path)[:200]}' in", sandbox_id):
+            self._handle(sandbox_id).fs.upload_file(content, path, timeout=int(self.start_seconds))
+
+    def preview(self, sandbox_id: str, port: int, *, seconds: int) -> str:
+        """A link to a port of a sandbox that a browser can open for so many seconds. It carries its token: it is for people's eyes."""
+        with self._translated(f"make a link to port {port} of", sandbox_id):
+            handle = self._handle(sandbox_id)
+            if handle.public:
+                return str(handle.get_preview_link(port, request_timeout=self.request_seconds).url)
+            return str(handle.create_signed_preview_url(port, seconds, request_timeout=self.request_seconds).url)
+
     def load(self) -> None:
         """Load the SDK now (in the background, say), so that the first call does not wait for it."""
         with contextlib.suppress(GitDaytonaError):
@@ -234,7 +270,7 @@ class Cloud:
                 client = rest.ApiClient(configuration)
                 if keyless:
                     return client
-                client.default_headers["Authorization"] = f"Bearer {self.settings.api_key()[0].reveal()}"
+                client.default_headers["Authorization"] = f"Bearer {self.key().reveal()}"
                 self._rest = client
             return self._rest
 
@@ -246,7 +282,7 @@ class Cloud:
     def _client(self) -> Any:
         with self._lock:
             if self._sdk is None:
-                key = self.settings.api_key()[0]
+                key = self.key()
                 from daytona import Daytona, DaytonaConfig
 
                 config = DaytonaConfig(

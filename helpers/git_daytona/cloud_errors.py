@@ -91,7 +91,7 @@ def _message(problem: Exception) -> str:
 
 
 def gone(sandbox_id: str) -> SandboxGone:
-    return SandboxGone(f"sandbox '{sandbox_id}' does not exist any more", hint="'git daytona status' lists the sessions")
+    return SandboxGone(f"sandbox '{sandbox_id}' does not exist (any more)", hint="'git daytona status' lists the sessions")
 
 
 def from_status(status: int, text: str, doing: str, settings: Settings, headers: Mapping[str, Any]) -> GitDaytonaError:

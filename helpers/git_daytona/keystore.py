@@ -12,12 +12,16 @@ SECONDS = 5.0
 
 
 def get(api_url: str) -> Secret | None:
-    """The stored key for the API, or None. Raises BadSetting when the keyring is there but cannot be asked."""
+    """The stored key for the API, or None, also where there is no keyring. Raises BadSetting for one that cannot be asked."""
 
     def read() -> str | None:
         import keyring
+        import keyring.errors
 
-        return keyring.get_password(SERVICE, api_url)
+        try:
+            return keyring.get_password(SERVICE, api_url)
+        except keyring.errors.NoKeyringError:
+            return None
 
     value = _ask(read, "read")
     return Secret(value.strip()) if value and value.strip() else None

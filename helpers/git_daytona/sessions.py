@@ -139,6 +139,7 @@ class Coordinator:
         if synced:
             need_worktree(self.repository)
         with self.one_at_a_time(session_id), log.event("session.start", session=session_id):
+            self.cloud.key()
             leases.reap(self.cloud)
             session = self.state.get(session_id)
             replaced = False
@@ -235,6 +236,25 @@ class Coordinator:
             self.start(session.id, synced=session.number is not None)
             self.state.take_notice(session.id)
             return Executed(self._execute(self.find(session.id), command, timeout), REPLACED)
+
+    def within(self, session_id: str, work: Callable[[str], T]) -> tuple[T, Session, str]:
+        """Do something in the sandbox of the session that a tool call is for, at once: ``work`` gets the sandbox's id.
+
+        The sandbox is made at the first call, and started or replaced when the work finds it stopped or gone; then the work is done
+        again. Returns what it gave, the session, and what the agent has to be told besides (empty: nothing).
+        """
+        started = self.ensure(session_id)
+        self.state.touch(session_id)
+        try:
+            value = self._awake(started.session, work)
+        except SandboxGone:
+            started = self.start(session_id, synced=started.session.number is not None)
+            value = self._awake(started.session, work)
+        notice = self.state.take_notice(session_id)
+        return value, started.session, REPLACED if started.replaced else notice
+
+    def _awake(self, session: Session, work: Callable[[str], T]) -> T:
+        return self.sandboxes.while_awake(session.sandbox_id, lambda: work(session.sandbox_id))
 
     def _execute(self, session: Session, command: str, timeout: float) -> Execution:
         return self.sandboxes.while_awake(

@@ -20,6 +20,9 @@ def run(command: click.Command, program: str, arguments: Sequence[str], *, displ
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as done:
         return done.exit_code
+    except click.exceptions.NoArgsIsHelpError as problem:
+        click.echo(problem.format_message(), err=True)
+        return errors.UsageError.status
     except click.UsageError as problem:
         where = problem.ctx.command_path if problem.ctx else display or program
         say.error(program, errors.UsageError(_lower(problem.format_message()), hint=f"see '{where} --help'"))
