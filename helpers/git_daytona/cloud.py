@@ -99,7 +99,7 @@ class Cloud:
         """The API key; the keyring is asked at most once. Raises NoKey, BadSetting."""
         with self._lock:
             if self._key is None:
-                self._key = self.key()
+                self._key = self.settings.api_key()[0]
             return self._key
 
     # -- tokens and configuration: the generated client ---------------------------------------------------------------
