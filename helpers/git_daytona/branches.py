@@ -149,7 +149,7 @@ def integrate(repository: Repository, names: Names, head: str | None, operation:
             for place in places:
                 kept += _keep_worktree(repository.at(place), names, head or "", old)
             if places:
-                commands.append(f"update {names.resetting} {head}")
+                commands.append(f"update {names.resetting} {old or head}")
             commands += [f"delete {ref} {oid}" for ref, oid in fetched.items()]
             # Two steps, because git cannot delete 'a' and create 'a/b' in one transaction: first what is kept and what goes.
             first = [command for command in commands if command.startswith(("create", f"delete {names.tracking}"))]
@@ -159,7 +159,8 @@ def integrate(repository: Repository, names: Names, head: str | None, operation:
             raise TransferFailed(
                 f"'{names.branch}' kept moving during the sync", hint=f"try again: git daytona sync {names.number}"
             )
-        follow(repository, names)
+        if places:
+            _follow(repository, names, old or head or "")
         return kept
 
 
@@ -224,15 +225,27 @@ def _keep_worktree(repository: Repository, names: Names, new: str, old: str | No
     return [Kept(f"uncommitted work in '{repository.worktree}'", ref)]
 
 
-def follow(repository: Repository, names: Names) -> None:
-    """Make every worktree that has ``opencode/N`` checked out show it. Also finishes what a crash interrupted."""
-    marker = repository.refs(names.resetting).get(names.resetting)
-    if marker is None:
-        return
+def finish_reset(repository: Repository, names: Names) -> list[Kept]:
+    """Finish what a crash interrupted between the branch's move and the worktrees' reset; what was edited since then is kept."""
+    old = repository.refs(names.resetting).get(names.resetting)
+    if old is None:
+        return []
+    kept: list[Kept] = []
+    with changing(repository):
+        new = repository.refs(names.ref).get(names.ref)
+        for tree in repository.worktrees():
+            if new is not None and tree.branch == names.ref:
+                kept += _keep_worktree(repository.at(tree.path), names, new, old)
+        _follow(repository, names, old)
+    return kept
+
+
+def _follow(repository: Repository, names: Names, old: str) -> None:
+    """Make every worktree that has ``opencode/N`` checked out show it, and take the marker of that back."""
     for tree in repository.worktrees():
         if tree.branch == names.ref:
             worktrees.reset(repository.at(tree.path))
-    repository.update_refs([f"delete {names.resetting} {marker}"])
+    repository.update_refs([f"delete {names.resetting} {old}"])
 
 
 def keep_branches(repository: Repository, names: Names) -> list[Kept]:

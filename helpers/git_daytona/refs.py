@@ -53,7 +53,7 @@ class Names:
 
     @property
     def resetting(self) -> str:
-        """Exists while worktrees that have the branch checked out still have to follow it (a crash in between is made good)."""
+        """The branch's old tip, while worktrees that have it checked out still have to follow it to the new one."""
         return f"refs/daytona/resetting/{self.number}"
 
     @property

@@ -31,11 +31,11 @@ def sync(repository: Repository, transfers: Transfers, sandbox_id: str, names: N
     """Commit what is pending in the sandbox and bring all of it back. Raises SandboxCommandFailed, TransferFailed and its kinds,
     NotFound for a sandbox that is gone."""
     with log.event("session.sync", sandbox=sandbox_id, number=names.number) as event:
-        branches.follow(repository, names)
+        kept = branches.finish_reset(repository, names)
         report = sandbox.report(transfers.cloud, sandbox_id, MESSAGE)
         if report.missing is not None:
             report = _restore(repository, transfers, sandbox_id, names, report)
-        outcome = _take(repository, transfers, sandbox_id, names, report, show=show)
+        outcome = _take(repository, transfers, sandbox_id, names, report, kept, show=show)
         event.update(changed=outcome.changed, head=outcome.head, kept=len(outcome.kept))
         return outcome
 
@@ -78,12 +78,20 @@ def push(repository: Repository, transfers: Transfers, sandbox_id: str, names: N
     return local
 
 
-def _take(repository: Repository, transfers: Transfers, sandbox_id: str, names: Names, report: Report, *, show: bool) -> Outcome:
-    kept: list[Kept] = []
+def _take(
+    repository: Repository,
+    transfers: Transfers,
+    sandbox_id: str,
+    names: Names,
+    report: Report,
+    kept: list[Kept],
+    *,
+    show: bool,
+) -> Outcome:
     changed = _moved(repository, names, report)
     if changed:
         transfers.fetch(repository, sandbox_id, _refspecs(names), show=show)
-        kept = branches.integrate(repository, names, report.head, report.operation)
+        kept = kept + branches.integrate(repository, names, report.head, report.operation)
     left = ""
     if report.nested:
         left = f"nested repositories do not travel: {', '.join(report.nested)}"

@@ -255,15 +255,23 @@ def test_a_bare_repository(local, repo, coordinate, tmp_path):
         coordinate(tmp_path / "bare.git").start()
 
 
-def test_a_reset_that_a_crash_interrupted_is_finished(local, repo, begin):
-    """The branch moved, but the worktree did not follow: as after a SIGKILL between the two."""
+@pytest.mark.parametrize("edited", [False, True])
+def test_a_reset_that_a_crash_interrupted_is_finished(local, repo, begin, edited):
+    """The branch moved, but the worktree did not follow: as after a SIGKILL between the two. Edits made since then are kept."""
     session = begin(repo)
+    old = repo.git("rev-parse", "opencode/1")
     session.agent("echo new > new")
-    head = session.sync().head
+    session.sync()
     repo.git("checkout", "-q", "--detach", "main")
     repo.git("symbolic-ref", "HEAD", "refs/heads/opencode/1")
-    repo.git("update-ref", "refs/daytona/resetting/1", head)
+    repo.git("update-ref", "refs/daytona/resetting/1", old)
     assert not (repo.path / "new").exists()
-    session.sync()
+    if edited:
+        repo.write("README", "edited meanwhile\n")
+    outcome = session.sync()
     assert (repo.path / "new").exists()
     assert repo.git("status", "--porcelain") == ""
+    assert len(outcome.kept) == int(edited)
+    if edited:
+        assert repo.show(outcome.kept[0].ref, "README") == "edited meanwhile"
+        assert outcome.kept[0].ref in outcome.message
