@@ -15,9 +15,9 @@ PACKAGE = Path(__file__).parents[1] / "helpers" / "git_daytona"
 
 LAYERS = {
     "alone": "ssh",  # the wrapper: nothing may be below it
-    "ground": "__init__ errors secret endpoint refs hostkeys knownhosts trust published gitenv",
+    "ground": "__init__ errors secret endpoint refs hostkeys knownhosts trust published gitenv jsonc",
     "rim": "run files paths say log",
-    "sources": "keystore settings state git cloud cloud_errors probe glance pinfile manual refusals asked pin verify",
+    "sources": "keystore settings state git cloud cloud_errors probe glance pinfile manual refusals asked pin verify registered install",
     "transfers": "leases transfer sandbox branches worktrees lifecycle",
     "sessions": "sync sessions status recovery",
     "faces": "cli.* __main__",

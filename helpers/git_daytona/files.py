@@ -67,6 +67,31 @@ def write_whole(path: Path, content: bytes, *, replace: bool = True) -> bool:
         ) from problem
 
 
+def rewrite(path: Path, content: bytes) -> None:
+    """Write a file of the user's whole, keeping its mode; behind a link the file that it names is written. A new one gets the mode that
+    the umask leaves, and its missing parents are made. Raises BadSetting."""
+    try:
+        real = path.resolve()
+        real.parent.mkdir(parents=True, exist_ok=True)
+        temporary = real.parent / f".{real.name}.{secrets.token_hex(6)}"
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            with os.fdopen(descriptor, "wb") as handle:
+                if real.exists():
+                    os.fchmod(descriptor, real.stat().st_mode & 0o7777)
+                handle.write(content)
+                handle.flush()
+                os.fsync(handle.fileno())
+            temporary.replace(real)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except (OSError, RuntimeError) as problem:  # RuntimeError: links in a circle
+        raise BadSetting(
+            f"cannot write '{path}': {getattr(problem, 'strerror', None) or problem}",
+            hint="make the file and its directory writable, or free some space",
+        ) from problem
+
+
 @contextlib.contextmanager
 def lock(path: Path, *, seconds: float = LOCK_SECONDS, holds: str = "") -> Iterator[None]:
     """Hold an exclusive lock between processes and threads while the block runs. The kernel lets it go when the holder dies.

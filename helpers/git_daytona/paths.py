@@ -19,6 +19,13 @@ def opencode_data() -> Path:
     return base / "opencode"
 
 
+def opencode_config() -> Path:
+    """OpenCode's configuration for all projects: ``$XDG_CONFIG_HOME/opencode``, ``~/.config/opencode`` on every system. As OpenCode has
+    it: any value but the empty one counts."""
+    named = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(named).absolute() if named else Path.home() / ".config") / "opencode"
+
+
 def storage() -> Path:
     """State files and the pin file; shared with the existing TypeScript plugin."""
     return opencode_data() / "storage" / "daytona"

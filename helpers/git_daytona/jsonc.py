@@ -1,0 +1,249 @@
+"""Edits of JSON with comments that leave everything else as it is: text in, text out. Pure.
+
+An edit inserts or cuts out a few characters; the document is never written anew. Removing what was appended gives back the text from
+before, byte for byte (tests/unit/test_jsonc.py). Of the libraries for it none was fit: jsonc-edit runs Node.js, json-five reformats
+what it has changed, jsonc-document needs a newer Python.
+
+The grammar is that of Microsoft's jsonc-parser as OpenCode uses it: comments and trailing commas are fine. OpenCode puts values in for
+``{env:NAME}`` and ``{file:PATH}`` before it parses, so these may stand for a value.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+
+_BLANK = re.compile(r"[ \t\r\n]*")
+_COMMENT = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
+_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
+_SCALAR = re.compile(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|\{(?:env|file):[^}]+\}")
+_CLOSING = {"{": "}", "[": "]"}
+_DEEPEST = 100
+_LINE = re.compile(r"\r\n|\n|\r")
+
+
+class Malformed(ValueError):
+    """The text is not JSON with comments; the message says what is wrong and in which line."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A value and where it stands: ``text[start:end]``. ``items`` are those of an array or object."""
+
+    kind: str
+    """``object``, ``array``, ``string`` or ``scalar``."""
+    start: int
+    end: int
+    items: tuple["Item", ...] = ()
+
+
+@dataclass(frozen=True)
+class Item:
+    """An element of an array (``key`` None) or a property of an object, where the blanks before it begin, and where the comma behind
+    it stands."""
+
+    key: str | None
+    blanks: int
+    start: int
+    value: Node
+    comma: int | None
+
+
+@dataclass(frozen=True)
+class Document:
+    """A text that was parsed. ``text`` may begin with a byte order mark, which stays."""
+
+    text: str
+    root: Node
+    line_comments: frozenset[int]
+    """Where the ``//`` comments end."""
+
+    @property
+    def newline(self) -> str:
+        """The line ending in use."""
+        found = _LINE.search(self.text)
+        return found.group() if found else "\n"
+
+    def property(self, key: str) -> Item | None:
+        """A property of the outermost object; of several with one name the last, as it is the one that counts."""
+        return next((item for item in reversed(self.root.items) if item.key == key), None)
+
+    def string(self, node: Node) -> str | None:
+        """The value of a string, None for anything else."""
+        return str(json.loads(self.text[node.start : node.end])) if node.kind == "string" else None
+
+
+def parse(text: str) -> Document:
+    """Parse a text; raises Malformed."""
+    parser = _Parser(text)
+    root = parser.value(0)
+    parser.blank()
+    if parser.at < len(text):
+        raise parser.malformed("something follows the end")
+    return Document(text, root, frozenset(parser.line_comments))
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 1 if text.startswith("\ufeff") else 0
+        self.line_comments: list[int] = []
+
+    def malformed(self, what: str) -> Malformed:
+        return Malformed(f"line {len(_LINE.findall(self.text, 0, self.at)) + 1}: {what}")
+
+    def blank(self) -> int:
+        """Go past blanks and comments; where the last of these blanks begin."""
+        while True:
+            begin = self.at
+            found = _BLANK.match(self.text, self.at)
+            self.at = found.end() if found else self.at
+            comment = _COMMENT.match(self.text, self.at)
+            if comment is None:
+                return begin
+            self.at = comment.end()
+            if comment.group().startswith("//"):
+                self.line_comments.append(self.at)
+
+    def value(self, depth: int) -> Node:
+        self.blank()
+        start = self.at
+        for kind, pattern in (("string", _STRING), ("scalar", _SCALAR)):
+            if found := pattern.match(self.text, start):
+                self.at = found.end()
+                return Node(kind, start, self.at)
+        opening = self.text[start : start + 1]
+        if opening not in _CLOSING or not opening:
+            raise self.malformed("a value is missing" if opening in ("", ",", "]", "}") else "this is no JSON value")
+        if depth >= _DEEPEST:
+            raise self.malformed("it is nested too deeply")
+        self.at += 1
+        items = self.items(opening, depth)
+        return Node("object" if opening == "{" else "array", start, self.at, tuple(items))
+
+    def items(self, opening: str, depth: int) -> list[Item]:
+        """What stands up to the closing bracket, and go past that."""
+        items: list[Item] = []
+        while True:
+            blanks = self.blank()
+            if self.text[self.at : self.at + 1] == _CLOSING[opening]:
+                self.at += 1
+                return items
+            if items and items[-1].comma is None:
+                raise self.malformed(f"a ',' or '{_CLOSING[opening]}' is missing")
+            start = self.at
+            key = self.key() if opening == "{" else None
+            value = self.value(depth + 1)
+            self.blank()
+            comma = self.at if self.text[self.at : self.at + 1] == "," else None
+            self.at += comma is not None
+            items.append(Item(key, blanks, start, value, comma))
+
+    def key(self) -> str:
+        found = _STRING.match(self.text, self.at)
+        if found is None:
+            raise self.malformed("a property name in double quotes is missing")
+        self.at = found.end()
+        self.blank()
+        if self.text[self.at : self.at + 1] != ":":
+            raise self.malformed("a ':' is missing")
+        self.at += 1
+        return str(json.loads(found.group()))
+
+
+def append(document: Document, container: Node, item: str) -> str:
+    """The text with an item added at the end of an array or object of it.
+
+    On a line of its own where the others have theirs, with a comma behind it where the last one has one. A comment behind the last one
+    stays with it.
+    """
+    text = document.text
+    if not container.items:
+        inner = text[container.start + 1 : container.end - 1]
+        if _LINE.search(inner):
+            item = document.newline + _indentation(text, container.start) + _unit(document) + item
+        elif container.kind == "array" and not inner:
+            item = f" {item} "  # padded, so that remove() can tell it from an array that was added with the item in it
+        return _insert(text, (container.start + 1, item))
+    last = container.items[-1]
+    indentation = _own_line(text, last)
+    if indentation is None and _LINE.search(text, last.value.end, container.end - 1):
+        indentation = _indentation(text, container.start) + _unit(document)
+    gap = " " if indentation is None else document.newline + indentation
+    behind = last.value.end if last.comma is None else last.comma + 1
+    tail = _past_comments(text, behind)
+    if last.comma is not None:
+        return _insert(text, (tail, f"{gap}{item},"))
+    return _insert(text, (tail if indentation is None else behind, ","), (tail, gap + item))
+
+
+def replace(document: Document, node: Node, value: str) -> str:
+    """The text with a value in the place of another."""
+    return document.text[: node.start] + value + document.text[node.end :]
+
+
+def remove(document: Document, container: Node, number: int) -> str:
+    """The text without an item of an array or object of it, and without the comma and the blanks that came with it. Comments stay."""
+    text, items = document.text, container.items
+    item = items[number]
+    cuts = []
+    if len(items) == 1 and text[container.start + 1 : container.end - 1] == f" {text[item.start : item.value.end]} ":
+        return text[: container.start + 1] + text[container.end - 1 :]
+    if item.comma is not None:
+        cuts.append((item.comma, item.comma + 1))
+    elif number:
+        comma = items[number - 1].comma
+        assert comma is not None
+        cuts.append((comma, comma + 1))
+    begin, end = item.blanks, item.value.end
+    if number == 0 and _own_line(text, item) is None:
+        # The first of several in one line: what keeps it apart from the second goes, not what stands before it.
+        begin = item.start
+        if len(items) > 1 and item.comma == end:
+            end = item.comma + 1
+            while text[end] in " \t":
+                end += 1
+            cuts.clear()
+    rest = text[end:] if not cuts or cuts[0][0] < end else text[end : cuts[0][0]] + text[cuts[0][1] :]
+    if item.blanks in document.line_comments and not _LINE.match(rest.lstrip(" \t")):
+        begin = item.start  # the line break ends a comment
+    cuts.append((begin, end))
+    for start, stop in sorted(cuts, reverse=True):
+        text = text[:start] + text[stop:]
+    return text
+
+
+def _insert(text: str, *insertions: tuple[int, str]) -> str:
+    for place, what in reversed(insertions):
+        text = text[:place] + what + text[place:]
+    return text
+
+
+def _own_line(text: str, item: Item) -> str | None:
+    """The indentation of an item that begins a line; None if something else stands before it."""
+    blanks = text[item.blanks : item.start]
+    return re.split(r"[\r\n]", blanks)[-1] if _LINE.search(blanks) else None
+
+
+def _indentation(text: str, place: int) -> str:
+    """The indentation of the line that a place is in."""
+    begin = max(text.rfind("\n", 0, place), text.rfind("\r", 0, place)) + 1
+    found = re.match(r"\ufeff?([ \t]*)", text[begin:place])
+    return found.group(1) if found else ""
+
+
+def _unit(document: Document) -> str:
+    """How much further a level is indented: as the outermost properties are, else two blanks."""
+    for item in document.root.items:
+        if unit := _own_line(document.text, item):
+            return unit
+    return "  "
+
+
+def _past_comments(text: str, place: int) -> int:
+    """Where the comments end that follow in the same line."""
+    while True:
+        blanks = re.compile(r"[ \t]*").match(text, place)
+        comment = _COMMENT.match(text, blanks.end() if blanks else place)
+        if comment is None or _LINE.search(comment.group()):
+            return place
+        place = comment.end()
