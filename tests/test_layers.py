@@ -19,7 +19,7 @@ LAYERS = {
     "rim": "run files paths say log",
     "sources": "keystore settings state git cloud cloud_errors probe glance pinfile manual refusals asked pin verify registered install",
     "transfers": "leases transfer sandbox branches worktrees lifecycle",
-    "sessions": "sync sessions status recovery",
+    "sessions": "sync sessions status recovery doctor.*",
     "faces": "cli.* __main__",
 }
 """From the bottom to the top: a module may import from its own layer and those before it. A new module gets its place here."""

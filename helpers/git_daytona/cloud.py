@@ -9,9 +9,10 @@ import json
 import re
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from git_daytona import files, paths
@@ -65,6 +66,25 @@ class SandboxInfo:
     recoverable: bool = False
 
 
+@dataclass(frozen=True)
+class KeyInfo:
+    """The API key in use as the API describes it (no permissions: it does not say), and when it answered by its own clock."""
+
+    name: str
+    permissions: tuple[str, ...]
+    expires_at: datetime | None
+    answered_at: datetime | None
+
+
+def _moment(text: object, read: Callable[[str], datetime]) -> datetime | None:
+    """A moment that somebody sent, with its zone; None for anything else."""
+    try:
+        found = read(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return found if found is not None and found.tzinfo is not None else None
+
+
 def check_sandbox_id(text: str) -> str:
     """A sandbox id as a path segment of a URL; raises NotFound for what cannot be one."""
     if not _SANDBOX_ID.fullmatch(text):
@@ -113,21 +133,36 @@ class Cloud:
             response = rest.ConfigApi(client).config_controller_get_config_without_preload_content(
                 _request_timeout=self.request_seconds
             )
-            # Read by hand: the SDK's model refuses a whole answer for one odd field, and would read a body of any size.
-            body = response.read(CONFIG_BYTES + 1)
-            status = response.status
-        if status != 200:
-            raise from_status(status, "", "ask for the configuration", self.settings, {})
-        try:
-            answer = json.loads(body) if len(body) <= CONFIG_BYTES else None
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            raise BadAnswer(
-                f"{self.settings.api_url}/config did not answer with JSON",
-                hint="check DAYTONA_API_URL: it must be the API's base URL",
+        return self._json(response, "ask for the configuration")[0]
+
+    def key_info(self) -> KeyInfo:
+        """What the API knows of the key in use, by one cheap call that needs it. Raises NoKey, KeyRefused."""
+        doing = "ask about the API key"
+        with self._translated(doing):
+            import daytona_api_client as rest
+
+            response = rest.ApiKeysApi(self._rest_client()).get_current_api_key_without_preload_content(
+                _request_timeout=self.request_seconds
             )
-        return answer
+        answer, sent = self._json(response, doing)
+        permissions = answer.get("permissions")
+        return KeyInfo(
+            name=printable(str(answer.get("name") or "")),
+            permissions=tuple(map(str, permissions)) if isinstance(permissions, list) else (),
+            expires_at=_moment(answer.get("expiresAt"), datetime.fromisoformat),
+            answered_at=_moment(sent, parsedate_to_datetime),
+        )
+
+    def snapshot_state(self, name: str) -> str:
+        """The state of a snapshot, ``active`` for one that can be used. Raises NotFound."""
+        doing = f"find the snapshot '{name}'"
+        with self._translated(doing):
+            import daytona_api_client as rest
+
+            response = rest.SnapshotsApi(self._rest_client()).get_snapshot_without_preload_content(
+                name, _request_timeout=self.request_seconds
+            )
+        return printable(str(self._json(response, doing)[0].get("state") or "unknown"))
 
     def mint(self, sandbox_id: str, minutes: int) -> SshAccess:
         """Mint an SSH token, which ends the sandbox's earlier ones. A lost answer (ApiUnreachable) may leave a live token behind."""
@@ -259,6 +294,24 @@ class Cloud:
             self._client()
 
     # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _json(self, response: Any, doing: str) -> tuple[dict[str, Any], str | None]:
+        """The object that an answer holds, and its Date. Read by hand: the SDK's models refuse a whole answer for one odd field, and would
+        read a body of any size."""
+        with self._translated(doing):
+            body = response.read(CONFIG_BYTES + 1)
+        if response.status != 200:
+            raise from_status(response.status, "", doing, self.settings, response.headers)
+        try:
+            answer = json.loads(body) if len(body) <= CONFIG_BYTES else None
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise BadAnswer(
+                f"could not {doing}: {self.settings.api_url} did not answer with JSON",
+                hint="check DAYTONA_API_URL: it must be the API's base URL",
+            )
+        return answer, response.headers.get("Date")
 
     def _rest_client(self, *, keyless: bool = False) -> Any:
         import daytona_api_client as rest

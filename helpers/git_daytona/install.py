@@ -90,6 +90,28 @@ def uninstall(candidates: Sequence[Path]) -> list[Change]:
     return changes
 
 
+def rivals(worktree: Path | None, start: Path, changed: Path) -> list[str]:
+    """What OpenCode would load beside the plugin in the changed file and should not, one line each. Files that cannot be read are left
+    to ``git daytona doctor``."""
+    found = []
+    for path in registered.every_file(worktree, start):
+        try:
+            config = registered.read(path)
+        except BadSetting:
+            continue
+        for _, _, spec in config.specs() if config else ():
+            if registered.is_other(spec):
+                found.append(f"'{path}' also names Daytona's other plugin, '{spec}', and both would run: remove one")
+            elif registered.is_ours(spec) and spec != registered.entry() and path != changed:
+                found.append(f"'{path}' names the plugin of another installation, and both would run: take that one back")
+    found += [
+        f"'{path}' may be Daytona's other plugin, and both would run"
+        for path in registered.loose(worktree, start)
+        if "daytona" in path.name
+    ]
+    return found
+
+
 def _fresh(spec: str) -> bytes:
     """The file that is written where there is none."""
     return f"{json.dumps({'$schema': SCHEMA, 'plugin': [spec]}, indent=2)}\n".encode()

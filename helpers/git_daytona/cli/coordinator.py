@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from git_daytona import __version__
+from git_daytona.cli import upkeep
 
 if TYPE_CHECKING:
     from git_daytona.sessions import Coordinator
@@ -284,3 +285,7 @@ def logs(follow: bool, lines: int) -> None:
 
     for line in log.tail(lines, follow=follow):
         click.echo(line)
+
+
+for command in (upkeep.install, upkeep.uninstall, upkeep.doctor):
+    cli.add_command(command)

@@ -1,5 +1,7 @@
 """`daytona-local`: the embedded Daytona as a command. Heavy imports (the server) wait until a subcommand needs them."""
 
+import contextlib
+import io
 import logging
 import os
 import shlex
@@ -95,6 +97,15 @@ def execute(root: Path | None, isolation: str, command: tuple[str, ...]) -> None
         environment = {name: value for name, value in os.environ.items() if name not in CONTRADICTING}
         status = _run(command, environment | _variables(local))
     raise SystemExit(status)
+
+
+def isolation_here() -> str:
+    """The kind of isolation that sandboxes would have here (``plain``: none), for ``git daytona doctor``."""
+    from git_daytona.local.isolation import choose
+
+    # Where nothing isolates, choose() says so on stderr: here that is the answer, not a warning.
+    with tempfile.TemporaryDirectory(prefix="daytona-local-") as folder, contextlib.redirect_stderr(io.StringIO()):
+        return choose(Path(folder)).name
 
 
 def _variables(local: "LocalDaytona") -> dict[str, str]:

@@ -1,0 +1,127 @@
+"""``git daytona install``, ``uninstall`` and ``doctor``: whether OpenCode uses the suite, and whether all that takes part is well."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from git_daytona.install import Change
+
+PROGRAM = "git-daytona"
+
+
+def _scope(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--dry-run", "-n", is_flag=True, help="Only show the change."),
+        click.option("--project", "scope", flag_value="project", help="The configuration of this repository (the default)."),
+        click.option("--global", "scope", flag_value="global", help="The configuration for all projects."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@_scope
+def install(scope: str | None, dry_run: bool) -> None:
+    """Add the plugin to OpenCode's configuration, and show the change.
+
+    Everything else in the file stays as it is. A plugin of another installation of git-daytona is replaced.
+    """
+    from git_daytona import install as installing
+    from git_daytona import registered, say
+    from git_daytona.errors import BadSetting
+
+    if not registered.SHIM.is_file():
+        raise BadSetting(f"the plugin file '{registered.SHIM}' is missing", hint="install git-daytona again")
+    worktree = _worktree(scope)
+    change = installing.install(_candidates(worktree))
+    for spec in change.replaced:
+        say.note(f"replaced: '{spec}', a plugin of another installation")
+    if not change:
+        say.note(f"nothing to do: '{change.path}' has it already")
+    else:
+        _make(change, dry_run)
+        if worktree is not None:
+            say.note(f"note: '{change.path.name}' now names a file of this machine")
+            say.note("hint: in a repository that others use, too, better: git daytona install --global")
+    for line in installing.rivals(worktree, Path.cwd(), change.path):
+        say.warning(PROGRAM, line)
+
+
+@click.command()
+@_scope
+def uninstall(scope: str | None, dry_run: bool) -> int:
+    """Take the plugin out of OpenCode's configuration again, and show the change.
+
+    A file that 'install' made and nobody changed is removed. Exits with 1 if the plugin is not there.
+    """
+    from git_daytona import install as installing
+    from git_daytona.errors import GitDaytonaError
+
+    worktree = _worktree(scope)
+    changes = installing.uninstall(_candidates(worktree))
+    if not changes:
+        which = "project" if worktree is not None else "global"
+        other = "global" if worktree is not None else "project"
+        raise GitDaytonaError(
+            f"OpenCode's {which} configuration does not name the plugin", hint=f"for the other: git daytona uninstall --{other}"
+        )
+    for change in changes:
+        _make(change, dry_run)
+    return 0
+
+
+def _worktree(scope: str | None) -> Path | None:
+    """The worktree whose configuration is meant; None for the one of all projects."""
+    if scope == "global":
+        return None
+    from git_daytona import git
+    from git_daytona.errors import NoRepository
+
+    try:
+        return git.need_worktree(git.discover(Path.cwd()))
+    except NoRepository as problem:
+        if scope is None:
+            problem.hint = f"{problem.hint}; or, for all projects: --global"
+        raise
+
+
+def _candidates(worktree: Path | None) -> list[Path]:
+    from git_daytona import registered
+
+    return registered.global_files() if worktree is None else registered.project_files(worktree)
+
+
+def _make(change: "Change", dry_run: bool) -> None:
+    from git_daytona import say
+
+    click.echo(change.diff())
+    if not dry_run:
+        change.make()
+    verb = "removed" if change.after is None else "written" if change.before is None else "changed"
+    say.note(f"'{change.path}' would be {verb}" if dry_run else f"{verb}: '{change.path}'")
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
+def doctor(as_json: bool) -> int:
+    """Check the whole chain, from OpenCode to the gateway's host key, and say what to do where a link fails.
+
+    Changes nothing. Exits with 1 if a link fails; warnings do not count.
+    """
+    from git_daytona import doctor as practice
+    from git_daytona import log
+    from git_daytona.cli.local import isolation_here
+
+    log.to_file()
+    found = []
+    for finding in practice.examine(Path.cwd(), isolation_here):
+        found.append(finding)
+        if not as_json:
+            click.echo(str(finding))
+    if as_json:
+        click.echo(json.dumps([finding.row() for finding in found], indent=2))
+    return int(any(finding.status is practice.Status.FAIL for finding in found))

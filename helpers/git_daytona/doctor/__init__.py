@@ -1,0 +1,56 @@
+"""`git daytona doctor`: the whole chain from OpenCode to the gateway's host key, link by link. Repairs nothing."""
+
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from git_daytona.doctor import findings, machine
+from git_daytona.doctor.findings import Check, Finding, Seen, Status
+from git_daytona.doctor.service import Service
+from git_daytona.git import Repository
+
+__all__ = ["Finding", "Status", "examine"]
+
+
+def examine(start: Path, isolation: Callable[[], str] | None = None) -> Iterator[Finding]:
+    """Look at each link for a directory, and yield what is found as soon as it is known. ``isolation`` tells what the embedded Daytona
+    isolates with; None leaves that out."""
+    repository: list[Repository | None] = [None]
+
+    def find() -> Repository | None:
+        repository[0] = machine.find_repository(start)
+        return repository[0]
+
+    def here() -> Repository | None:
+        return repository[0]
+
+    service = Service(start)
+
+    def load() -> Seen:
+        found = here()
+        service.directory = (found.worktree or start) if found else start
+        return service.settings()
+
+    return findings.run(
+        [
+            Check("python", machine.python),
+            Check("plugin file", machine.shim),
+            Check("opencode", machine.opencode),
+            Check("git", machine.git_version),
+            Check("repository", partial(machine.repository, find, start), ("git",)),
+            Check("plugin", lambda: machine.plugin(here(), start)),
+            Check("ssh", partial(machine.ssh_version, os.environ)),
+            Check("files", machine.own_files),
+            Check("settings", load),
+            Check("key", service.key, ("settings",)),
+            Check("api", service.api, ("settings",)),
+            Check("key accepted", service.accepted, ("key", "api")),
+            Check("clock", service.clock, ("key accepted",)),
+            Check("snapshot", service.snapshot, ("key accepted",)),
+            Check("gateway", service.gateway, ("api",)),
+            Check("leases", service.leases, ("settings", "files")),
+            Check("sessions", lambda: service.sessions(here()), ("settings", "files", "repository")),
+            Check("daytona-local", lambda: machine.isolation(isolation, matters=service.is_local)),
+        ]
+    )

@@ -1,0 +1,106 @@
+"""What a check finds, and how checks are run: in order, each within its time, none whose ground has failed."""
+
+import enum
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from git_daytona import log
+from git_daytona.errors import GitDaytonaError
+from git_daytona.secret import printable, redact
+
+SECONDS = 10.0
+"""How long one check may take."""
+
+
+class Status(enum.Enum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a check saw; what to do about it where that is not fine."""
+
+    status: Status
+    detail: str
+    hint: str | None = None
+
+
+def ok(detail: str) -> Seen:
+    return Seen(Status.OK, detail)
+
+
+def warn(detail: str, hint: str) -> Seen:
+    return Seen(Status.WARN, detail, hint)
+
+
+def fail(detail: str, hint: str) -> Seen:
+    return Seen(Status.FAIL, detail, hint)
+
+
+def skipped(detail: str) -> Seen:
+    return Seen(Status.SKIPPED, detail)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A link of the chain. ``look`` may raise GitDaytonaError, which is a failure; ``needs`` are names of links that must hold."""
+
+    name: str
+    look: Callable[[], Seen]
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A check's name and what it saw, redacted and fit for a terminal, each in one line."""
+
+    check: str
+    status: Status
+    detail: str
+    hint: str | None
+
+    def row(self) -> dict[str, str | None]:
+        return {"check": self.check, "status": self.status.value, "detail": self.detail, "hint": self.hint}
+
+    def __str__(self) -> str:
+        word = "FAIL" if self.status is Status.FAIL else self.status.value
+        line = f"{word:7} {self.check}: {self.detail}"
+        return f"{line}\nhint: {self.hint}" if self.hint else line
+
+
+def run(checks: Iterable[Check], *, seconds: float = SECONDS) -> Iterator[Finding]:
+    """Run the checks, and yield what each finds as soon as it is known."""
+    broken: set[str] = set()
+    for check in checks:
+        lacking = next((name for name in check.needs if name in broken), None)
+        seen = skipped(f"it needs '{lacking}'") if lacking else _within(seconds, check)
+        if seen.status in (Status.FAIL, Status.SKIPPED):
+            broken.add(check.name)
+        yield Finding(check.name, seen.status, _line(seen.detail), _line(seen.hint) if seen.hint else None)
+
+
+def _within(seconds: float, check: Check) -> Seen:
+    """What a check sees. Its thread is a daemon: one that waits for ever must not keep the process from ending either."""
+    seen: list[Seen] = []
+
+    def look() -> None:
+        try:
+            seen.append(check.look())
+        except GitDaytonaError as problem:
+            seen.append(fail(problem.message, problem.hint or "the log may say more: git daytona logs"))
+        except Exception:  # noqa: BLE001 — the other checks still have something to say
+            log.logger.exception("doctor: the check '%s' failed", check.name)
+            seen.append(fail("the check itself failed", "please report it with the end of the log: git daytona logs"))
+
+    thread = threading.Thread(target=look, name=f"doctor {check.name}", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return seen[0] if seen else fail(f"no answer within {seconds:.0f} seconds", "look what keeps it: the network, a disk, a prompt")
+
+
+def _line(text: str) -> str:
+    return printable(redact(" ".join(text.split())))

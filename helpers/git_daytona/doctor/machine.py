@@ -1,0 +1,181 @@
+"""The links on this machine: programs, OpenCode's configuration, the repository, our own files."""
+
+import os
+import platform
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from git_daytona import __version__, branches, git, paths, registered, ssh
+from git_daytona.doctor.findings import Seen, fail, ok, skipped, warn
+from git_daytona.errors import MissingProgram, NoRepository
+from git_daytona.git import Repository
+from git_daytona.run import run
+
+OPENCODE, OPENCODE_KNOWN = (1, 18), 1
+GIT = (2, 36)
+SSH = (8, 7)
+PROGRAM_SECONDS = 8.0
+INSTALL = "register it: git daytona install"
+
+
+def python() -> Seen:
+    return ok(f"git-daytona {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}")
+
+
+def shim() -> Seen:
+    """The plugin file of this installation."""
+    if not registered.SHIM.is_file():
+        return fail(f"'{registered.SHIM}' is missing", "install git-daytona again")
+    return ok(str(registered.SHIM))
+
+
+def opencode() -> Seen:
+    absolute = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if Path(folder).is_absolute()]
+    program = shutil.which("opencode", path=os.pathsep.join(absolute))
+    if program is None:
+        return fail("it is not on PATH", "install it (https://opencode.ai); git daytona's own commands work without it")
+    said = _said(program, "--version")
+    version = _version(said)
+    if version is None:
+        return warn(f"'{program}' does not tell its version", f"see what this says: {program} --version")
+    text = f"{said.split()[-1]} ('{program}')"
+    if version < OPENCODE:
+        return warn(f"{text} is older than any that was tested", "update it: opencode upgrade")
+    if version[0] > OPENCODE_KNOWN:
+        return warn(f"{text} is newer than any that was tested", "update git-daytona, too")
+    return ok(text)
+
+
+def plugin(repository: Repository | None, start: Path) -> Seen:
+    """Whether OpenCode, run here, loads our plugin, once, and not Daytona's other one beside it."""
+    worktree = repository.worktree if repository else None
+    own: dict[str, list[Path]] = {}
+    others: list[str] = []
+    for path in registered.every_file(worktree, start):
+        if config := registered.read(path):
+            for _, _, spec in config.specs():
+                if registered.is_ours(spec):
+                    own.setdefault(spec, []).append(path)
+                elif registered.is_other(spec):
+                    others.append(f"'{spec}' in '{path}'")
+    for path in registered.loose(worktree, start):
+        if registered.is_ours(str(path.resolve())):
+            own.setdefault(path.resolve().as_uri(), []).append(path)
+        elif "daytona" in path.name:
+            others.append(f"'{path}'")
+    if not own:
+        return fail("OpenCode's configuration does not name it", INSTALL)
+    (spec, places), *more = own.items()
+    text = "registered in " + ", ".join(f"'{path}'" for path in places)
+    for named, where in own.items():
+        if not Path(registered.target(named)).is_file():
+            return fail(f"'{where[0]}' names '{registered.target(named)}', which does not exist", INSTALL)
+    if more:
+        return fail(f"two of them would run: that of '{places[0]}' and that of '{more[0][1][0]}'", _take_back(more[0][1][0]))
+    if others:
+        return fail(f"Daytona's other plugin would run, too: {others[0]}", "remove one of the two")
+    if registered.pure():
+        return warn(f"{text}, but OPENCODE_PURE is set: OpenCode loads no plugins", "unset OPENCODE_PURE")
+    if Path(registered.target(spec)).resolve() != registered.SHIM.resolve():
+        return warn(f"{text}, but that of another installation: '{registered.target(spec)}'", f"to change that, {INSTALL}")
+    return ok(text)
+
+
+def _take_back(path: Path) -> str:
+    scope = "--global" if path.is_relative_to(paths.opencode_config()) else "--project"
+    return f"take one back: git daytona uninstall {scope}"
+
+
+def git_version() -> Seen:
+    try:
+        said = _said("git", "--version")
+    except MissingProgram:
+        return fail("it is not on PATH", "install it (Debian: apt install git)")
+    return _at_least(GIT, said.removeprefix("git version "), "update git")
+
+
+def repository(find: Callable[[], Repository | None], start: Path) -> Seen:
+    """Whether sessions of this directory can be synced."""
+    found = find()
+    if found is None:
+        return warn(f"'{start}' is not in a git repository: sessions here would not be synced", "run this in a repository, too")
+    if found.worktree is None:
+        return warn("it is bare: sessions here would not be synced", "run this in a worktree of it")
+    branches.check_namespace(found)
+    if found.resolve("HEAD") is None:
+        return warn(f"'{found.worktree}' has no commits: sessions begin with an empty project", "make a first commit")
+    return ok(str(found.worktree))
+
+
+def find_repository(start: Path) -> Repository | None:
+    """The repository that we stand in; None outside one. Raises NoRepository for one that git does not trust or that has no worktree."""
+    try:
+        return git.discover(start)
+    except NoRepository as problem:
+        if "is not in a git repository" in problem.message:
+            return None
+        raise
+
+
+def ssh_version(environ: Mapping[str, str]) -> Seen:
+    try:
+        program = ssh.find_ssh(environ.get("DAYTONA_SSH_BINARY", ""), environ.get("PATH", ""))
+    except ssh.Refusal as problem:
+        return fail(problem.message, problem.hint)
+    said = _said(program, "-V")
+    found = re.search(r"OpenSSH_(\S+?),? ", said + " ")
+    if found is None:
+        return warn(f"'{program}' is not OpenSSH: {said[:60]}", "set DAYTONA_SSH_BINARY to an OpenSSH client")
+    return _at_least(SSH, f"{found.group(1).rstrip(',')} ('{program}')", "update OpenSSH, or set DAYTONA_SSH_BINARY to a newer one")
+
+
+def own_files() -> Seen:
+    """Whether state and log can be written, and whether a state file had to be set aside."""
+    for path in (paths.storage(), paths.log_file().parent, paths.own_state()):
+        there = next(folder for folder in (path, *path.parents) if folder.exists())
+        if not there.is_dir():
+            return fail(f"'{there}' is not a directory", "move it out of the way")
+        if not os.access(there, os.W_OK | os.X_OK):
+            return fail(f"'{there}' cannot be written", "make it writable, or set XDG_DATA_HOME and XDG_STATE_HOME")
+    if paths.log_file().exists() and not os.access(paths.log_file(), os.W_OK):
+        return fail(f"the log '{paths.log_file()}' cannot be written", "make it writable for you")
+    if aside := sorted(paths.storage().glob("*.corrupt-*")):
+        return warn(
+            f"a state file made no sense and was set aside: '{aside[-1]}'", "sessions are found again; remove it when all is well"
+        )
+    return ok(f"'{paths.storage()}' and '{paths.own_state()}' are writable")
+
+
+def isolation(kind: Callable[[], str] | None, *, matters: bool) -> Seen:
+    """What keeps sandboxes of the embedded Daytona apart from the user's files."""
+    if kind is None:
+        return skipped("not asked")
+    found = kind()
+    if found != "plain":
+        return ok(f"{found} works here")
+    text = "sandboxes of daytona-local are not isolated here: their commands run as you"
+    return warn(text, "install bubblewrap (Debian: apt install bubblewrap)") if matters else ok(f"{text} (not in use)")
+
+
+def _said(*argv: str) -> str:
+    """The first line that a program prints. It is not told our settings."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DAYTONA_")}
+    result = run(argv, env=environment, timeout=PROGRAM_SECONDS)
+    lines = (result.text + "\n" + result.complaint).split("\n")
+    return next((line.strip() for line in lines if line.strip()), "")
+
+
+def _version(text: str) -> tuple[int, int] | None:
+    found = re.search(r"(\d+)\.(\d+)", text)
+    return (int(found.group(1)), int(found.group(2))) if found else None
+
+
+def _at_least(wanted: tuple[int, int], said: str, hint: str) -> Seen:
+    version = _version(said)
+    if version is None:
+        return warn(f"its version cannot be told: {said[:60]}", hint)
+    if version < wanted:
+        return fail(f"{said} is older than {wanted[0]}.{wanted[1]}", hint)
+    return ok(said)
