@@ -20,6 +20,8 @@ LAYERS = {
     "sources": "keystore settings state git cloud cloud_errors probe glance pinfile manual refusals asked pin verify registered install",
     "transfers": "leases transfer sandbox branches worktrees lifecycle",
     "sessions": "sync sessions status recovery doctor.*",
+    "tools": "tools.*",
+    "service": "lanes rpc harmless prompt hosttools toasts workspace previews turns events calls hosting service",
     "faces": "cli.* __main__",
 }
 """From the bottom to the top: a module may import from its own layer and those before it. A new module gets its place here."""

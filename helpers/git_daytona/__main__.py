@@ -6,6 +6,10 @@ import sys
 def main(argv: list[str]) -> int:
     """Run one of the click programs and return its exit status."""
     program, arguments = argv[0] if argv else "git-daytona", argv[1:]
+    if program == "git-daytona" and arguments == ["serve"]:  # past click: OpenCode waits for its first answer
+        from git_daytona.service import serve
+
+        return serve()
     from git_daytona.cli import boundary
 
     if program == "daytona-pin":

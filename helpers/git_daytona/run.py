@@ -46,6 +46,41 @@ class Result:
         return "\n".join(line for line in lines if line)
 
 
+class _Children:
+    """The children of all threads that run() waits for, so that a process that has to end takes them along."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._alive: set[subprocess.Popen[bytes]] = set()
+        self._ending = False
+
+    def add(self, process: "subprocess.Popen[bytes]") -> None:
+        with self._lock:
+            self._alive.add(process)
+            ending = self._ending
+        if ending:
+            end_group(process)
+
+    def remove(self, process: "subprocess.Popen[bytes]") -> None:
+        with self._lock:
+            self._alive.discard(process)
+
+    def end(self) -> None:
+        with self._lock:
+            self._ending = True
+            alive = list(self._alive)
+        for process in alive:
+            end_group(process)
+
+
+_children = _Children()
+
+
+def end_all() -> None:
+    """End every child that run() has started in any thread, and from now on each new one at once: this process is about to end."""
+    _children.end()
+
+
 class _Pump(threading.Thread):
     """Reads a stream to its end, keeps at most ``limit`` bytes (the last or the first ones), and notes when something came."""
 
@@ -182,6 +217,7 @@ def run(
         err = _Pump(process.stderr, STDERR_BYTES, keep_end=True, show=show)
         try:
             unwinding.arm()
+            _children.add(process)
             out.start()
             err.start()
             if process.stdin is not None:
@@ -193,6 +229,7 @@ def run(
             end_group(process)
             raise
         finally:
+            _children.remove(process)
             # A grandchild that kept a stream open must not keep us: what was read so far counts. (The pump closes it when it ends.)
             patience = time.monotonic() + GRACE_SECONDS
             for pump in (out, err):

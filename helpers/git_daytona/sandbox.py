@@ -91,10 +91,16 @@ def report(cloud: Cloud, sandbox_id: str, message: str, *, adopt: bool = False) 
     with log.event("sandbox.report", sandbox=sandbox_id) as event:
         mark = secrets.token_hex(8)
         arguments = (PROJECT, mark, message, *(["adopt"] if adopt else []))
-        result = run_once(cloud, sandbox_id, script("report"), *arguments, timeout=REPORT_SECONDS)
+        result = run_once(cloud, sandbox_id, script("ports") + script("report"), *arguments, timeout=REPORT_SECONDS)
         found = parse(result, mark)
         event.update(head=found.head, operation=found.operation)
         return found
+
+
+def ports(cloud: Cloud, sandbox_id: str) -> list[int]:
+    """The TCP ports that the sandbox's own processes listen on. One API call."""
+    result = run_once(cloud, sandbox_id, script("ports") + "listening", timeout=PREPARE_SECONDS)
+    return [int(line, 16) for line in result.output.split() if re.fullmatch(r"[0-9A-Fa-f]{4}", line)]
 
 
 def parse(result: Execution, mark: str) -> Report:

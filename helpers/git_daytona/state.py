@@ -22,6 +22,8 @@ SYNCED = "synced"
 FAILED = "failed"
 SETUP_FAILED = "setup-failed"
 DISABLED = "disabled"
+CHILDREN = 500
+"""How many sub-agents' sessions the file remembers."""
 NO_PROJECT = "global"
 """OpenCode's project id of a directory without a repository, or of one without commits."""
 
@@ -154,6 +156,23 @@ class StateFile:
             return str(record.pop("notice", "")) if isinstance(record, dict) else ""
 
         return self._change(change)
+
+    def note_child(self, session_id: str, root: str) -> None:
+        """Record that a session is a sub-agent's, whose root's sandbox it uses. The newest ones are kept (CHILDREN)."""
+
+        def change(document: dict[str, Any]) -> None:
+            children = document.get("children")
+            children = children if isinstance(children, dict) else {}
+            children.pop(session_id, None)
+            document["children"] = dict([*children.items(), (session_id, root)][-CHILDREN:])
+
+        self._change(change)
+
+    def root_of(self, session_id: str) -> str | None:
+        """The root of a sub-agent's session, as recorded by note_child."""
+        children = self._read().get("children")
+        root = children.get(session_id) if isinstance(children, dict) else None
+        return root if isinstance(root, str) else None
 
     def gather(self, git_dir: str) -> int:
         """Bring sessions of a repository that stand under another project (it had no commits then, or other roots) into this file.

@@ -1,0 +1,210 @@
+"""One tool call of a host: what the tools are given as their Context, over the coordinator and the JSON-RPC peer."""
+
+import secrets
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from typing import Any, TypeVar
+
+from git_daytona import log, sandbox, state
+from git_daytona.cloud import Cloud, Execution
+from git_daytona.errors import GitDaytonaError, NoKey, NotFound, SandboxGone
+from git_daytona.previews import Previews
+from git_daytona.refs import PROJECT
+from git_daytona.rpc import Closed, Refused, Request
+from git_daytona.toasts import Toasts
+from git_daytona.tools.context import Cancelled, Denied, ToolError
+from git_daytona.turns import Turns
+from git_daytona.workspace import Workspace
+
+T = TypeVar("T")
+
+# Runs a script in a directory and leaves the number of its process, so that an abort can end it. $1 directory (empty: the project, or
+# home where that is gone), $2 project, $3 file for the number, $4 script, then the script's arguments.
+_HERE = """if [ -n "$1" ]; then cd -- "$1" || exit 125; else cd -- "$2" 2>/dev/null || cd || exit 125; fi
+[ -z "$3" ] || echo "$$" >"$3"
+script=$4
+shift 4
+exec sh -c "$script" sh "$@"
+"""
+_END = """tree() { for child in $(cat /proc/"$1"/task/*/children 2>/dev/null); do tree "$child"; done; kill -TERM "$1" 2>/dev/null; }
+tree "$(cat "$1")"; rm -f "$1"
+"""
+END_SECONDS = 30.0
+
+
+class Locks:
+    """A lock for each file of each session, forgotten when nobody holds it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._locks: weakref.WeakValueDictionary[tuple[str, str], Any] = weakref.WeakValueDictionary()
+
+    def of(self, root: str, path: str) -> "threading.Lock":
+        with self._lock:
+            found: threading.Lock | None = self._locks.get((root, path))
+            if found is None:
+                found = self._locks[(root, path)] = threading.Lock()
+            return found
+
+
+class Shared:
+    """What all calls of a service have in common."""
+
+    def __init__(self, workspace: Workspace, toasts: Toasts, turns: Turns, previews: Previews) -> None:
+        self.workspace, self.toasts, self.turns, self.previews = workspace, toasts, turns, previews
+        self.locks = Locks()
+        self._lock = threading.Lock()
+        self._met: set[str] = set()
+
+    def meet(self, session: state.Session, *, new: bool) -> None:
+        """The first use of a session in this process is shown."""
+        with self._lock:
+            if session.sandbox_id in self._met:
+                return
+            self._met.add(session.sandbox_id)
+        branch = f"opencode/{session.number}" if session.number else None
+        (self.toasts.created if new else self.toasts.connected)(session.sandbox_id, branch)
+        if session.number is None:
+            self.toasts.disabled(self.workspace.unsynced or session.git_return.message)
+
+
+class Call:
+    """The Context of one call (tools/context.py). ``notices`` is what the agent has to be told besides the tool's result."""
+
+    def __init__(self, shared: Shared, request: Request, root: str) -> None:
+        self._shared, self._request = shared, request
+        self.session_id = root
+        self.worktree = shared.workspace.worktree
+        self.cancelled = threading.Event()
+        self.notices: list[str] = []
+        self.sandbox_id = ""
+        self._running: set[str] = set()
+        self._asking: Future[Any] | None = None
+        self._lock = threading.Lock()
+
+    def cancel(self) -> None:
+        """The user aborts: what runs in the sandbox is ended, and nothing new begins."""
+        with self._lock:
+            self.cancelled.set()
+            running, asking = list(self._running), self._asking
+        if asking is not None:
+            asking.cancel()
+        for mark in running:
+            try:
+                sandbox.run_once(self._cloud, self.sandbox_id, _END, mark, timeout=END_SECONDS)
+            except GitDaytonaError as problem:
+                log.logger.warning("a cancelled command may go on in sandbox %s: %s", self.sandbox_id, problem.message)
+
+    # -- Context ------------------------------------------------------------------------------------------------------
+
+    def execute(self, script: str, *arguments: str, timeout: float, directory: str | None = None) -> Execution:
+        mark = f"/tmp/.git-daytona-{secrets.token_hex(8)}"  # noqa: S108 — in the sandbox, of its own user, with a name nobody guesses
+
+        def work(sandbox_id: str) -> Execution:
+            with self._lock:
+                self._need_wanted()
+                self._running.add(mark)
+            try:
+                words = (directory or "", PROJECT, mark, script, *arguments)
+                return sandbox.run_once(self._cloud, sandbox_id, _HERE, *words, timeout=timeout)
+            finally:
+                with self._lock:
+                    self._running.discard(mark)
+
+        result = self._within(work)
+        self._need_wanted()
+        return result
+
+    def download(self, path: str, *, limit: int) -> bytes:
+        def work(sandbox_id: str) -> bytes:
+            try:
+                return self._cloud.download(sandbox_id, path, limit=limit)
+            except SandboxGone:
+                raise
+            except NotFound as problem:
+                # Also what the proxy says of a sandbox that is archived: then it is started, and the file looked for again.
+                raise _Missing(problem.message, hint=problem.hint) from None
+
+        content = self._within(work)
+        if len(content) > limit:
+            raise ToolError(f"the file is larger than {limit} bytes: '{path}'")
+        return content
+
+    def upload(self, path: str, content: bytes) -> None:
+        self._within(lambda sandbox_id: self._cloud.upload(sandbox_id, path, content))
+
+    def exclusive(self, path: str) -> "threading.Lock":
+        return self._shared.locks.of(self.session_id, path)
+
+    def preview(self, port: int) -> str:
+        link = self._within(lambda sandbox_id: self._shared.previews.link(sandbox_id, port))
+        self._shared.previews.mark(self.session_id, port)
+        return link
+
+    def sync(self) -> str:
+        coordinator = self._shared.workspace.coordinator()
+        before = coordinator.ensure(self.session_id).session
+        if before.number is None:
+            return f"nothing is synced here: {self._shared.workspace.unsynced or before.git_return.message}"
+        message = self._shared.turns.now(self.session_id).message
+        if before.git_return.state == state.FAILED:
+            return f"{message} (the sync before this one had failed: {before.git_return.message})"
+        return message
+
+    def ask(self, permission: str, patterns: Sequence[str], always: Sequence[str], metadata: Mapping[str, Any]) -> None:
+        params = {"permission": permission, "patterns": list(patterns), "always": list(always), "metadata": dict(metadata)}
+        with self._lock:
+            self._need_wanted()
+            self._asking = self._request.peer.ask("ask", {"call": self._request.id} | params)
+        try:
+            self._asking.result()
+        except Refused as refused:
+            raise Denied(refused.message) from None
+        except (CancelledError, Closed):
+            raise Cancelled("the call was aborted") from None
+        finally:
+            self._asking = None
+
+    def progress(self, *, title: str | None = None, metadata: Mapping[str, Any] | None = None) -> None:
+        self._request.peer.notify("progress", {"call": self._request.id, "title": title, "metadata": dict(metadata or {})})
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    @property
+    def _cloud(self) -> Cloud:
+        return self._shared.workspace.coordinator().cloud
+
+    def _need_wanted(self) -> None:
+        if self.cancelled.is_set():
+            raise Cancelled("the call was aborted")
+        if self._shared.turns.is_deleted(self.session_id):
+            raise ToolError("this session was deleted")
+
+    def _within(self, work: Callable[[str], T]) -> T:
+        self._need_wanted()
+        try:
+            return self._try(work)
+        except NoKey:
+            if not self._shared.workspace.key_came():
+                raise
+            return self._try(work)
+
+    def _try(self, work: Callable[[str], T]) -> T:
+        coordinator = self._shared.workspace.coordinator()
+        known = coordinator.state.get(self.session_id) is not None
+
+        def met(sandbox_id: str) -> T:
+            self.sandbox_id = sandbox_id
+            return work(sandbox_id)
+
+        value, session, notice = coordinator.within(self.session_id, met)
+        if notice:
+            self.notices.append(notice)
+        self._shared.meet(session, new=not known or bool(notice))
+        return value
+
+
+class _Missing(NotFound):
+    """A file that is not there."""

@@ -1,0 +1,48 @@
+"""Which tools of OpenCode's own may run while the agent lives in a sandbox. Those that we do not replace would act on the host."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from git_daytona import run
+from git_daytona.errors import GitDaytonaError
+from git_daytona.harmless import HARMLESS
+
+VARIABLE = "DAYTONA_ALLOW_HOST_TOOLS"
+KEY = "daytona.allowHostTools"
+
+_NO = {"", "false", "no", "off", "0"}
+_YES = {"true", "yes", "on", "1"}
+
+
+def opted_in(directory: Path, environ: Mapping[str, str] | None = None) -> frozenset[str] | None:
+    """The tools that the user lets run on the host (None: all): ``true`` or names, from the environment, else git's configuration.
+
+    Never from a file of the repository (``.env``, ``.opencode``), which may come from a stranger; ``.git/config`` is the user's.
+    """
+    env = os.environ if environ is None else environ
+    value = env.get(VARIABLE, "").strip()
+    if not value:
+        try:
+            value = run.run(("git", "-C", str(directory), "config", "--get", KEY), timeout=10).text.strip()
+        except GitDaytonaError:  # no git, or a directory that is gone: not opted in
+            value = ""
+    if value.lower() in _NO:
+        return frozenset()
+    return None if value.lower() in _YES else frozenset(re.split(r"[\s,]+", value))
+
+
+def refusal(tool: str, *, builtin: Sequence[str], servers: Sequence[str], allowed: frozenset[str] | None) -> str:
+    """Why a tool may not run; empty if it may. ``builtin`` are the tools that OpenCode and its plugins register, ``servers`` the MCP
+    servers of the user's configuration: what those offer (``SERVER_TOOL``) runs where the user put it.
+    """
+    if allowed is None or tool in allowed or tool in HARMLESS:
+        return ""
+    if tool not in builtin and any(tool.startswith(f"{re.sub(r'[^a-zA-Z0-9_-]', '_', server)}_") for server in servers):
+        return ""
+    name = tool if re.fullmatch(r"[\w-]+", tool) else "true"
+    return (
+        f"'{tool}' is blocked: it would act on the user's machine, and this session runs in a Daytona sandbox. Use the tools that act"
+        f" there instead. (The user may allow it: git config {KEY} {name})"
+    )

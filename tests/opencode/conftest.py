@@ -1,0 +1,187 @@
+"""The real OpenCode from npm, a scripted model, and the embedded Daytona: all of it on loopback, all of it in a HOME of the test's."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filelock import FileLock
+from model import Model, serve
+from processes import until
+from rig import Repo, local, repo, server
+
+__all__ = ["local", "repo", "server"]
+
+VERSION = "1.18.33"
+CACHE = Path(__file__).parents[2] / ".npm" / "opencode"
+SHIM = Path(__file__).parents[2] / "helpers" / "git_daytona" / "opencode" / "daytona.js"
+RUN_SECONDS = 60
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.npm)
+
+
+@pytest.fixture(scope="session")
+def binary() -> Path:
+    """OpenCode's program, installed once for all runs."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("npm is missing: install Node.js to test in OpenCode")
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with FileLock(CACHE / "lock"):
+        installed = CACHE / "installed"
+        if not installed.exists() or installed.read_text() != VERSION:
+            subprocess.run(
+                [npm, "install", "--prefix", CACHE, "--cache", CACHE / "cache", "--no-audit", "--no-fund", "--loglevel=error",
+                 f"opencode-ai@{VERSION}"],
+                check=True, timeout=280,
+            )
+            installed.write_text(VERSION)
+    return CACHE / "node_modules" / ".bin" / "opencode"
+
+
+@pytest.fixture
+def model() -> Iterator[Model]:
+    scripted = Model()
+    running = serve(scripted)
+    yield scripted
+    running.shutdown()
+    running.server_close()
+
+
+@dataclass
+class Done:
+    """What a run of OpenCode left."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def terminal(self) -> str:
+        return self.out + self.err
+
+
+class OpenCode:
+    """The user's OpenCode, with the plugin in its global configuration."""
+
+    def __init__(self, binary: Path, home: Path, model: Model, scratch: Path) -> None:
+        self.binary, self.home, self.model = binary, home, model
+        self.watched = scratch / "events.jsonl"
+        self.config: dict[str, Any] = {
+            "plugin": [SHIM.as_uri(), (Path(__file__).parent / "watch.js").as_uri()],
+            "provider": {
+                "local": {
+                    "npm": "@ai-sdk/openai-compatible",
+                    "options": {"baseURL": f"http://127.0.0.1:{model.port}/v1", "apiKey": "x"},
+                    "models": {
+                        name: {"tool_call": True, "limit": {"context": 100000, "output": 10000}} for name in ("m", "gpt-5")
+                    },
+                }
+            },
+            "model": "local/m",
+            "small_model": "local/m",
+            "autoupdate": False,
+            "share": "disabled",
+        }
+        self.environment: dict[str, str] = {}
+        self.running: list[subprocess.Popen[str]] = []
+
+    def start(self, *words: str, cwd: Path) -> "subprocess.Popen[str]":
+        path = self.home / "opencode.json"
+        path.write_text(json.dumps(self.config))
+        env = os.environ | {
+            "OPENCODE_CONFIG": str(path),
+            "OPENCODE_DISABLE_MODELS_FETCH": "1",
+            "OPENCODE_DISABLE_AUTOUPDATE": "1",
+            "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+            "WATCHED": str(self.watched),
+        }
+        process = subprocess.Popen(
+            (str(self.binary), *words), cwd=cwd, env=env | self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )
+        self.running.append(process)
+        return process
+
+    def run(self, prompt: str, *options: str, cwd: Path) -> Done:
+        process = self.start("run", *options, prompt, cwd=cwd)
+        out, err = process.communicate(timeout=RUN_SECONDS)
+        return Done(process.returncode, out, err)
+
+    def serve(self, cwd: Path) -> "Server":
+        return Server(self, self.start("serve", "--port", "0", "--hostname", "127.0.0.1", cwd=cwd), cwd)
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        lines = self.watched.read_text().splitlines() if self.watched.exists() else []
+        return [event["properties"] for line in lines if (event := json.loads(line))["type"] == kind]
+
+    def toasts(self) -> list[tuple[str, str]]:
+        return [(each.get("title") or "", each["message"]) for each in self.events("tui.toast.show")]
+
+    def toast(self, title: str, seconds: float = 30) -> str:
+        """Wait for a toast; its message."""
+        return until(lambda: next((m for t, m in self.toasts() if t == title), None), seconds)
+
+    def close(self) -> None:
+        for process in self.running:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                try:
+                    process.communicate(timeout=20)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.communicate()
+
+
+class Server:
+    """``opencode serve`` and its HTTP API."""
+
+    def __init__(self, opencode: OpenCode, process: "subprocess.Popen[str]", cwd: Path) -> None:
+        self.opencode, self.process, self.cwd = opencode, process, cwd
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        while "listening" not in line:
+            assert line, "it did not start"
+            line = process.stdout.readline()
+        self.url = line.split()[-1]
+
+    def http(self, method: str, path: str, body: object = None) -> Any:
+        request = urllib.request.Request(
+            self.url + path, method=method, data=None if body is None else json.dumps(body).encode(),
+            headers={"content-type": "application/json", "x-opencode-directory": str(self.cwd)},
+        )
+        with urllib.request.urlopen(request, timeout=RUN_SECONDS) as answer:
+            raw = answer.read()
+        return json.loads(raw) if raw else None
+
+    def session(self) -> str:
+        return str(self.http("POST", "/session", {})["id"])
+
+    def prompt(self, session: str, words: str) -> Any:
+        """Send a message and wait for the end of the turn."""
+        return self.http("POST", f"/session/{session}/message", {"parts": [{"type": "text", "text": words}]})
+
+
+@pytest.fixture
+def opencode(binary: Path, home: Path, model: Model, local: object, tmp_path: Path) -> Iterator[OpenCode]:
+    made = OpenCode(binary, home, model, tmp_path)
+    yield made
+    made.close()
+
+
+def state(repo: Repo) -> dict[str, Any]:
+    """The project's one state file."""
+    [path] = (Path(os.environ["XDG_DATA_HOME"]) / "opencode/storage/daytona").glob("*.json")
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
