@@ -1,7 +1,7 @@
 """What /proc knows of processes: who descends from whom, with which arguments and environment, and who is still alive."""
 
 import os
-import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,19 +62,18 @@ def alive(pid: int) -> bool:
 
 def gone(*pids: int, seconds: float = 20) -> bool:
     """Wait for the ends of processes that were told to end."""
-    pause = threading.Event()
-    for _ in range(int(seconds * 100)):
-        if not any(map(alive, pids)):
-            return True
-        pause.wait(0.01)
-    return False
+    return _wait(lambda: not any(map(alive, pids)), seconds) is True
 
 
 def until(condition, seconds: float = 30):
     """Wait until something is true, and return it."""
-    pause = threading.Event()
-    for _ in range(int(seconds * 100)):
-        if value := condition():
-            return value
-        pause.wait(0.01)
-    raise AssertionError("it did not happen")
+    value = _wait(condition, seconds)
+    assert value, "it did not happen"
+    return value
+
+
+def _wait(condition, seconds: float):
+    end = time.monotonic() + seconds
+    while not (value := condition()) and time.monotonic() < end:
+        time.sleep(0.02)
+    return value

@@ -454,7 +454,12 @@ def test_a_signal_during_a_transfer(local, repo, begin, number):
     session.coordinator.close()
     local.faults.gateway.hang = -1
     with subprocess.Popen((sys.executable, "-c", FETCH, session.sandbox_id), cwd=repo.path, stderr=subprocess.PIPE) as process:
-        until(lambda: any(each.name == "ssh" for each in descendants(process.pid)))
+
+        def connecting() -> bool:
+            assert process.poll() is None, process.stderr.read()
+            return any(each.name == "ssh" for each in descendants(process.pid))
+
+        until(connecting)
         below = [each.pid for each in descendants(process.pid)]
         process.send_signal(number)
         process.communicate(timeout=30)
