@@ -7,7 +7,7 @@ we would write where there is none is ours to remove.
 import difflib
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,38 +55,42 @@ class Change:
             raise BadSetting(f"cannot remove '{self.path}': {problem.strerror}", hint="make its directory writable") from problem
 
 
-def install(candidates: Sequence[Path]) -> Change:
-    """The plan for one of the files: the one that has a plugin of ours already, else the first one there is, else a new first one.
-
-    Raises BadSetting for a file that cannot be edited.
-    """
+def install(worktree: Path | None) -> Change:
+    """The plan for the project's configuration, or with None for that of all projects. Raises BadSetting for a file that cannot be edited."""
+    candidates = registered.global_files() if worktree is None else registered.project_files(worktree)
     there = [found for path in candidates if (found := registered.read(path)) is not None]
-    chosen = next((found for found in there if found.own()), there[0] if there else None)
+    preferred = [found for found in there if found.path.name in registered.NAMES]
+    if worktree is None:
+        # There the last array counts: another file would have no effect, or hide the plugins of this one.
+        chosen = next((found for found in reversed(there) if found.document.property("plugin")), next(iter(preferred), None))
+    else:
+        chosen = next((found for found in there if found.own()), next(iter(preferred), None))
     if chosen is None:
-        return Change(candidates[0], None, _fresh(registered.entry()))
+        return Change(next(path for path in candidates if path.name in registered.NAMES), None, _fresh(registered.entry()))
     wanted = json.dumps(registered.entry())
-    own = [each for each in chosen.specs() if registered.is_ours(each[2])]
+    own = [spec for spec in chosen.specs() if registered.is_ours(spec.text)]
     text = chosen.document.text
     if not own:
-        text = _added(chosen, wanted)
-    elif registered.entry() not in [spec for _, _, spec in own]:
-        text = jsonc.replace(chosen.document, own[0][1], wanted)
-    text = _without(text, lambda spec: registered.is_ours(spec) and spec != registered.entry())
-    replaced = tuple(spec for _, _, spec in own if spec != registered.entry())
-    return _checked(chosen, text, replaced, expected=registered.entry())
+        text = added(chosen.document, wanted)
+    elif registered.entry() not in chosen.own():
+        text = jsonc.replace(chosen.document, own[0].node, wanted)
+    text = removed(text, lambda spec: registered.is_ours(spec) and spec != registered.entry())
+    replaced = tuple(spec for spec in chosen.own() if spec != registered.entry())
+    return _checked(chosen, text, replaced, expected={registered.entry()})
 
 
-def uninstall(candidates: Sequence[Path]) -> list[Change]:
-    """The plans for all of the files that have a plugin of ours. Raises BadSetting for a file that cannot be edited."""
+def uninstall(worktree: Path | None) -> list[Change]:
+    """The plans for all files of the project, or of all projects, that have a plugin of ours. Raises BadSetting for a file that cannot be
+    edited."""
     changes = []
-    for path in candidates:
+    for path in registered.global_files() if worktree is None else registered.project_files(worktree):
         found = registered.read(path)
         if found is None or not found.own():
             continue
         if not path.is_symlink() and found.raw in [_fresh(spec) for spec in found.own()]:
             changes.append(Change(path, found.raw, None))
         else:
-            changes.append(_checked(found, _without(found.document.text, registered.is_ours), tuple(found.own()), expected=None))
+            changes.append(_checked(found, removed(found.document.text, registered.is_ours), tuple(found.own()), expected=set()))
     return changes
 
 
@@ -94,16 +98,14 @@ def rivals(worktree: Path | None, start: Path, changed: Path) -> list[str]:
     """What OpenCode would load beside the plugin in the changed file and should not, one line each. Files that cannot be read are left
     to ``git daytona doctor``."""
     found = []
-    for path in registered.every_file(worktree, start):
-        try:
-            config = registered.read(path)
-        except BadSetting:
+    for config in registered.configs(worktree, start):
+        if isinstance(config, BadSetting):
             continue
-        for _, _, spec in config.specs() if config else ():
-            if registered.is_other(spec):
-                found.append(f"'{path}' also names Daytona's other plugin, '{spec}', and both would run: remove one")
-            elif registered.is_ours(spec) and spec != registered.entry() and path != changed:
-                found.append(f"'{path}' names the plugin of another installation, and both would run: take that one back")
+        for spec in config.specs():
+            if registered.is_other(spec.text):
+                found.append(f"'{config.path}' also names Daytona's other plugin, '{spec.text}', and both would run: remove one")
+            elif registered.is_ours(spec.text) and config.path != changed and config.place(spec.text) != registered.SHIM:
+                found.append(f"'{config.path}' names the plugin of another installation, and both would run: take that one back")
     found += [
         f"'{path}' may be Daytona's other plugin, and both would run"
         for path in registered.loose(worktree, start)
@@ -114,43 +116,40 @@ def rivals(worktree: Path | None, start: Path, changed: Path) -> list[str]:
 
 def _fresh(spec: str) -> bytes:
     """The file that is written where there is none."""
-    return f"{json.dumps({'$schema': SCHEMA, 'plugin': [spec]}, indent=2)}\n".encode()
+    return f'{{\n  "$schema": "{SCHEMA}",\n  "plugin": [{json.dumps(spec)}]\n}}\n'.encode()
 
 
-def _added(config: Config, wanted: str) -> str:
-    if config.plugins is not None:
-        return jsonc.append(config.document, config.plugins, wanted)
-    return jsonc.append(config.document, config.document.root, f'"plugin": [{wanted}]')
+def added(document: jsonc.Document, entry: str) -> str:
+    """The text of a document with an entry, as JSON, in its array of plugins."""
+    plugins = document.property("plugin")
+    if plugins is None:
+        return jsonc.append(document, document.root, f'"plugin": [{entry}]')
+    return jsonc.append(document, plugins.value, entry)
 
 
-def _without(text: str, unwanted: Callable[[str], bool]) -> str:
-    """The text without some of the plugins. A property that is exactly as we add it goes as a whole."""
+def removed(text: str, unwanted: Callable[[str], bool]) -> str:
+    """The text without some of the plugins. A property that is exactly as added() makes it goes as a whole."""
     while True:
         document = jsonc.parse(text)
         found = document.property("plugin")
-        if found is None:
+        number = next((spec.number for spec in registered.specs(document) if unwanted(spec.text)), None)
+        if found is None or number is None:
             return text
-        config = Config(Path(), b"", document, found.value)
-        numbers = [number for number, _, spec in config.specs() if unwanted(spec)]
-        if not numbers:
-            return text
-        item = found.value.items[numbers[0]].value
+        item = found.value.items[number].value
         if text[found.value.start : found.value.end] == f"[{text[item.start : item.end]}]":
             text = jsonc.remove(document, document.root, document.root.items.index(found))
         else:
-            text = jsonc.remove(document, found.value, numbers[0])
+            text = jsonc.remove(document, found.value, number)
 
 
-def _checked(config: Config, text: str, replaced: tuple[str, ...], *, expected: str | None) -> Change:
-    """The change to a text, after looking whether it says what it shall: all other plugins as before, and ours once or not at all."""
-    before = [spec for _, _, spec in config.specs()]
-    document = jsonc.parse(text)
-    found = document.property("plugin")
-    after = [spec for _, _, spec in Config(config.path, b"", document, found.value if found else None).specs()]
-    ours = [spec for spec in after if registered.is_ours(spec)]
-    if [spec for spec in after if spec not in ours] != [spec for spec in before if not registered.is_ours(spec)] or set(ours) != (
-        {expected} if expected else set()
-    ):
+def _checked(config: Config, text: str, replaced: tuple[str, ...], *, expected: set[str]) -> Change:
+    """The change to a text, after looking whether it says what it shall: all other plugins as before, and of ours what is expected."""
+    after = Config(config.path, b"", jsonc.parse(text))
+
+    def others(each: Config) -> list[str]:
+        return [spec.text for spec in each.specs() if not registered.is_ours(spec.text)]
+
+    if others(after) != others(config) or set(after.own()) != expected:
         raise GitDaytonaError(
             f"'{config.path}' cannot be edited safely", hint="do it by hand (the README says what belongs there), and report it"
         )

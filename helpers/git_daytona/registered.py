@@ -2,13 +2,14 @@
 
 OpenCode 1.18 merges, later ones first in rank: the files of ``$XDG_CONFIG_HOME/opencode``; the file that OPENCODE_CONFIG names;
 ``opencode.json`` and ``opencode.jsonc`` of each directory from the worktree's root to where it runs; those in ``.opencode`` folders on
-that way and in HOME; those of OPENCODE_CONFIG_DIR. Plugins of all of them are loaded, one that is named twice in the same words once. So
-are files in the folders ``plugin`` and ``plugins`` of all but the first kind.
+that way and in HOME; those of OPENCODE_CONFIG_DIR. The plugins of all of them are loaded, one that is named twice once; but of the files
+in the first place only the last array counts (measured: an array in ``opencode.jsonc`` hides the one in ``opencode.json`` there). So are
+files in the folders ``plugin`` and ``plugins`` of all but the second and third kind.
 """
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -25,28 +26,43 @@ _LARGEST = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
+class Spec:
+    """A plugin in the array: its place there, the string that names it, and what that says."""
+
+    number: int
+    node: jsonc.Node
+    text: str
+
+
+@dataclass(frozen=True)
 class Config:
-    """A configuration file that was read. ``plugins`` is its array of that name, None where it has none."""
+    """A configuration file that was read: what it holds."""
 
     path: Path
     raw: bytes
     document: jsonc.Document
-    plugins: jsonc.Node | None
 
-    def specs(self) -> list[tuple[int, jsonc.Node, str]]:
-        """Number, string and its value of each plugin; one with options is an array that begins with the string."""
-        found = []
-        for number, item in enumerate(self.plugins.items if self.plugins else ()):
-            node = item.value
-            if node.kind == "array" and node.items:
-                node = node.items[0].value
-            if (text := self.document.string(node)) is not None:
-                found.append((number, node, text))
-        return found
+    def place(self, spec: str) -> Path:
+        """The file that a plugin of it is, for one that is a file."""
+        return Path(os.path.normpath(self.path.parent / target(spec)))
+
+    def specs(self) -> list[Spec]:
+        return specs(self.document)
 
     def own(self) -> list[str]:
         """What it says for a plugin of ours, of whatever installation."""
-        return [text for _, _, text in self.specs() if is_ours(text)]
+        return [spec.text for spec in self.specs() if is_ours(spec.text)]
+
+
+def specs(document: jsonc.Document) -> list[Spec]:
+    """The plugins that a document names. One with options is an array that begins with the string."""
+    found = []
+    plugins = document.property("plugin")
+    for number, item in enumerate(plugins.value.items if plugins else ()):
+        node = item.value.items[0].value if item.value.kind == "array" and item.value.items else item.value
+        if (text := document.string(node)) is not None:
+            found.append(Spec(number, node, text))
+    return found
 
 
 def entry() -> str:
@@ -96,12 +112,12 @@ def read(path: Path) -> Config | None:
     plugins = document.property("plugin")
     if plugins is not None and plugins.value.kind != "array":
         raise BadSetting(f"\"plugin\" in '{path}' is not an array", hint='make it one: "plugin": []')
-    return Config(path, raw, document, plugins.value if plugins else None)
+    return Config(path, raw, document)
 
 
 def global_files() -> list[Path]:
-    """The files for all projects, those first that are to be changed rather."""
-    return [paths.opencode_config() / name for name in NAMES]
+    """The files for all projects, in the order in which OpenCode reads them."""
+    return [paths.opencode_config() / name for name in ("config.json", *NAMES)]
 
 
 def project_files(worktree: Path) -> list[Path]:
@@ -109,15 +125,23 @@ def project_files(worktree: Path) -> list[Path]:
     return [folder / name for folder in (worktree, worktree / ".opencode") for name in NAMES]
 
 
-def every_file(worktree: Path | None, start: Path) -> list[Path]:
-    """All that OpenCode reads when it runs in ``start``, of any project or none; each once. There need not be any of them."""
-    found = [paths.opencode_config() / name for name in ("config.json", *NAMES)]
-    if named := os.environ.get("OPENCODE_CONFIG"):
-        found.append(Path(named).absolute())
+def configs(worktree: Path | None, start: Path) -> Iterator[Config | BadSetting]:
+    """The files whose plugins OpenCode loads when it runs in ``start``, each once; for one that cannot be read, why."""
+    shared = [each for path in global_files() if (each := _tried(path)) is not None]
+    counts = next((each for each in reversed(shared) if isinstance(each, Config) and each.document.property("plugin")), None)
+    yield from (each for each in shared if isinstance(each, BadSetting) or each is counts)
+    found = [Path(os.environ["OPENCODE_CONFIG"]).absolute()] if os.environ.get("OPENCODE_CONFIG") else []
     if worktree is not None and not _flag("OPENCODE_DISABLE_PROJECT_CONFIG"):
         found += [folder / name for folder in _way(worktree, start) for name in NAMES]
     found += [folder / name for folder in _folders(worktree, start) for name in NAMES]
-    return list(dict.fromkeys(found))
+    yield from (each for path in dict.fromkeys(found) if (each := _tried(path)) is not None)
+
+
+def _tried(path: Path) -> Config | BadSetting | None:
+    try:
+        return read(path)
+    except BadSetting as problem:
+        return problem
 
 
 def loose(worktree: Path | None, start: Path) -> list[Path]:

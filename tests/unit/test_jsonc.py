@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from git_daytona import install, jsonc, registered
-from git_daytona.registered import Config
+from git_daytona import install, jsonc
 
 # -- reading --------------------------------------------------------------------------------------------------------------
 
@@ -100,13 +99,11 @@ CASES = [
 
 
 def added(text: str, entry: str) -> str:
-    document = jsonc.parse(text)
-    found = document.property("plugin")
-    return install._added(Config(registered.SHIM, b"", document, found.value if found else None), json.dumps(entry))
+    return install.added(jsonc.parse(text), json.dumps(entry))
 
 
 def removed(text: str, entry: str) -> str:
-    return install._without(text, lambda spec: spec == entry)
+    return install.removed(text, lambda spec: spec == entry)
 
 
 @pytest.mark.parametrize(("without", "with_it"), CASES)

@@ -37,7 +37,7 @@ def install(scope: str | None, dry_run: bool) -> None:
     if not registered.SHIM.is_file():
         raise BadSetting(f"the plugin file '{registered.SHIM}' is missing", hint="install git-daytona again")
     worktree = _worktree(scope)
-    change = installing.install(_candidates(worktree))
+    change = installing.install(worktree)
     for spec in change.replaced:
         say.note(f"replaced: '{spec}', a plugin of another installation")
     if not change:
@@ -62,12 +62,12 @@ def uninstall(scope: str | None, dry_run: bool) -> int:
     from git_daytona.errors import GitDaytonaError
 
     worktree = _worktree(scope)
-    changes = installing.uninstall(_candidates(worktree))
+    changes = installing.uninstall(worktree)
     if not changes:
-        which = "project" if worktree is not None else "global"
-        other = "global" if worktree is not None else "project"
+        which, other = ("project", "global") if worktree is not None else ("global", "project")
         raise GitDaytonaError(
-            f"OpenCode's {which} configuration does not name the plugin", hint=f"for the other: git daytona uninstall --{other}"
+            f"OpenCode's {which} configuration does not name the plugin",
+            hint=f"look into the other one: git daytona uninstall --{other}",
         )
     for change in changes:
         _make(change, dry_run)
@@ -87,12 +87,6 @@ def _worktree(scope: str | None) -> Path | None:
         if scope is None:
             problem.hint = f"{problem.hint}; or, for all projects: --global"
         raise
-
-
-def _candidates(worktree: Path | None) -> list[Path]:
-    from git_daytona import registered
-
-    return registered.global_files() if worktree is None else registered.project_files(worktree)
 
 
 def _make(change: "Change", dry_run: bool) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from git_daytona import __version__, branches, git, paths, registered, ssh
 from git_daytona.doctor.findings import Seen, fail, ok, skipped, warn
-from git_daytona.errors import MissingProgram, NoRepository
+from git_daytona.errors import BadSetting, MissingProgram, NoRepository
 from git_daytona.git import Repository
 from git_daytona.run import run
 
@@ -51,39 +51,42 @@ def opencode() -> Seen:
 def plugin(repository: Repository | None, start: Path) -> Seen:
     """Whether OpenCode, run here, loads our plugin, once, and not Daytona's other one beside it."""
     worktree = repository.worktree if repository else None
-    own: dict[str, list[Path]] = {}
+    own: dict[Path, list[Path]] = {}
     others: list[str] = []
-    for path in registered.every_file(worktree, start):
-        if config := registered.read(path):
-            for _, _, spec in config.specs():
-                if registered.is_ours(spec):
-                    own.setdefault(spec, []).append(path)
-                elif registered.is_other(spec):
-                    others.append(f"'{spec}' in '{path}'")
+    for config in registered.configs(worktree, start):
+        if isinstance(config, BadSetting):
+            raise config
+        for spec in config.specs():
+            if registered.is_ours(spec.text):
+                own.setdefault(config.place(spec.text), []).append(config.path)
+            elif registered.is_other(spec.text):
+                others.append(f"'{spec.text}' in '{config.path}'")
     for path in registered.loose(worktree, start):
         if registered.is_ours(str(path.resolve())):
-            own.setdefault(path.resolve().as_uri(), []).append(path)
+            own.setdefault(path, []).append(path)
         elif "daytona" in path.name:
             others.append(f"'{path}'")
     if not own:
         return fail("OpenCode's configuration does not name it", INSTALL)
-    (spec, places), *more = own.items()
-    text = "registered in " + ", ".join(f"'{path}'" for path in places)
-    for named, where in own.items():
-        if not Path(registered.target(named)).is_file():
-            return fail(f"'{where[0]}' names '{registered.target(named)}', which does not exist", INSTALL)
+    for file, where in own.items():
+        if not file.is_file():
+            return fail(f"'{where[0]}' names '{file}', which does not exist", INSTALL)
+    (file, where), *more = own.items()
+    text = "registered in " + ", ".join(f"'{path}'" for path in where)
     if more:
-        return fail(f"two of them would run: that of '{places[0]}' and that of '{more[0][1][0]}'", _take_back(more[0][1][0]))
+        return fail(f"two of them would run: that of '{where[0]}' and that of '{more[0][1][0]}'", _take_back(more[0][1][0]))
     if others:
         return fail(f"Daytona's other plugin would run, too: {others[0]}", "remove one of the two")
     if registered.pure():
         return warn(f"{text}, but OPENCODE_PURE is set: OpenCode loads no plugins", "unset OPENCODE_PURE")
-    if Path(registered.target(spec)).resolve() != registered.SHIM.resolve():
-        return warn(f"{text}, but that of another installation: '{registered.target(spec)}'", f"to change that, {INSTALL}")
+    if file.resolve() != registered.SHIM.resolve():
+        return warn(f"{text}, but that of another installation: '{file}'", f"to change that, {INSTALL}")
     return ok(text)
 
 
 def _take_back(path: Path) -> str:
+    if path.suffix not in (".json", ".jsonc"):
+        return f"remove '{path}'"
     scope = "--global" if path.is_relative_to(paths.opencode_config()) else "--project"
     return f"take one back: git daytona uninstall {scope}"
 
