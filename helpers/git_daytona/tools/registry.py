@@ -1,0 +1,19 @@
+"""All tools, in the order in which the model is shown them."""
+
+from git_daytona.tools import apply_patch, bash, edit, git_sync, glob, grep, listing, multiedit, preview, read, write
+from git_daytona.tools.context import Tool
+
+TOOLS: tuple[Tool, ...] = (
+    bash.TOOL,
+    read.TOOL,
+    write.TOOL,
+    edit.TOOL,
+    multiedit.TOOL,
+    apply_patch.TOOL,
+    glob.TOOL,
+    grep.TOOL,
+    listing.LIST,
+    listing.LS,
+    preview.TOOL,
+    git_sync.TOOL,
+)
