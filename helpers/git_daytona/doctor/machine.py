@@ -9,7 +9,7 @@ from pathlib import Path
 
 from git_daytona import __version__, branches, git, paths, registered, ssh
 from git_daytona.doctor.findings import Seen, fail, ok, skipped, warn
-from git_daytona.errors import BadSetting, MissingProgram, NoRepository
+from git_daytona.errors import BadSetting, MissingProgram, NoRepository, TimedOut
 from git_daytona.git import Repository
 from git_daytona.run import run
 
@@ -36,7 +36,12 @@ def opencode() -> Seen:
     program = shutil.which("opencode", path=os.pathsep.join(absolute))
     if program is None:
         return fail("it is not on PATH", "install it (https://opencode.ai); git daytona's own commands work without it")
-    said = _said(program, "--version")
+    try:
+        said = _said(program, "--version")
+    except TimedOut:
+        return fail(
+            f"'{program}' does not tell its version within {PROGRAM_SECONDS:.0f} seconds", f"see what keeps it: {program} --version"
+        )
     version = _version(said)
     if version is None:
         return warn(f"'{program}' does not tell its version", f"see what this says: {program} --version")

@@ -1,0 +1,454 @@
+"""`git daytona doctor`: a chain that holds, each link that can fail and what it says then. Real git, ssh and embedded Daytona; the one
+program that is played is `opencode`, which only has to tell its version."""
+
+import json
+import os
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from git_daytona import paths, registered
+from git_daytona.doctor import Status, findings, machine, service
+from git_daytona.doctor.findings import Check, ok
+from git_daytona.errors import BadSetting
+from git_daytona.local.server import LocalDaytona
+from rig import Repo, Session
+from told import Told
+
+Tell = Callable[..., Told]
+LINKS = [
+    *("python", "plugin file", "opencode", "git", "repository", "plugin", "ssh", "files", "settings", "key", "api", "key accepted"),
+    *("clock", "snapshot", "gateway", "leases", "sessions", "daytona-local"),
+]
+
+
+def program(folder: Path, name: str, script: str) -> Path:
+    """An executable shell script."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that comes first on PATH, with an `opencode` in it."""
+    folder = tmp_path / "tools"
+    program(folder, "opencode", "echo 1.18.33")
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "site-packages" / "git_daytona" / "opencode" / "daytona.js"
+    path.parent.mkdir(parents=True)
+    path.write_text("export default async () => ({})\n")
+    monkeypatch.setattr(registered, "SHIM", path)
+    return path
+
+
+@pytest.fixture
+def healthy(local: LocalDaytona, tools: Path, repo: Repo, tell: Tell) -> Repo:
+    """A repository where every link holds."""
+    local.published.reset()
+    assert tell("git-daytona", "install", cwd=repo.path).status == 0
+    return repo
+
+
+class Examined:
+    """The findings of a run by their check, and its exit status."""
+
+    def __init__(self, told: Told) -> None:
+        self.status = told.status
+        self.rows = {row["check"]: row for row in json.loads(told.out)}
+        assert list(self.rows) == LINKS
+        for row in self.rows.values():
+            assert row.keys() == {"check", "status", "detail", "hint"}
+            assert (row["hint"] is not None) == (row["status"] in ("warn", "fail")), row
+            assert "\n" not in row["detail"]
+        assert self.status == int("fail" in [row["status"] for row in self.rows.values()])
+
+    def __getitem__(self, check: str) -> tuple[str, str, str]:
+        row = self.rows[check]
+        return row["status"], row["detail"], row["hint"] or ""
+
+    def only(self, check: str, status: str) -> tuple[str, str]:
+        """Detail and hint of the one finding that is not fine; what needs it is skipped."""
+        assert {name for name, row in self.rows.items() if row["status"] in ("warn", "fail")} == {check}
+        assert self.rows[check]["status"] == status
+        return self[check][1:]
+
+
+@pytest.fixture
+def examine(tell: Tell) -> Callable[[Path], Examined]:
+    return lambda place: Examined(tell("git-daytona", "doctor", "--json", cwd=place))
+
+
+# -- a chain that holds -----------------------------------------------------------------------------------------------------
+
+
+def test_all_is_well(healthy: Repo, tell: Tell, local: LocalDaytona, tools: Path) -> None:
+    told = tell("git-daytona", "doctor", cwd=healthy.path)
+    lines = told.out.splitlines()
+    assert (told.status, told.err) == (0, "")
+    assert [line.partition(": ")[0] for line in lines] == [f"ok      {name}" for name in LINKS]
+    text = dict(line.removeprefix("ok").strip().split(": ", 1) for line in lines)
+    assert text["opencode"] == f"1.18.33 ('{tools / 'opencode'}')"
+    assert text["plugin"] == f"registered in '{healthy.path / 'opencode.json'}'"
+    assert text["key"] == "from the environment"
+    assert text["api"] == f"{local.api_url} answers"
+    assert text["gateway"].endswith(", pinned, verified: published = presented")
+    assert text["sessions"] == "none yet"
+    assert not paths.pin_file().exists(), "it changes nothing"
+
+
+def test_no_secret_in_it(healthy: Repo, tell: Tell, local: LocalDaytona) -> None:
+    (healthy.path / ".env").write_text(f"DAYTONA_API_URL=http://someone:{local.api_key}@127.0.0.1\n")
+    for words in (("doctor",), ("doctor", "--json")):
+        told = tell("git-daytona", *words, cwd=healthy.path)
+        assert local.api_key not in told.out + told.err
+    assert local.api_key not in paths.log_file().read_text()
+
+
+def test_outside_a_repository(healthy: Repo, tell: Tell, examine: Callable[[Path], Examined], tmp_path: Path) -> None:
+    assert tell("git-daytona", "install", "--global").status == 0
+    (tmp_path / "nowhere").mkdir()
+    found = examine(tmp_path / "nowhere")
+    detail, _hint = found.only("repository", "warn")
+    assert "is not in a git repository" in detail
+    assert found["sessions"] == ("skipped", "there is no repository here", "")
+
+
+def test_a_session_that_is_synced(healthy: Repo, examine: Callable[[Path], Examined], begin: Callable[..., Session]) -> None:
+    session = begin(healthy)
+    found = examine(healthy.path)
+    detail, hint = found.only("sessions", "warn")
+    assert (detail, hint) == ("1 of 1 may hold work that is not here", "sync: git daytona sync 1")
+    session.sync()
+    found = examine(healthy.path)
+    assert found["sessions"] == ("ok", "1, all of them synced", "")
+    assert found["gateway"][1].endswith("verified: published = pinned = presented")
+    session.coordinator.state.note(session.coordinator.find("1").id, "failed", "the disk is full")
+    detail, hint = examine(healthy.path).only("sessions", "warn")
+    assert (detail, hint) == ("session 1 was not synced: the disk is full", "try again: git daytona sync 1")
+
+
+# -- links on this machine --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "says", "hint"),
+    [
+        ("echo 1.14.2", "warn", "1.14.2 ", "opencode upgrade"),
+        ("echo opencode v2.0.0-beta1", "warn", "newer than any that was tested", "update git-daytona"),
+        ("echo hello; exit 3", "warn", "does not tell its version", "--version"),
+        ("exec sleep 60", "fail", "does not tell its version within 1 seconds", "see what keeps it"),
+    ],
+)
+def test_opencode(
+    healthy: Repo,
+    examine: Callable[[Path], Examined],
+    tools: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    script: str,
+    status: str,
+    says: str,
+    hint: str,
+) -> None:
+    monkeypatch.setattr(machine, "PROGRAM_SECONDS", 1.0)
+    program(tools, "opencode", script)
+    found = examine(healthy.path).only("opencode", status)
+    assert says in found[0] and hint in found[1]
+
+
+def test_opencode_is_told_no_key(healthy: Repo, examine: Callable[[Path], Examined], tools: Path, tmp_path: Path) -> None:
+    program(tools, "opencode", f"env >'{tmp_path}/seen'; echo 1.18.0")
+    examine(healthy.path)
+    assert "PATH=" in (tmp_path / "seen").read_text()
+    assert "DAYTONA_" not in (tmp_path / "seen").read_text()
+
+
+def test_no_opencode_but_one_in_the_working_directory(
+    healthy: Repo, examine: Callable[[Path], Examined], tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tools / "opencode").rename(healthy.path / "opencode")
+    monkeypatch.setenv("PATH", f".{os.pathsep}{os.environ['PATH']}")
+    detail, hint = examine(healthy.path).only("opencode", "fail")
+    assert detail == "it is not on PATH"
+    assert "https://opencode.ai" in hint
+
+
+def test_the_plugin_is_missing(healthy: Repo, tell: Tell, examine: Callable[[Path], Examined], shim: Path) -> None:
+    tell("git-daytona", "uninstall", cwd=healthy.path)
+    detail, hint = examine(healthy.path).only("plugin", "fail")
+    assert (detail, hint) == ("OpenCode's configuration does not name it", "register it: git daytona install")
+    tell("git-daytona", "install", cwd=healthy.path)
+    shim.unlink()
+    found = examine(healthy.path)
+    assert found["plugin file"][0] == "fail"
+    assert found["plugin"][1] == f"'{healthy.path / 'opencode.json'}' names '{shim}', which does not exist"
+
+
+def _other(tmp_path: Path) -> Path:
+    path = tmp_path / "other" / "git_daytona" / "opencode" / "daytona.js"
+    path.parent.mkdir(parents=True)
+    path.write_text("")
+    return path
+
+
+def test_the_plugin_twice(
+    healthy: Repo, tell: Tell, examine: Callable[[Path], Examined], home: Path, shim: Path, tmp_path: Path, monkeypatch
+) -> None:
+    tell("git-daytona", "install", "--global")
+    assert examine(healthy.path)["plugin"][0] == "ok", "the same in both files is loaded once"
+    shared = home / ".config" / "opencode" / "opencode.json"
+    other = _other(tmp_path)
+    shared.write_text(json.dumps({"plugin": [str(other)]}))
+    detail, hint = examine(healthy.path).only("plugin", "fail")
+    assert detail.startswith("two of them would run")
+    assert hint == "take one back: git daytona uninstall --project"
+    tell("git-daytona", "uninstall", "--project", cwd=healthy.path)
+    detail, hint = examine(healthy.path).only("plugin", "warn")
+    assert f"that of another installation: '{other}'" in detail
+    # An array in opencode.jsonc hides that one.
+    shared.with_suffix(".jsonc").write_text('{"plugin": []}')
+    assert examine(healthy.path)["plugin"][1] == "OpenCode's configuration does not name it"
+    # Where OpenCode looks besides.
+    (tmp_path / "named.json").write_text(json.dumps({"plugin": [registered.entry()]}))
+    monkeypatch.setenv("OPENCODE_CONFIG", str(tmp_path / "named.json"))
+    assert examine(healthy.path)["plugin"][1] == f"registered in '{tmp_path / 'named.json'}'"
+    monkeypatch.delenv("OPENCODE_CONFIG")
+    loose = healthy.path / ".opencode" / "plugins" / "git-daytona.js"
+    loose.parent.mkdir(parents=True)
+    loose.symlink_to(shim)
+    assert examine(healthy.path)["plugin"] == ("ok", f"registered in '{loose}'", "")
+    monkeypatch.setenv("OPENCODE_DISABLE_PROJECT_CONFIG", "1")
+    assert examine(healthy.path)["plugin"][0] == "fail"
+
+
+def test_the_other_plugin_of_daytona(healthy: Repo, examine: Callable[[Path], Examined]) -> None:
+    config = healthy.path / ".opencode" / "opencode.jsonc"
+    config.parent.mkdir()
+    config.write_text('{"plugin": ["@daytona/opencode",]}')
+    detail, _hint = examine(healthy.path).only("plugin", "fail")
+    assert f"'@daytona/opencode' in '{config}'" in detail
+    config.write_text('{"plugin": ["@daytona/opencode"')
+    detail, _hint = examine(healthy.path).only("plugin", "fail")
+    assert f"'{config}' is not JSON with comments" in detail
+
+
+def test_plugins_are_off(healthy: Repo, examine: Callable[[Path], Examined], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENCODE_PURE", "1")
+    detail, hint = examine(healthy.path).only("plugin", "warn")
+    assert "OpenCode loads no plugins" in detail and hint == "unset OPENCODE_PURE"
+
+
+def test_git(healthy: Repo, examine: Callable[[Path], Examined], tools: Path) -> None:
+    real = subprocess.run(("sh", "-c", "command -v git"), capture_output=True, text=True, check=True).stdout.strip()
+    program(tools, "git", f'[ "$1" = --version ] && exec echo "git version 2.34.1 (Apple Git-1)"; exec {real} "$@"')
+    found = examine(healthy.path)
+    assert found["git"] == ("fail", "2.34.1 (Apple Git-1) is older than 2.36", "update git")
+    assert found["repository"] == ("skipped", "it needs 'git'", "")
+    assert found["sessions"][0] == "skipped"
+
+
+def test_no_git_and_no_ssh(
+    healthy: Repo, examine: Callable[[Path], Examined], tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tools))
+    found = examine(healthy.path)
+    assert found["git"][:2] == ("fail", "it is not on PATH")
+    assert found["ssh"][0] == "fail" and "apt install openssh-client" in found["ssh"][2]
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "says"),
+    [
+        ("echo OpenSSH_8.2p1 Ubuntu-4ubuntu0.5, OpenSSL 1.1.1f >&2", "fail", "8.2p1 "),
+        ("echo OpenSSH_10.0p2, OpenSSL 3.5 >&2", "ok", "10.0p2 "),
+        ("echo 'Dropbear v2022.83' >&2", "warn", "is not OpenSSH: Dropbear v2022.83"),
+    ],
+)
+def test_ssh(
+    healthy: Repo, examine: Callable[[Path], Examined], tmp_path: Path, monkeypatch, script: str, status: str, says: str
+) -> None:
+    monkeypatch.setenv("DAYTONA_SSH_BINARY", str(program(tmp_path / "ssh", "ssh", script)))
+    found = examine(healthy.path)
+    assert found["ssh"][0] == status and says in found["ssh"][1]
+    monkeypatch.setenv("DAYTONA_SSH_BINARY", "ssh")
+    assert examine(healthy.path)["ssh"][:2] == ("fail", "DAYTONA_SSH_BINARY is not an absolute path")
+
+
+def test_repositories(healthy: Repo, examine: Callable[[Path], Examined], tmp_path: Path) -> None:
+    healthy.git("branch", "opencode")
+    _detail, hint = examine(healthy.path).only("repository", "fail")
+    assert hint == "rename it: git branch -m opencode other-name"
+    (tmp_path / "empty").mkdir()
+    Repo(tmp_path / "empty").git("init", "-q")
+    found = examine(tmp_path / "empty")
+    assert found["repository"][0] == "warn" and "has no commits" in found["repository"][1]
+    healthy.git("clone", "-q", "--bare", ".", str(tmp_path / "bare.git"))
+    assert "it is bare" in examine(tmp_path / "bare.git")["repository"][1]
+
+
+def test_files(healthy: Repo, examine: Callable[[Path], Examined], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths.storage().mkdir(parents=True)
+    (paths.storage() / "abc.json.corrupt-1").write_text("{")
+    detail, _hint = examine(healthy.path).only("files", "warn")
+    assert "was set aside" in detail
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    found = examine(healthy.path)
+    assert found["files"] == ("fail", f"'{tmp_path / 'file'}' is not a directory", "move it out of the way")
+    assert found["leases"][0] == "skipped"
+
+
+def test_isolation(healthy: Repo, examine: Callable[[Path], Examined], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert examine(healthy.path)["daytona-local"][1] in ("bubblewrap works here", "namespaces works here")
+    plain = machine.isolation(lambda: "plain", matters=True)
+    assert plain.status is Status.WARN and plain.hint is not None and "apt install bubblewrap" in plain.hint
+    assert machine.isolation(lambda: "plain", matters=False).status is Status.OK
+
+
+# -- links to Daytona -------------------------------------------------------------------------------------------------------
+
+
+def test_settings(healthy: Repo, examine: Callable[[Path], Examined], monkeypatch: pytest.MonkeyPatch) -> None:
+    (healthy.path / ".env").write_text("DAYTONA_SSH_BINARY=/tmp/evil\n")
+    detail, _hint = examine(healthy.path).only("settings", "warn")
+    assert "DAYTONA_SSH_BINARY in '.env' ignored" in detail
+    monkeypatch.setenv("DAYTONA_API_URL", "ftp://x")
+    found = examine(healthy.path)
+    assert found["settings"][:2] == ("fail", "DAYTONA_API_URL is not an http(s) URL")
+    for check in ("key", "api", "key accepted", "gateway", "leases", "sessions"):
+        assert found[check][0] == "skipped"
+
+
+def test_keys(healthy: Repo, examine: Callable[[Path], Examined], local: LocalDaytona, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DAYTONA_API_KEY")
+    found = examine(healthy.path)
+    detail, hint = found.only("key", "fail")
+    assert "there is no API key" in detail and "set DAYTONA_API_KEY" in hint
+    assert found["key accepted"] == ("skipped", "it needs 'key'", "")
+    assert found["gateway"][0] == "ok", "needs no key"
+    (healthy.path / ".env").write_text("DAYTONA_API_KEY=dtn_wrongwrongwrong\n")
+    found = examine(healthy.path)
+    assert found["key"][1] == "from '.env' of the project"
+    detail, hint = found.only("key accepted", "fail")
+    assert "does not accept the API key from '.env' of the project" in detail
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "says"),
+    [
+        ({"name": "ci", "permissions": ["read:volumes"]}, "fail", "it lacks the permission write:sandboxes and delete:sandboxes"),
+        ({"name": "ci", "expiresAt": "2020-01-01T00:00:00.000Z"}, "warn", "named 'ci', but it expires in 0 days"),
+        ({"expiresAt": "soon", "permissions": "all"}, "ok", "accepted"),
+    ],
+)
+def test_what_a_key_may(
+    healthy: Repo, examine: Callable[[Path], Examined], local: LocalDaytona, answer: dict[str, object], status: str, says: str
+) -> None:
+    with local.faults.call(route="key", body=json.dumps(answer).encode(), content_type="application/json", times=1):
+        found = examine(healthy.path)["key accepted"]
+    assert found[0] == status and says in found[1]
+
+
+def test_an_api_that_is_down(healthy: Repo, examine: Callable[[Path], Examined], monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    monkeypatch.setenv("DAYTONA_API_URL", f"http://127.0.0.1:{port}/api")
+    found = examine(healthy.path)
+    detail, _hint = found.only("api", "fail")
+    assert "cannot be reached" in detail
+    assert found["gateway"] == ("skipped", "it needs 'api'", "")
+
+
+def test_an_api_that_never_answers(healthy: Repo, examine: Callable[[Path], Examined], local: LocalDaytona, monkeypatch) -> None:
+    monkeypatch.setattr(service, "REQUEST_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("DAYTONA_API_URL", f"http://127.0.0.1:{silent.getsockname()[1]}/api")
+        begin = time.monotonic()
+        found = examine(healthy.path)
+    assert time.monotonic() - begin < 20
+    assert "did not answer in time" in found.only("api", "fail")[0]
+
+
+def test_a_clock_that_is_wrong(healthy: Repo, examine: Callable[[Path], Examined], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "SKEW_SECONDS", -1.0)
+    detail, hint = examine(healthy.path).only("clock", "warn")
+    assert "seconds" in detail and "set the clock" in hint
+
+
+def test_snapshots(
+    healthy: Repo, examine: Callable[[Path], Examined], local: LocalDaytona, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DAYTONA_SNAPSHOT", "no/such")
+    detail, hint = examine(healthy.path).only("snapshot", "fail")
+    assert detail == "there is no snapshot 'no/such'"
+    assert "correct DAYTONA_SNAPSHOT" in hint
+    for state, status in (("active", "ok"), ("pulling", "warn"), ("build_failed", "fail")):
+        body = json.dumps({"state": state}).encode()
+        with local.faults.call(route="snapshot-get", body=body, content_type="application/json", times=1):
+            assert examine(healthy.path)["snapshot"][0] == status
+
+
+def test_a_gateway_with_another_key(healthy: Repo, tell: Tell, examine: Callable[[Path], Examined], local: LocalDaytona) -> None:
+    assert tell("daytona-pin", "pin").status == 0
+    local.published.host_keys = local.gateway.presented_keys()
+    local.gateway.rotate()
+    detail, hint = examine(healthy.path).only("gateway", "fail")
+    assert "mismatch: the gateway presents SHA256:" in detail or "mismatch: the gateway presents" in detail
+    assert "nothing is sent to it" in hint
+    local.published.nothing()
+    tell("daytona-pin", "forget", "--yes")
+    detail, hint = examine(healthy.path).only("gateway", "warn")
+    assert "inherited, nothing to verify against" in detail
+
+
+def test_stale_leases(healthy: Repo, examine: Callable[[Path], Examined], local: LocalDaytona) -> None:
+    paths.leases().mkdir(parents=True)
+    entry = {"sandboxId": "x", "apiUrl": local.api_url, "pid": 1, "started": "1", "at": 0, "state": "lost"}
+    (paths.leases() / "0.json").write_text(json.dumps(entry))
+    detail, hint = examine(healthy.path).only("leases", "warn")
+    assert detail.startswith("1 left by killed processes") and hint == "revoke them: git daytona recover"
+
+
+# -- how checks are run -----------------------------------------------------------------------------------------------------
+
+
+def test_checks_are_bounded_and_independent() -> None:
+    release = threading.Event()
+
+    def hang() -> findings.Seen:
+        release.wait(60)
+        return ok("late")
+
+    def break_() -> findings.Seen:
+        raise RuntimeError("a bug")
+
+    def refuse() -> findings.Seen:
+        raise BadSetting("it is\nwrong \x1b[31m")
+
+    checks = [
+        Check("hangs", hang),
+        Check("needs it", lambda: ok("never"), ("hangs",)),
+        Check("needs that", lambda: ok("never"), ("needs it",)),
+        Check("breaks", break_),
+        Check("refuses", refuse),
+        Check("holds", lambda: ok("fine")),
+    ]
+    found = {each.check: each for each in findings.run(checks, seconds=0.2)}
+    release.set()
+    assert [each.status.value for each in found.values()] == ["fail", "skipped", "skipped", "fail", "fail", "ok"]
+    assert found["hangs"].detail == "no answer within 0 seconds"
+    assert found["needs that"].detail == "it needs 'needs it'"
+    assert found["breaks"].detail == "the check itself failed"
+    assert str(found["refuses"]) == "FAIL    refuses: it is wrong \\x1b[31m\nhint: the log may say more: git daytona logs"
