@@ -66,7 +66,9 @@ def work(place: str, operation: str, session_id: str, target: str, side: str) ->
     steps.wrap(
         Path,
         "unlink",
-        lambda path, **_options: f"remove {path.parent.name}" if path.parent.name in ("leases", "creating") else None,
+        lambda path, **_options: (
+            f"remove {path.parent.name}" if path.parent.name in ("leases", "creating") and path.name[0] != "." else None
+        ),
     )
     repository = git.discover(Path(place))
     coordinator = Coordinator(repository, settings.load(repository.worktree))

@@ -95,7 +95,9 @@ def test_crash_matrix(local, repo, begin, coordinate, tmp_path, operation):
 
     cases = [(number, side) for number in range(1, len(steps) + 1) for side in ("before", "after")]
     with ThreadPoolExecutor(len(workers)) as pool:
-        results = sorted((row for rows in pool.map(some, range(len(workers))) for row in rows), key=lambda row: row[0])
+        results = sorted(
+            (row for rows in pool.map(some, range(len(workers))) for row in rows), key=lambda row: (row[0][0], row[0][1] == "after")
+        )
     for worker in workers:
         worker.close()
     local_sandboxes = {each.labels.get("git-daytona/session"): each for each in local.sandboxes if each.state != "destroyed"}
