@@ -18,7 +18,7 @@ LAYERS = {
     "ground": "__init__ errors secret endpoint refs hostkeys knownhosts trust published gitenv jsonc",
     "rim": "run files paths say log",
     "sources": "keystore settings state git cloud cloud_errors probe glance pinfile manual refusals asked pin verify registered install",
-    "transfers": "leases transfer sandbox branches worktrees lifecycle",
+    "transfers": "leases transfer sandbox branches old_remotes worktrees lifecycle",
     "sessions": "sync sessions status recovery doctor.*",
     "tools": "tools.*",
     "service": "lanes rpc harmless prompt hosttools toasts workspace previews turns events calls hosting service",

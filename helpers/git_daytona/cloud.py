@@ -183,9 +183,15 @@ class Cloud:
             raise BadAnswer("refusing to revoke an empty token: it would revoke all", hint="report this")
         try:
             with self._translated("revoke an SSH token of", sandbox_id):
-                self._sandbox_api().revoke_ssh_access(
+                response = self._sandbox_api().revoke_ssh_access_without_preload_content(
                     sandbox_id, token=None if token is None else token.reveal(), _request_timeout=self.request_seconds
                 )
+                body, status = response.read(CONFIG_BYTES), response.status
+            if not 200 <= status < 300:
+                raise from_status(status, "", "revoke an SSH token", self.settings, dict(response.headers))
+            # A page of some proxy with status 200 has revoked nothing.
+            if body.strip() and not body.lstrip().startswith((b"{", b"[", b"true", b"null")):
+                raise BadAnswer("could not revoke an SSH token: the answer makes no sense", hint="check DAYTONA_API_URL")
         except NotFound:
             pass
 

@@ -127,6 +127,14 @@ def failure(result: Result, what: str) -> TransferFailed:
     return TransferFailed(f"{what}: {reason}", hint="the log has all that git said", details=result.complaint)
 
 
+def here() -> Path:
+    """The current directory; raises NoRepository when it was deleted under us."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError as problem:
+        raise NoRepository("the current directory does not exist any more", hint="cd to one that does") from problem
+
+
 def discover(start: Path) -> Repository:
     """The repository that git finds from a directory, as git itself would (GIT_DIR of ``git --git-dir=… daytona`` counts here).
 

@@ -1,17 +1,14 @@
 """After a crash, and for tidying up: what the next start makes good, and what a person asks to be cleaned or taken over."""
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
-from git_daytona import branches, files, leases, lifecycle, log, paths, state
+from git_daytona import branches, files, leases, lifecycle, log, old_remotes, paths, state
 from git_daytona.cloud import SandboxInfo
 from git_daytona.errors import GitDaytonaError, SandboxGone, UsageError
-from git_daytona.git import Repository
 from git_daytona.refs import Names, number_of_remote
-from git_daytona.secret import REDACTED, redact
+from git_daytona.secret import redact
 from git_daytona.sessions import Coordinator, Started
 from git_daytona.state import GitReturn, Session
 
@@ -43,7 +40,7 @@ def recover(coordinator: Coordinator) -> Recovered:
     with log.event("recover") as event:
         step("stale tokens", lambda: _count(leases.reap(coordinator.cloud), "stale lease revoked", "stale leases revoked"))
         if coordinator.has_repository:
-            step("old remotes", lambda: rewrite_remotes(coordinator.repository))
+            step("old remotes", lambda: old_remotes.rewrite(coordinator.repository))
         for mark in lifecycle.marks():
             if mark.git_dir == coordinator.git_dir:
                 step(f"session {mark.session_id}", partial(_finish_creation, coordinator, mark))
@@ -86,43 +83,7 @@ def _finish(coordinator: Coordinator, session: Session) -> str:
     return f"session {session.number}: {outcome.message}" if outcome.changed else ""
 
 
-# -- remotes and logs of earlier tools --------------------------------------------------------------------------------
-
-_TOKEN_URL = re.compile(r"ssh://(?P<token>[^/@\s]+)@(?P<rest>[^/\s]+/home/daytona/.*)")
-
-
-def rewrite_remotes(repository: Repository) -> str:
-    """Take the tokens out of URLs that earlier tools wrote (``ssh://TOKEN@host/home/daytona/…``), wherever they stand (CASES 42)."""
-    listing = repository.git("config", "--local", "--list", "-z").text
-    tokens: set[str] = set()
-    changed = 0
-    for entry in listing.split("\0"):
-        key, _, value = entry.partition("\n")
-        old = _TOKEN_URL.fullmatch(value)
-        if old is None or not re.fullmatch(r"(remote\..*\.(url|pushurl)|branch\..*\.(remote|pushremote))", key):
-            continue
-        with branches.changing(repository):
-            pattern = f"^{re.escape(value)}$"
-            if repository.set_config("--replace-all", key, f"ssh://{old['rest']}", pattern).status == 0:
-                changed += 1
-                tokens.add(old["token"])
-    if tokens:
-        _scrub(repository.common_dir, tokens)
-    return f"{changed} URLs of earlier tools rewritten without their tokens" if changed else ""
-
-
-def _scrub(folder: Path, tokens: set[str]) -> None:
-    """The same tokens in what git noted of transfers: FETCH_HEAD and the reflogs."""
-    for path in [folder / "FETCH_HEAD", *folder.glob("worktrees/*/FETCH_HEAD"), *(folder / "logs").rglob("*")]:
-        try:
-            content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
-            clean = content
-            for token in tokens:
-                clean = clean.replace(token.encode(), REDACTED.encode())
-            if clean != content:
-                files.write_whole(path, clean)
-        except OSError as problem:
-            log.logger.warning("'%s' could not be scrubbed: %s", path, problem.strerror)
+# -- the log of earlier tools -----------------------------------------------------------------------------------------
 
 
 def scrub_old_log() -> None:

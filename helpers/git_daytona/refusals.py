@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from git_daytona.endpoint import Endpoint
-from git_daytona.errors import ApiUnreachable, GitDaytonaError, HostKeyRefused
+from git_daytona.errors import GitDaytonaError, HostKeyRefused
 from git_daytona.hostkeys import HostKey
 from git_daytona.published import Published
 from git_daytona.secret import printable
@@ -151,9 +151,9 @@ def unknown_gateway(endpoint: Endpoint) -> HostKeyRefused:
 def endpoint_unknown(problem: Published | GitDaytonaError) -> GitDaytonaError:
     """The API cannot say where the gateway is, and no pin does."""
     assert isinstance(problem, GitDaytonaError), "an answer that could be read names an endpoint"
-    return ApiUnreachable(
-        f"the SSH gateway is unknown: {problem.message}", hint=problem.hint or "check DAYTONA_API_URL", details=problem.details
-    )
+    # Of its own kind: a server that answers HTML is not one to ask again.
+    problem.message = f"the SSH gateway is unknown: {problem.message}"
+    return problem
 
 
 def inherited(endpoint: Endpoint, answer: Published | GitDaytonaError) -> str:

@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
-from git_daytona import branches, files, leases, log, paths, sandbox, state
+from git_daytona import branches, files, leases, log, old_remotes, paths, sandbox, state
 from git_daytona import sync as syncing
 from git_daytona.cloud import Cloud, Execution
 from git_daytona.errors import GitDaytonaError, NoRepository, NotFound, SandboxGone, TimedOut, TransferFailed, UsageError
@@ -152,6 +152,7 @@ class Coordinator:
             if session is not None and not replaced and session.git_return.state != state.SETUP_FAILED:
                 return Started(session, new=False)
             if synced and (session is None or session.number is not None):
+                old_remotes.rewrite(self.repository)
                 branches.check_namespace(self.repository)
                 self.transfers.check()
             if session is None or replaced:

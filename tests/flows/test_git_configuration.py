@@ -396,7 +396,6 @@ def test_somebody_elses_repository(local, repo, coordinate, monkeypatch):
     assert coordinate(repo.path).repository.worktree == repo.path
 
 
-@pytest.mark.xfail(reason="only the remote of the session itself is rewritten so far (branches.py)")
 def test_remotes_of_earlier_tools_lose_their_tokens(local, repo, begin):
     """Wherever the token stands (CASES 42)."""
     token = "OldToken1234567890abcdef"

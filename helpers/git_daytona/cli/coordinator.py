@@ -40,12 +40,12 @@ def _coordinator(*, anywhere: bool = False) -> Iterator["Coordinator"]:
     recovery.scrub_old_log()
     place: git.Repository | Path
     try:
-        place = git.discover(Path.cwd())
+        place = git.discover(git.here())
         directory = place.worktree
     except NoRepository:
         if not anywhere:
             raise
-        place = directory = Path.cwd()
+        place = directory = git.here()
     found = settings.load(directory)
     for line in found.warnings:
         say.warning(PROGRAM, line)
