@@ -78,8 +78,9 @@ class Turns:
         with self._lock:
             lanes = dict(self._lanes)
         late = [root for root, lane in lanes.items() if not lane.wait(until)]
-        if late:
-            log.logger.error("shutdown: not finished after %.0f seconds: %s", seconds, " ".join(late))
+        settled = self._workspace.settled(until)
+        if late or not settled:
+            log.logger.error("shutdown: not finished after %.0f seconds: %s", seconds, " ".join(late) or "recovery")
             run.end_all()
             until = time.monotonic() + LAST_SECONDS
             for root in late:
@@ -88,7 +89,7 @@ class Turns:
                     self._workspace.coordinator().state.note(root, state.FAILED, NOT_FINISHED)
                 except GitDaytonaError as problem:  # there is nobody left to tell
                     log.logger.error("shutdown: %s", problem.message)
-        return not late
+        return settled and not late
 
     def _lane(self, root: str) -> Lane:
         with self._lock:

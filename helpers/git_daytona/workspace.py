@@ -19,14 +19,15 @@ class Workspace:
         self.directory, self.worktree, self.project_id, self.toasts = directory, worktree, project_id, toasts
         self._lock = threading.Lock()
         self._made: Coordinator | None = None
-        self._start = Lane("start", 2)
+        self._loading = Lane("load", 1)
+        self._recovery = Lane("recovery", 1)
         self.unsynced = ""
         """Why nothing of this directory is synced; empty where it is. Known once there is a coordinator."""
 
     def begin(self) -> None:
         """What can be done before the first tool call, in the background: load the SDK, make good what an earlier run left."""
-        self._start.submit(self._load)
-        self._start.submit(self._recover)
+        self._loading.submit(self._load)
+        self._recovery.submit(self._recover)
 
     def coordinator(self) -> Coordinator:
         """The coordinator. Raises what reading the settings or the repository raises, each time until it succeeds."""
@@ -58,6 +59,10 @@ class Workspace:
         for line in found.warnings:
             self.toasts.show("Settings", line, "warning")
         return Coordinator(place, found, self.toasts.step, project_id=self.project_id)
+
+    def settled(self, until: float) -> bool:
+        """Wait for the recovery, until that moment of time.monotonic(); whether it has ended."""
+        return self._recovery.wait(until)
 
     def close(self) -> None:
         """Wait for what runs behind the calls (revocations)."""

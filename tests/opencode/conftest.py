@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from filelock import FileLock
 from model import Model, serve
+
+from git_daytona.local.server import LocalDaytona
 from processes import until
 from rig import Repo, local, repo, server
 
@@ -42,9 +44,20 @@ def binary() -> Path:
         installed = CACHE / "installed"
         if not installed.exists() or installed.read_text() != VERSION:
             subprocess.run(
-                [npm, "install", "--prefix", CACHE, "--cache", CACHE / "cache", "--no-audit", "--no-fund", "--loglevel=error",
-                 f"opencode-ai@{VERSION}"],
-                check=True, timeout=280,
+                [
+                    npm,
+                    "install",
+                    "--prefix",
+                    CACHE,
+                    "--cache",
+                    CACHE / "cache",
+                    "--no-audit",
+                    "--no-fund",
+                    "--loglevel=error",
+                    f"opencode-ai@{VERSION}",
+                ],
+                check=True,
+                timeout=280,
             )
             installed.write_text(VERSION)
     return CACHE / "node_modules" / ".bin" / "opencode"
@@ -84,9 +97,7 @@ class OpenCode:
                 "local": {
                     "npm": "@ai-sdk/openai-compatible",
                     "options": {"baseURL": f"http://127.0.0.1:{model.port}/v1", "apiKey": "x"},
-                    "models": {
-                        name: {"tool_call": True, "limit": {"context": 100000, "output": 10000}} for name in ("m", "gpt-5")
-                    },
+                    "models": {name: {"tool_call": True, "limit": {"context": 100000, "output": 10000}} for name in ("m", "gpt-5")},
                 }
             },
             "model": "local/m",
@@ -100,16 +111,26 @@ class OpenCode:
     def start(self, *words: str, cwd: Path) -> "subprocess.Popen[str]":
         path = self.home / "opencode.json"
         path.write_text(json.dumps(self.config))
+        models = self.home / "models.json"
+        models.write_text("{}")
         env = os.environ | {
             "OPENCODE_CONFIG": str(path),
             "OPENCODE_DISABLE_MODELS_FETCH": "1",
             "OPENCODE_DISABLE_AUTOUPDATE": "1",
             "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+            "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+            "OPENCODE_MODELS_PATH": str(models),  # the list of the world's models costs a second at each start
             "WATCHED": str(self.watched),
         }
         process = subprocess.Popen(
-            (str(self.binary), *words), cwd=cwd, env=env | self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, start_new_session=True,
+            (str(self.binary), *words),
+            cwd=cwd,
+            env=env | self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         self.running.append(process)
         return process
@@ -137,11 +158,11 @@ class OpenCode:
         for process in self.running:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
+            with process:  # closes its pipes
                 try:
-                    process.communicate(timeout=20)
+                    process.wait(20)
                 except subprocess.TimeoutExpired:
                     process.kill()
-                    process.communicate()
 
 
 class Server:
@@ -158,7 +179,9 @@ class Server:
 
     def http(self, method: str, path: str, body: object = None) -> Any:
         request = urllib.request.Request(
-            self.url + path, method=method, data=None if body is None else json.dumps(body).encode(),
+            self.url + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
             headers={"content-type": "application/json", "x-opencode-directory": str(self.cwd)},
         )
         with urllib.request.urlopen(request, timeout=RUN_SECONDS) as answer:
@@ -178,6 +201,13 @@ def opencode(binary: Path, home: Path, model: Model, local: object, tmp_path: Pa
     made = OpenCode(binary, home, model, tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def sandboxes(local: LocalDaytona) -> Callable[[], list[str]]:
+    """The ids of the sandboxes that the test has made and that are still there."""
+    before = {each.id for each in local.sandboxes}
+    return lambda: [each.id for each in local.sandboxes if each.id not in before and each.state != "destroyed"]
 
 
 def state(repo: Repo) -> dict[str, Any]:

@@ -34,10 +34,10 @@ class Model:
         return step(messages) if callable(step) else step
 
     def results(self, words: str = "") -> list[str]:
-        """What the tools gave, in the last request whose first message holds the words."""
+        """What the tools gave (without blanks around it), in the last request whose first message holds the words."""
         for body in reversed(self.asked):
             if any(words in content(each) for each in body["messages"] if each["role"] == "user"):
-                return [content(each) for each in body["messages"] if each["role"] == "tool"]
+                return [content(each).strip() for each in body["messages"] if each["role"] == "tool"]
         return []
 
 
@@ -63,14 +63,20 @@ class _Handler(BaseHTTPRequestHandler):
             deltas, end = [{"content": step}], "stop"
         else:
             calls = [
-                {"index": place, "id": f"call_{len(body['messages'])}_{place}", "type": "function",
-                 "function": {"name": name, "arguments": json.dumps(arguments)}}
+                {
+                    "index": place,
+                    "id": f"call_{len(body['messages'])}_{place}",
+                    "type": "function",
+                    "function": {"name": name, "arguments": json.dumps(arguments)},
+                }
                 for place, (name, arguments) in enumerate(step)
             ]
             deltas, end = [{"tool_calls": [call]} for call in calls], "tool_calls"
         for delta in [{"role": "assistant", "content": ""}, *deltas]:
             self._send({"index": 0, "delta": delta, "finish_reason": None})
-        self._send({"index": 0, "delta": {}, "finish_reason": end}, usage={"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2})
+        self._send(
+            {"index": 0, "delta": {}, "finish_reason": end}, usage={"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+        )
         self.wfile.write(b"data: [DONE]\n\n")
         self.close_connection = True
 

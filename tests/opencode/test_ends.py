@@ -1,0 +1,76 @@
+"""How it ends: OpenCode killed, terminated, and the service with it or alone."""
+
+import os
+import signal
+
+import pytest
+
+from conftest import state
+from processes import descendants, gone, until
+
+MAKE = [[("bash", {"command": "echo made > made", "description": "make"})], "ok"]
+
+
+def service(process):
+    """The pid of the service below an OpenCode (its own children look the same until they have become git)."""
+    return next(each.pid for each in descendants(process.pid) if each.words[-1] == "serve" and "git_daytona" in each.words)
+
+
+def test_killed_in_mid_sync(opencode, model, repo, local):
+    """Everything dies at once, as when the machine does."""
+    model.scripts["make"] = MAKE
+    with local.faults.call(route="mint", nth=2, hang=True) as fault:
+        running = opencode.start("run", "make", cwd=repo.path)
+        assert fault.reached.wait(40)
+        mine = service(running)
+        os.kill(mine, signal.SIGKILL)
+        os.killpg(running.pid, signal.SIGKILL)
+        assert gone(mine, running.pid)
+    assert "made" not in repo.git("ls-tree", "--name-only", "opencode/1")
+    model.scripts["hello"] = ["good day"]
+    done = opencode.run("hello", cwd=repo.path)
+    assert done.status == 0, done.terminal
+    assert "session 1: opencode/1 is at" in opencode.toast("Work of an earlier run recovered")
+    assert repo.show("opencode/1", "made") == "made"
+    assert local.live_tokens() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_opencode_ended_in_mid_sync(opencode, model, repo, local, number):
+    """``opencode serve`` dies, or ends without a word to its plugins: the service sees the end of input and finishes."""
+    model.scripts["make"] = MAKE
+    server = opencode.serve(repo.path)
+    with local.faults.call(route="mint", nth=2, hang=True) as fault:
+        session = server.session()
+        server.prompt(session, "make")
+        assert fault.reached.wait(40)
+        mine = service(server.process)
+        server.process.send_signal(number)
+        assert gone(server.process.pid)
+    assert gone(mine, seconds=60)
+    assert repo.show("opencode/1", "made") == "made"
+    assert state(repo)["sessions"][session]["gitReturn"]["state"] == "synced"
+    assert local.live_tokens() == 0
+
+
+def test_the_service_killed(opencode, model, repo, local, sandboxes):
+    model.scripts["first"] = [[("bash", {"command": "echo a > a", "description": "make"})], "ok"]
+    model.scripts["second"] = [[("bash", {"command": "cat a", "description": "look"})], "ok"]
+    model.scripts["third"] = [[("bash", {"command": "touch host", "description": "look"})], "ok"]
+    server = opencode.serve(repo.path)
+    session = server.session()
+    server.prompt(session, "first")
+    until(lambda: state(repo)["sessions"][session]["gitReturn"]["state"] == "synced")
+    mine = service(server.process)
+    os.kill(mine, signal.SIGKILL)
+    opencode.toast("Daytona service restarted")
+    server.prompt(session, "second")
+    assert model.results("second")[-1] == "a"
+    assert len(sandboxes()) == 1
+    again = service(server.process)
+    assert again != mine
+    os.kill(again, signal.SIGKILL)
+    opencode.toast("Daytona service ended")
+    server.prompt(session, "third")
+    assert "nothing runs on this machine instead" in model.results("third")[-1]
+    assert not (repo.path / "host").exists()
