@@ -1,5 +1,6 @@
 """A Context for the tools' tests, over a real coordinator and sandbox: what the service has, without OpenCode."""
 
+import base64
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -89,4 +90,6 @@ class Toolbox:
         return result.output
 
     def bytes_of(self, path: str) -> bytes:
-        return self.context.download(path, limit=100_000_000)
+        result = self.context.execute('base64 <"$1"', path, timeout=60)
+        assert result.status == 0, result.output
+        return base64.b64decode(result.output)

@@ -15,10 +15,9 @@ from git_daytona.tools.context import Context, ToolError
 from git_daytona.tools.scripts import script
 
 SECONDS = 120.0
-INLINE = 1024 * 1024
-"""Bytes of a file that come with the call that looks for it; a larger one takes a download of its own."""
-LARGEST = 20 * 1024 * 1024
-"""Bytes of a file that can be edited."""
+LARGEST = 8 * 1024 * 1024
+"""Bytes of a file that can be changed, or shown as an attachment: what comes as the output of one command. (The SDK's download, for more,
+fails for empty files and for names that are not plain ASCII.)"""
 ARGUMENT = 96 * 1024
 """Characters of one argument of a command; Linux takes 128 KiB (MAX_ARG_STRLEN)."""
 ARGUMENTS = 512 * 1024
@@ -35,7 +34,7 @@ class Found:
     """file, directory, other, unreadable or missing."""
     content: bytes = b""
     state: str = "-"
-    """What a change has to name: ``SIZE CRC`` of a file, ``-`` for nothing."""
+    """What a change has to name: ``SIZE DIGEST`` of a file, ``-`` for nothing."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +49,14 @@ class Change:
 
 def fetch(context: Context, paths: Sequence[str]) -> list[Found]:
     """What lies at these places, with contents. Raises ToolError for a file above LARGEST."""
-    result = context.execute(script("fetch"), str(INLINE), *paths, timeout=SECONDS)
+    result = context.execute(script("fetch"), str(LARGEST), *paths, timeout=SECONDS)
     lines = answers.lines(result, "the tool")
     if len(lines) != 3 * len(paths):
         raise answers.unexpected(result, "the tool")
-    return [_read(context, lines[at : at + 3]) for at in range(0, len(lines), 3)]
+    return [_read(lines[at : at + 3]) for at in range(0, len(lines), 3)]
 
 
-def _read(context: Context, lines: Sequence[str]) -> Found:
+def _read(lines: Sequence[str]) -> Found:
     kind, _, state = lines[0].partition(" ")
     path = answers.path(lines[1])
     if kind != "file":
@@ -65,8 +64,7 @@ def _read(context: Context, lines: Sequence[str]) -> Found:
     size = int(state.partition(" ")[0]) if state.partition(" ")[0].isdigit() else 0
     if size > LARGEST:
         raise ToolError(f"{clean.name(path)} has {size} bytes; at most {LARGEST} can be changed here. Use bash for it.")
-    content = context.download(path, limit=LARGEST) if size > INLINE else answers.decoded(lines[2])
-    return Found(path, kind, content, state)
+    return Found(path, kind, answers.decoded(lines[2]), state)
 
 
 def store(context: Context, changes: Sequence[Change]) -> None:
@@ -84,21 +82,26 @@ def store(context: Context, changes: Sequence[Change]) -> None:
         room -= len(encoded)
         chunks = [encoded[at : at + ARGUMENT] for at in range(0, len(encoded), ARGUMENT)]
         arguments += ("chunks", str(len(chunks)), *chunks)
-    result = context.execute(script("store"), *arguments, timeout=SECONDS)
-    word, _, rest = result.output.strip().partition(" ")
+    result = context.execute(script("store"), str(LARGEST), *arguments, timeout=SECONDS)
+    lines = answers.lines(result, "the tool")
+    word, _, rest = (lines or [""])[0].partition(" ")
     number, _, complaint = rest.partition(" ")
     if word == "done":
         return
     if word not in ("conflict", "failed") or not number.isdigit() or int(number) >= len(changes):
         raise answers.unexpected(result, "the tool")
     path = clean.name(changes[int(number)].found.path)
-    if word == "conflict":
-        raise Changed(f"File {path} has been modified since it was last read. Nothing was changed. Read it again, then retry.")
+    if word == "conflict" and len(lines) == 4:
+        raise Changed(path, _read(lines[1:]))
     raise ToolError(f"Cannot write {path}: {clean.name(complaint.strip()) or 'unknown error'}. Nothing was changed.")
 
 
 class Changed(ToolError):
-    """A file is not what the change was made from."""
+    """A file is not what the change was made from; ``found`` is what it is."""
+
+    def __init__(self, path: str, found: Found) -> None:
+        super().__init__(f"File {path} has been modified since it was last read. Nothing was changed. Read it again, then retry.")
+        self.found = found
 
 
 def locked(context: Context, paths: Sequence[str]) -> ExitStack:

@@ -3,6 +3,7 @@
 import posixpath
 
 from git_daytona.cloud import Execution
+from git_daytona.refs import PROJECT
 from git_daytona.tools import answers, clean, globs, places
 from git_daytona.tools.arguments import Arguments, Definition, schema, stop_if_cancelled, text
 from git_daytona.tools.context import Context, Result, ToolError
@@ -15,8 +16,8 @@ SECONDS = 60.0
 def run(context: Context, arguments: Arguments) -> Result:
     pattern = arguments.text("pattern", empty=False)
     given = arguments.text("path", "")
-    path, pattern_below = _base(places.resolve(given or ".", context.worktree), pattern, context.worktree)
-    expression = globs.expression(pattern_below)
+    path, below = split(places.resolve(given or ".", context.worktree), pattern, context.worktree)
+    expression = globs.expression(below)
     asked = {"pattern": pattern, "path": given} if given else {"pattern": pattern}
     context.ask("glob", [pattern], ["*"], asked)
     stop_if_cancelled(context)
@@ -44,17 +45,15 @@ def names(result: Execution, tool: str) -> tuple[str, list[str]]:
     return full, [each.removeprefix("./") for each in answers.names(lines[2])]
 
 
-def _base(path: str, pattern: str, worktree: str) -> tuple[str, str]:
-    """Models also write the folder into the pattern (``/repo/src/**/*.ts``): then that is where to look."""
-    if not pattern.startswith(("/", "~/")):
+def split(path: str, pattern: str, worktree: str) -> tuple[str, str]:
+    """Where to look, and for what: models also write the folder into the pattern (``/repo/src/**/*.ts``). Any other pattern that begins
+    with a slash is one that begins in the searched directory."""
+    if not pattern.startswith((PROJECT + "/", "~/")) and (worktree == "/" or not pattern.startswith(worktree.rstrip("/") + "/")):
         return path, pattern
-    plain: list[str] = []
-    for part in pattern.split("/")[:-1]:
-        if any(char in part for char in "*?[{\\"):
-            break
-        plain.append(part)
-    rest = pattern.split("/")[len(plain) :]
-    return places.resolve("/".join(plain) or "/", worktree), "/".join(rest) if len(rest) > 1 else "/" + rest[0]
+    parts = pattern.split("/")
+    wild = next((at for at, part in enumerate(parts) if any(char in part for char in "*?[{\\")), len(parts) - 1)
+    wild = min(wild, len(parts) - 1)
+    return places.resolve("/".join(parts[:wild]), worktree), "/" + "/".join(parts[wild:])
 
 
 TOOL = Definition(

@@ -45,7 +45,7 @@ def parse(answer: bytes) -> list[tuple[str, int, str]]:
     """File, line number and line of each match; what is no match (remarks on binary files) is passed over."""
     found = []
     at = 0
-    while (end := answer.find(b"\0", at)) >= 0:
+    while (end := answer.find(b"\1", at)) >= 0:
         last = answer.find(b"\n", end)
         last = len(answer) if last < 0 else last
         number, colon, row = answer[end + 1 : last].partition(b":")

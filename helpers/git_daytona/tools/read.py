@@ -1,6 +1,5 @@
 """read: the lines of a file, the entries of a directory, or an image or PDF as an attachment. One API call."""
 
-import base64
 import posixpath
 from collections.abc import Sequence
 
@@ -15,8 +14,6 @@ LINE = 2000
 CUT = f"... (line truncated to {LINE} chars)"
 SENT = 220_000
 """Bytes of lines that the sandbox sends: enough for BYTES shown, whose long lines are cut to a quarter at worst."""
-ATTACHED = 10 * 1024 * 1024
-"""Bytes of an image or PDF."""
 SECONDS = 60.0
 MOST = 2**53 - 1
 
@@ -42,7 +39,7 @@ def run(context: Context, arguments: Arguments) -> Result:
     context.ask("read", [places.relative(path)], ["*"], {})
     stop_if_cancelled(context)
     count = min(limit, bounds.LINES)
-    words = (path, str(offset), str(count), str(SENT), str(files.INLINE))
+    words = (path, str(offset), str(count), str(SENT), str(files.LARGEST))
     result = context.execute(script("read"), *words, timeout=SECONDS)
     lines = answers.lines(result, "read")
     if len(lines) < 2:
@@ -57,7 +54,7 @@ def run(context: Context, arguments: Arguments) -> Result:
         raise answers.unexpected(result, "read")
     size, _, total = rest[0].partition(" ")
     if rest[2] == "attachment":
-        return _attachment(context, full, title, int(size), rest[1], rest[3])
+        return _attachment(full, title, int(size), rest[1], rest[3])
     if is_binary(full, answers.decoded(rest[1])):
         raise ToolError(f"Cannot read binary file: {clean.name(full)}")
     return page(full, title, answers.decoded(rest[3]), offset, int(total))
@@ -142,13 +139,13 @@ def is_binary(path: str, head: bytes) -> bool:
     return odd > 0.3 * len(head)
 
 
-def _attachment(context: Context, path: str, title: str, size: int, head: str, content: str) -> Result:
+def _attachment(path: str, title: str, size: int, head: str, content: str) -> Result:
     kind = mime(answers.decoded(head)) or "application/octet-stream"
     said = "PDF read successfully" if kind == "application/pdf" else "Image read successfully"
-    if size > ATTACHED:
-        raise ToolError(f"Cannot read {clean.name(path)}: it has {size} bytes, images and PDFs of up to {ATTACHED} can be shown")
-    if size > files.INLINE:
-        content = base64.b64encode(context.download(path, limit=ATTACHED)).decode()
+    if size > files.LARGEST:
+        raise ToolError(
+            f"Cannot read {clean.name(path)}: it has {size} bytes, images and PDFs of up to {files.LARGEST} can be shown"
+        )
     answers.decoded(content)
     attachment = {"type": "file", "mime": kind, "url": f"data:{kind};base64,{content}"}
     return Result(title, said, {"preview": said, "truncated": False, "loaded": []}, [attachment])

@@ -18,12 +18,8 @@ def run(context: Context, arguments: Arguments) -> Result:
         # and the user is asked again with what would really be replaced.
         try:
             return _write(context, path, Found(path, "missing"), content)
-        except Changed:
-            pass
-        (found,) = files.fetch(context, [path])
-        if found.kind != "missing":
-            files.need_file(found)
-        return _write(context, path, found, content)
+        except Changed as problem:
+            return _write(context, path, files.need_file(problem.found), content)
 
 
 def _write(context: Context, path: str, found: Found, content: Text) -> Result:

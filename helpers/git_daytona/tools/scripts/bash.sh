@@ -6,9 +6,9 @@ expand "$2"
 log=$HOME/.local/share/opencode/tool-output/tool_$1
 run=$HOME/.cache/git-daytona-bash/$1
 whole=$3 rest=$4 send=$5 most=$6 mode=$7 command=$8
-cd "$path" 2>/dev/null || { echo no-directory; exit 0; }
-mkdir -p "${log%/*}" "$run" 2>/dev/null
-find "${log%/*}" -name 'tool_*' -mtime +7 -exec rm -f {} + 2>/dev/null
+cd "$path" || { echo no-directory; exit 0; }
+mkdir -p "${log%/*}" "$run"
+find "${log%/*}" -name 'tool_*' -mtime +7 -exec rm -f {} +
 if ! : >"$log"; then exit 0; fi
 if [ -e "$run/cancel" ]; then rm -rf "$run"; echo "ended 143 cancel 0 0 no $log"; exit 0; fi
 shell=$(command -v bash || echo sh)
@@ -20,10 +20,10 @@ fi
 child=$! watcher=
 
 end_all() {
-  kill -s TERM -- "-$child" 2>/dev/null || kill -s TERM "$child" 2>/dev/null
+  kill -s TERM -- "-$child" || kill -s TERM "$child"
   tries=0
-  while kill -s 0 -- "-$child" 2>/dev/null && [ "$tries" -lt 30 ]; do sleep 0.1; tries=$((tries + 1)); done
-  kill -s KILL -- "-$child" 2>/dev/null || kill -s KILL "$child" 2>/dev/null
+  while kill -s 0 -- "-$child" && [ "$tries" -lt 30 ]; do sleep 0.1; tries=$((tries + 1)); done
+  kill -s KILL -- "-$child" || kill -s KILL "$child"
 }
 # An abort may come as a signal to this script and all that it started.
 trap 'end_all; kill "$watcher"; exit 143' TERM INT
@@ -51,12 +51,12 @@ watcher=$!
 if [ -e "$run/cancel" ]; then end_all; fi
 wait "$child"
 status=$?
-if [ -e "$run/reason" ]; then wait "$watcher"; else kill "$watcher" 2>/dev/null; fi
-reason=$(cat "$run/reason" 2>/dev/null || echo exit)
+if [ -e "$run/reason" ]; then wait "$watcher"; else kill "$watcher"; fi
+reason=$(cat "$run/reason" || echo exit)
 if [ -e "$run/cancel" ]; then reason=cancel; fi
 rm -rf "$run"
 alive=no # a server that it left, say
-if kill -s 0 -- "-$child" 2>/dev/null; then alive=yes; fi
+if kill -s 0 -- "-$child"; then alive=yes; fi
 bytes=$(($(wc -c <"$log"))) lines=$(($(wc -l <"$log")))
 echo "ended $status $reason $bytes $lines $alive $log"
 tail -c "$send" "$log"

@@ -6,8 +6,8 @@ if [ -d "$path" ] && cd "$path"; then kind=directory; elif [ -e "$path" ]; then 
 echo $kind
 printf %s "$path" | one_line
 if [ $kind = directory ]; then
-  matching() { names | grep -zE -e "$2" | if [ -n "$5" ]; then grep -zvE -e "$5"; else cat; fi; }
-  if [ "$4" = newest ]; then matching "$@" | newest | cut -zd ' ' -f 3- | first "$3"
+  matching() { names | grep -zaE -e "$2" | if [ -n "$5" ]; then grep -zavE -e "$5"; else cat; fi; }
+  if [ "$4" = newest ]; then matching "$@" | newest "$3"
   else matching "$@" | sort -zu | first "$3"
   fi | one_line
 fi

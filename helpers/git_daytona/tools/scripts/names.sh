@@ -1,20 +1,22 @@
 # names: the files below the current directory, NUL-separated and relative to it. Not what git ignores, and nothing of .git.
-g() { git -c safe.directory='*' -c core.fsmonitor=false "$@" 2>/dev/null; }
+g() { git -c safe.directory='*' -c core.fsmonitor=false "$@"; }
 names() {
   if [ "$(g rev-parse --is-inside-work-tree)" = true ] && ! g check-ignore -q .; then
     g ls-files -z -c --exclude-standard
     # A repository within this one is listed by its name only, with a slash at the end.
-    g ls-files -z -o --exclude-standard | grep -zv '/$'
-    g ls-files -z -o --exclude-standard | grep -z '/$' |
-      xargs -0 -r -I '{}' find './{}' -xdev -name .git -prune -o -type f -print0 2>/dev/null
+    g ls-files -z -o --exclude-standard | grep -zav '/$'
+    g ls-files -z -o --exclude-standard | grep -za '/$' |
+      xargs -0 -r -I '{}' find './{}' -xdev -name .git -prune -o -type f -print0
   else
-    find . -xdev -name .git -prune -o -type f -print0 2>/dev/null
+    find . -xdev -name .git -prune -o -type f -print0
   fi
 }
-# newest: of the names on standard input those of regular files, each once, as "SECONDS MODE NAME", the newest first.
+# newest: of the names on standard input those of regular files, each once, the newest N first.
 newest() {
-  if stat --printf= / 2>/dev/null; then sort -zu | xargs -0 -r stat --printf='%.9Y %f %n\0' -- 2>/dev/null
-  else sort -zu | xargs -0 -r stat -c '%Y %f %n' -- 2>/dev/null | tr '\n' '\0'
-  fi | grep -zE '^[^ ]+ 8[0-9a-f]{3} ' | sort -zrn
+  if stat --printf= /; then sort -zu | xargs -0 -r stat --printf='%.9Y %f %n\0' --
+  else sort -zu | xargs -0 -r stat -c '%Y %f %n' -- | tr '\n' '\0' # busybox
+  fi | grep -zaE '^[^ ]+ 8[0-9a-f]{3} ' | sort -zrn | first "$1" 'cut -d " " -f 3-'
 }
-first() { tr '\0\n' '\n\0' | head -n "$1" | tr '\0\n' '\n\0'; } # the first N of NUL-separated names
+first() { # N: the first so many of NUL-separated names; each through a filter, if there is one
+  tr '\0\n' '\n\0' | head -n "$1" | eval "${2:-cat}" | tr '\0\n' '\n\0'
+}

@@ -1,9 +1,14 @@
-# Changes files, all or none. Arguments per file: "write" or "delete"; path; what must be there ("SIZE CRC", "-" for nothing); file whose
-# mode a new one takes, or "-"; "chunks" and how many, then these (base64), or "staged" and a file that holds the content.
-# Says "conflict N" (the file N, from 0, is not what it should be), "failed N complaint" or "done".
-work=$(mktemp -d) || { echo "failed 0 the sandbox has no room for temporary files"; exit 0; }
+# Changes files, all or none. Arguments: most bytes of a file to send; then per file: "write" or "delete"; path; what must be there
+# ("SIZE DIGEST", "-" for nothing); the file whose mode a new one takes, or "-"; "chunks" and how many, then these (base64), or "staged"
+# and a file that holds the content.
+# Says "conflict N" (the file N, from 0, is not what it should be: what it is follows), "failed N complaint" or "done"; and "end".
+most=$1
+shift
+leave() { echo "$1"; echo end; exit 0; }
+work=$(mktemp -d) || leave "failed 0 the sandbox has no room for temporary files"
 trap 'rm -rf "$work"' EXIT
 count=0
+conflict() { echo "conflict $count"; describe "$path" "$most"; echo end; exit 0; }
 while [ $# -gt 0 ]; do
   eval "action_$count=\$1"
   expand "$2"
@@ -15,18 +20,17 @@ while [ $# -gt 0 ]; do
   kind=$5 number=$6
   shift 6
   if [ "$kind" = staged ]; then
-    mv -- "$number" "$work/$count.new" || { echo "failed $count the upload got lost"; exit 0; }
+    mv -- "$number" "$work/$count.new" || leave "failed $count the upload got lost"
   else
     : >"$work/$count.base64"
     while [ "$number" -gt 0 ]; do printf %s "$1" >>"$work/$count.base64"; shift; number=$((number - 1)); done
-    base64 -d <"$work/$count.base64" >"$work/$count.new" || { echo "failed $count the sandbox has no room for temporary files"; exit 0; }
+    base64 -d <"$work/$count.base64" >"$work/$count.new" || leave "failed $count the sandbox has no room for temporary files"
   fi
   if [ "$expected" = - ]; then
-    if [ -e "$path" ] || [ -L "$path" ]; then echo "conflict $count"; exit 0; fi
+    if [ -e "$path" ] || [ -L "$path" ]; then conflict; fi
   else
-    found=$(cksum <"$path" 2>/dev/null)
-    if [ "${found#* } ${found%% *}" != "$expected" ]; then echo "conflict $count"; exit 0; fi
-    cp -- "$path" "$work/$count.old" || { echo "failed $count the sandbox has no room for temporary files"; exit 0; }
+    if [ "$(state "$path")" != "$expected" ]; then conflict; fi
+    cp -- "$path" "$work/$count.old" || leave "failed $count the sandbox has no room for temporary files"
   fi
   count=$((count + 1))
 done
@@ -41,7 +45,7 @@ undo() { # the files before number $1 as they were
     elif [ -e "$work/$last.made" ]; then rm -f -- "$path"
     fi
     last=$((last - 1))
-  done 2>/dev/null
+  done
 }
 
 change() { # number
@@ -60,9 +64,8 @@ at=0
 while [ "$at" -lt "$count" ]; do
   if ! complaint=$(change "$at" 2>&1); then
     undo "$at"
-    echo "failed $at $(printf %s "$complaint" | tr '\n' ' ')"
-    exit 0
+    leave "failed $at $(printf %s "$complaint" | tr '\n' ' ')"
   fi
   at=$((at + 1))
 done
-echo done
+leave done
