@@ -91,7 +91,7 @@ def test_fault_matrix(local, repo, begin, coordinate, monkeypatch, operation, ca
     if call == "create":
         assert seen == (1 if answer == "hang" else tries) and state == "none"
     elif call == "process/execute" and answer in ("dropped", "answer lost"):
-        assert seen == 12
+        assert 3 * 3 <= seen <= 3 * 4  # urllib3 sees some of them as a reset, which it does not repeat
     elif call == "process/execute" and answer == "hang":
         assert seen >= 1
     else:

@@ -209,9 +209,7 @@ class Connection(paramiko.ServerInterface):  # type: ignore[misc]
     ) -> bool:
         return self._session(channel).open_terminal(term.decode("ascii", "replace"), width, height)
 
-    def check_channel_window_change_request(
-        self, channel: Any, width: int, height: int, pixelwidth: int, pixelheight: int
-    ) -> bool:
+    def check_channel_window_change_request(self, channel: Any, width: int, height: int, pixelwidth: int, pixelheight: int) -> bool:
         return self._session(channel).resize(width, height)
 
     def check_channel_exec_request(self, channel: Any, command: bytes) -> bool:

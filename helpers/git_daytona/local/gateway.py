@@ -67,9 +67,7 @@ class Gateway:
         self._listener = socket.create_server(self._address, family=family, backlog=256)
         self._listener.setblocking(False)
         waker, self._wake = socket.socketpair()
-        self._acceptor = threading.Thread(
-            target=self._accept, args=(self._listener, waker), name="ssh-accept", daemon=True
-        )
+        self._acceptor = threading.Thread(target=self._accept, args=(self._listener, waker), name="ssh-accept", daemon=True)
         self._acceptor.start()
 
     def stop(self) -> None:
@@ -106,9 +104,7 @@ class Gateway:
                 self._serve(client)
 
     def _serve(self, client: socket.socket) -> None:
-        connection = Connection(
-            client, self._keys.keys(), self._registry, self._isolation, self._faults, BANNER, self._stopping
-        )
+        connection = Connection(client, self._keys.keys(), self._registry, self._isolation, self._faults, BANNER, self._stopping)
         thread = threading.Thread(target=self._run, args=(connection,), name="ssh-connection", daemon=True)
         with self._lock:
             self._connections[connection] = thread
