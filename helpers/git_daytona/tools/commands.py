@@ -7,7 +7,7 @@ here-documents. Where it cannot tell it gives the whole line, so that a rule can
 import re
 
 _OPENING = re.compile(r"(?:(?:if|then|elif|else|while|until|do|time|!|\{|function\s+\S+|\w[\w-]*\s*\(\s*\))(?=\s|$|\()\s*)+")
-_IDLE = re.compile(r"(?:fi|done|esac|\}|(?:for|case|select)\s.*|;;.*|)", re.DOTALL)
+_IDLE = re.compile(r"(?:(?:fi|done|esac|\})(?:\s*[<>].*)?|(?:for|case|select)\s.*|)", re.DOTALL)
 _ASSIGNMENT = re.compile(r"\w+=(?:'[^']*'|\"[^\"]*\"|[^\s'\"])*\s*")
 _HEREDOC = re.compile(r"<<-?\s*(\\?)(['\"]?)([\w.-]+)\2")
 MOVES = frozenset({"cd", "chdir", "popd", "pushd"})
