@@ -1,15 +1,14 @@
 """One tool call of a host: what the tools are given as their Context, over the coordinator and the JSON-RPC peer."""
 
-import secrets
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
-from git_daytona import log, sandbox, state
+from git_daytona import sandbox, state
 from git_daytona.cloud import Cloud, Execution
-from git_daytona.errors import GitDaytonaError, NoKey, NotFound, SandboxGone
+from git_daytona.errors import NoKey, NotFound, SandboxGone
 from git_daytona.previews import Previews
 from git_daytona.refs import PROJECT
 from git_daytona.rpc import Closed, Refused, Request
@@ -20,18 +19,13 @@ from git_daytona.workspace import Workspace
 
 T = TypeVar("T")
 
-# Runs a script in a directory and leaves the number of its process, so that an abort can end it. $1 directory (empty: the project, or
-# home where that is gone), $2 project, $3 file for the number, $4 script, then the script's arguments.
+# Runs a script in a directory. $1 directory (empty: the project, or home where that is gone), $2 project, $3 script, then its
+# arguments.
 _HERE = """if [ -n "$1" ]; then cd -- "$1" || exit 125; else cd -- "$2" 2>/dev/null || cd || exit 125; fi
-[ -z "$3" ] || echo "$$" >"$3"
-script=$4
-shift 4
+script=$3
+shift 3
 exec sh -c "$script" sh "$@"
 """
-_END = """tree() { for child in $(cat /proc/"$1"/task/*/children 2>/dev/null); do tree "$child"; done; kill -TERM "$1" 2>/dev/null; }
-tree "$(cat "$1")"; rm -f "$1"
-"""
-END_SECONDS = 30.0
 
 
 class Locks:
@@ -80,42 +74,22 @@ class Call:
         self.cancelled = threading.Event()
         self.notices: list[str] = []
         self.sandbox_id = ""
-        self._running: set[str] = set()
         self._asking: Future[Any] | None = None
         self._lock = threading.Lock()
 
     def cancel(self) -> None:
-        """The user aborts: what runs in the sandbox is ended, and nothing new begins."""
+        """The user aborts. The tool sees it and ends what it runs in the sandbox; a question that is open is answered with no."""
         with self._lock:
             self.cancelled.set()
-            running, asking = list(self._running), self._asking
+            asking = self._asking
         if asking is not None:
             asking.cancel()
-        for mark in running:
-            try:
-                sandbox.run_once(self._cloud, self.sandbox_id, _END, mark, timeout=END_SECONDS)
-            except GitDaytonaError as problem:
-                log.logger.warning("a cancelled command may go on in sandbox %s: %s", self.sandbox_id, problem.message)
 
     # -- Context ------------------------------------------------------------------------------------------------------
 
     def execute(self, script: str, *arguments: str, timeout: float, directory: str | None = None) -> Execution:
-        mark = f"/tmp/.git-daytona-{secrets.token_hex(8)}"  # noqa: S108 — in the sandbox, of its own user, with a name nobody guesses
-
-        def work(sandbox_id: str) -> Execution:
-            with self._lock:
-                self._need_wanted()
-                self._running.add(mark)
-            try:
-                words = (directory or "", PROJECT, mark, script, *arguments)
-                return sandbox.run_once(self._cloud, sandbox_id, _HERE, *words, timeout=timeout)
-            finally:
-                with self._lock:
-                    self._running.discard(mark)
-
-        result = self._within(work)
-        self._need_wanted()
-        return result
+        words = (directory or "", PROJECT, script, *arguments)
+        return self._within(lambda sandbox_id: sandbox.run_once(self._cloud, sandbox_id, _HERE, *words, timeout=timeout))
 
     def download(self, path: str, *, limit: int) -> bytes:
         def work(sandbox_id: str) -> bytes:
@@ -156,7 +130,8 @@ class Call:
     def ask(self, permission: str, patterns: Sequence[str], always: Sequence[str], metadata: Mapping[str, Any]) -> None:
         params = {"permission": permission, "patterns": list(patterns), "always": list(always), "metadata": dict(metadata)}
         with self._lock:
-            self._need_wanted()
+            if self.cancelled.is_set():
+                raise Cancelled("the call was aborted")
             self._asking = self._request.peer.ask("ask", {"call": self._request.id} | params)
         try:
             self._asking.result()
@@ -176,14 +151,9 @@ class Call:
     def _cloud(self) -> Cloud:
         return self._shared.workspace.coordinator().cloud
 
-    def _need_wanted(self) -> None:
-        if self.cancelled.is_set():
-            raise Cancelled("the call was aborted")
+    def _within(self, work: Callable[[str], T]) -> T:
         if self._shared.turns.is_deleted(self.session_id):
             raise ToolError("this session was deleted")
-
-    def _within(self, work: Callable[[str], T]) -> T:
-        self._need_wanted()
         try:
             return self._try(work)
         except NoKey:

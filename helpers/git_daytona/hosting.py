@@ -1,6 +1,7 @@
 """The work of a service for one workspace: tool calls, events, and the end (service.py speaks to the host)."""
 
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ DRAIN_SECONDS = 60.0
 """How long a shutdown waits for syncs."""
 CLOSE_SECONDS = 10.0
 """How long it waits, after that, for revocations."""
+CALLS_SECONDS = 5.0
+"""How long it waits, before that, for tool calls to end what they run."""
 CALLS_AT_ONCE = 8
 """Tool calls of one session that run at the same time; more of them wait, and never for another session's."""
 ABORT_SECONDS = 2.0
@@ -84,7 +87,7 @@ class Hosting:
             late.daemon = True
             late.start()
         if call is not None:
-            Lane("cancel", 1).submit(call.cancel)
+            call.cancel()
         request.answer(None)
 
     # -- inside -------------------------------------------------------------------------------------------------------
@@ -93,13 +96,16 @@ class Hosting:
         shared, root = self._shared, session_id
         try:
             root = self._events.root(session_id)
-            shared.turns.begun(root)
             call = Call(shared, request, root)
             with self._lock:
                 self._calls[request.id] = (request, call)
                 if request.id in self._cancelled:
                     call.cancelled.set()
-            result = self._tools[name].run(call, arguments)
+            shared.turns.begun(root)
+            try:
+                result = self._tools[name].run(call, arguments)
+            finally:
+                shared.turns.begun(root)  # what it did after a sync that began meanwhile is worth another one
             if name == "bash" and arguments.get("background") and call.sandbox_id:
                 shared.previews.watch(root, call.sandbox_id)
             notices = [*call.notices, shared.previews.notes(root)]
@@ -119,7 +125,6 @@ class Hosting:
             log.logger.exception("tool %s: internal error", name)
             request.refuse(internal())
         finally:
-            shared.turns.begun(root)  # what it did after a sync that began meanwhile is worth another one
             with self._lock:
                 self._calls.pop(request.id, None)
                 self._cancelled.discard(request.id)
@@ -130,9 +135,13 @@ class Hosting:
             if self._finished is None:
                 with self._lock:
                     calls = [call for _, call in self._calls.values() if call is not None]
+                    lanes = list(self._lanes.values())
                 self._previews.end()
                 for call in calls:
-                    Lane("cancel", 1).submit(call.cancel)
+                    call.cancel()
+                until = time.monotonic() + CALLS_SECONDS
+                for lane in lanes:
+                    lane.wait(until)
                 self._finished = self._turns.drain(DRAIN_SECONDS)
             return self._finished
 

@@ -1,14 +1,74 @@
 """``opencode run``: the agent works in the sandbox, and its work is here when the command has ended."""
 
+import os
+from pathlib import Path
+
+from model import content
+
+from processes import descendants
+
 
 def test_the_agent_works_in_the_sandbox(opencode, model, repo, local):
-    model.scripts["please"] = [[("bash", {"command": "echo made > made; uname -n; pwd", "description": "make"})], "that is all"]
+    repo.commit("code.py", "def old():\n    return 1\n")
+    host = str(repo.path)
+    model.scripts["please"] = [
+        [("bash", {"command": "echo made > made; pwd", "description": "make"})],
+        [("write", {"filePath": f"{host}/written.txt", "content": "written\n"})],
+        [("read", {"filePath": f"{host}/code.py"})],
+        [("edit", {"filePath": f"{host}/code.py", "oldString": "old", "newString": "new"})],
+        [("grep", {"pattern": "new"}), ("glob", {"pattern": "**/*.txt"})],
+        [("gitSync", {})],
+        "that is all",
+    ]
+    before = repo.git("status", "--porcelain"), (repo.path / "code.py").read_text(), sorted(repo.path.iterdir())
     done = opencode.run("please", cwd=repo.path)
     assert done.status == 0, done.terminal
     assert "that is all" in done.out
+    pwd, _, read, _, grep, glob, sync = model.results()
+    assert pwd == "/home/daytona/project"
+    assert "def old():" in read
+    assert "code.py" in grep and "def new()" in grep
+    assert "written.txt" in glob
+    assert "opencode/1 is at" in sync
+
+    assert (repo.git("status", "--porcelain"), (repo.path / "code.py").read_text(), sorted(repo.path.iterdir())) == before
     assert repo.show("opencode/1", "made") == "made"
-    assert not (repo.path / "made").exists()
+    assert repo.show("opencode/1", "written.txt") == "written"
+    assert repo.show("opencode/1", "code.py") == "def new():\n    return 1"
     assert local.live_tokens() == 0
-    print(model.results())
-    print(opencode.toasts())
-    print(done)
+    assert [title for title, _ in opencode.toasts()] == ["Sandbox created", "Changes synced"]
+    silent(done)
+
+    [tools] = [{each["function"]["name"]: each["function"] for each in model.asked[0]["tools"]}]
+    assert tools["bash"]["parameters"]["required"] == ["command"], "what is optional is optional to the model"
+    assert set(tools["read"]["parameters"]["required"]) == {"filePath"}
+    system = [content(each) for each in model.asked[0]["messages"] if each["role"] == "system"]
+    assert "runs in a Daytona sandbox" in "".join(system)
+
+
+def silent(done):
+    """Nothing of ours on the terminal: OpenCode's own lines only, in which results of tools may be quoted."""
+    for word in ("Traceback", "git-daytona", "daytona-ssh", "Sandbox created", "Changes synced", "toast", "WARNING", "INFO"):
+        assert word not in done.terminal, done.terminal
+
+
+def test_models_that_patch(opencode, model, repo):
+    patch = "*** Begin Patch\n*** Add File: patched.txt\n+patched\n*** End Patch"
+    opencode.config["model"] = "local/gpt-5"
+    model.scripts["please"] = [[("apply_patch", {"patchText": patch})], "ok"]
+    done = opencode.run("please", cwd=repo.path)
+    assert done.status == 0, done.terminal
+    names = {each["function"]["name"] for each in model.asked[0]["tools"]}
+    assert "apply_patch" in names and not {"edit", "write"} & names
+    assert repo.show("opencode/1", "patched.txt") == "patched"
+    assert not (repo.path / "patched.txt").exists()
+
+
+def test_the_service_has_no_way_to_the_terminal(opencode, model, repo):
+    server = opencode.serve(repo.path)
+    server.session()
+    server.http("GET", "/experimental/tool/ids")
+    [service] = [each for each in descendants(server.process.pid) if each.words[-1] == "serve" and "git_daytona" in each.words]
+    theirs, mine = ({Path(f"/proc/{pid}/fd/{n}").readlink() for n in (0, 1, 2)} for pid in (server.process.pid, service.pid))
+    assert theirs & mine <= {Path("/dev/null")}
+    assert os.getsid(service.pid) == service.pid, "no controlling terminal either"

@@ -1,0 +1,138 @@
+"""What may touch the host: nothing that the user did not allow."""
+
+import signal
+
+import pytest
+
+from processes import descendants, until
+
+ARGUMENTS = {
+    "command": "touch {host}/planted; echo x >> {host}/README",
+    "description": "x",
+    "filePath": "{host}/README",
+    "path": "{host}",
+    "pattern": "hello",
+    "content": "planted\n",
+    "oldString": "hello",
+    "newString": "planted",
+    "url": "file://{host}/README",
+    "format": "text",
+    "query": "x",
+    "name": "x",
+    "prompt": "nothing",
+    "subagent_type": "nobody",
+    "todos": [],
+    "questions": [],
+    "operation": "hover",
+    "line": 1,
+    "character": 1,
+    "code": "await tools.bash({{command: 'touch {host}/planted'}})",
+    "patchText": "*** Begin Patch\n*** Add File: {host}/planted\n+x\n*** End Patch",
+    "edits": [{"filePath": "{host}/README", "oldString": "hello", "newString": "planted"}],
+    "port": 80,
+}
+
+
+def fill(value, host):
+    if isinstance(value, str):
+        return value.format(host=host)
+    if isinstance(value, list):
+        return [fill(each, host) for each in value]
+    return {name: fill(each, host) for name, each in value.items()} if isinstance(value, dict) else value
+
+
+def fingerprint(folder):
+    return {
+        path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and ".git" not in path.relative_to(folder).parts
+    }
+
+
+def test_every_tool_against_the_host(opencode, model, repo):
+    """Every tool that this OpenCode has, with those behind flags, called with what would change the host."""
+    opencode.environment = {
+        "OPENCODE_EXPERIMENTAL": "1",
+        "OPENCODE_EXPERIMENTAL_LSP_TOOL": "1",
+        "OPENCODE_EXPERIMENTAL_PLAN_MODE": "1",
+        "OPENCODE_EXPERIMENTAL_CODE_MODE": "1",
+        "OPENCODE_ENABLE_EXA": "1",
+    }
+    opencode.config["permission"] = {"question": "deny", "*": "allow"}
+    before = fingerprint(repo.path)
+    server = opencode.serve(repo.path)
+    session = server.session()
+    names = sorted(set(server.http("GET", "/experimental/tool/ids")) - {"question", "plan_exit"})
+    assert {"bash", "read", "edit", "write", "glob", "grep", "lsp", "skill"} <= set(names)
+    arguments = fill(ARGUMENTS, str(repo.path))
+    model.scripts["break out"] = [[(name, arguments)] for name in [*names, "batch", "patch", "unheard_of"]]
+    server.prompt(session, "break out")
+    assert fingerprint(repo.path) == before
+    said = "\n".join(model.results())
+    assert "'lsp' is blocked" in said
+    assert repo.git("status", "--porcelain") == ""
+
+
+def test_permissions_are_opencodes(opencode, model, repo, sandboxes):
+    opencode.config["permission"] = {"bash": {"*": "allow", "touch *": "deny"}, "edit": "ask"}
+    model.scripts["please"] = [
+        [("bash", {"command": "touch forbidden", "description": "x"})],
+        [("bash", {"command": "ls", "description": "x"})],
+        [("write", {"filePath": "asked", "content": "x"})],
+        "ok",
+    ]
+    done = opencode.run("please", cwd=repo.path)
+    assert "prevents you from using this specific tool call" in model.results()[0]
+    assert "README" in model.results()[1]
+    assert "auto-rejecting" in done.terminal or "rejected" in done.terminal
+    assert repo.git("ls-tree", "--name-only", "opencode/1") == "README"
+
+
+def test_a_question_is_answered_by_the_user(opencode, model, repo):
+    opencode.config["permission"] = {"bash": "ask"}
+    model.scripts["please"] = [[("bash", {"command": "touch allowed", "description": "x"})], "ok"]
+    server = opencode.serve(repo.path)
+    session = server.session()
+    server.http("POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": "please"}]})
+    [asked] = until(lambda: server.http("GET", "/permission"))
+    assert asked["permission"] == "bash" and asked["patterns"] == ["touch allowed"]
+    server.http("POST", f"/permission/{asked['id']}/reply", {"reply": "once"})
+    opencode.toast("Changes synced")
+    assert "allowed" in repo.git("ls-tree", "--name-only", "opencode/1")
+
+
+def test_an_abort_ends_the_command(opencode, model, repo, local):
+    model.scripts["please"] = [[("bash", {"command": "echo $$ > /tmp/pid; exec sleep 600", "description": "x"})], "ok"]
+    server = opencode.serve(repo.path)
+    session = server.session()
+    server.http("POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": "please"}]})
+    until(lambda: local.counts["process/execute"] >= 1)
+    until(sleeping)
+    server.http("POST", f"/session/{session}/abort")
+    until(lambda: not sleeping(), 20)
+
+
+def sleeping():
+    return [each.pid for each in descendants() if each.words[-2:] == ["sleep", "600"]]
+
+
+@pytest.mark.parametrize("how", ["missing", "broken"])
+def test_without_the_service_nothing_runs(opencode, model, repo, tmp_path, how):
+    program = tmp_path / "launcher"
+    if how == "broken":
+        program.write_text("#!/bin/sh\necho 'launcher: error: no Python here' >&2\nexit 70\n")
+        program.chmod(0o755)
+    opencode.environment = {"DAYTONA_SERVICE_BINARY": str(program)}
+    model.scripts["please"] = [
+        [("bash", {"command": "touch planted", "description": "x"})],
+        [("write", {"filePath": str(repo.path / "planted"), "content": "x"})],
+        [("read", {"filePath": str(repo.path / "README")})],
+        "ok",
+    ]
+    done = opencode.run("please", cwd=repo.path)
+    assert done.status == 0, done.terminal
+    for result in model.results():
+        assert "nothing runs on this machine instead" in result
+        assert ("no Python here" if how == "broken" else "ENOENT") in result
+    assert sorted(each.name for each in repo.path.iterdir()) == [".git", "README"]
+
+
+assert signal

@@ -1,0 +1,47 @@
+"""What the user sees when something is wrong: asserted where the user sees it, in the tool's result and the toasts."""
+
+import subprocess
+
+LOOK = [[("bash", {"command": "ls", "description": "look"})], "ok"]
+
+
+def run(opencode, model, repo):
+    model.scripts["please"] = LOOK
+    done = opencode.run("please", cwd=repo.path)
+    assert done.status == 0, done.terminal
+    [said] = model.results()
+    return said
+
+
+def test_no_key(opencode, model, repo, monkeypatch, sandboxes):
+    monkeypatch.delenv("DAYTONA_API_KEY")
+    said = run(opencode, model, repo)
+    assert "there is no API key" in said
+    assert "set DAYTONA_API_KEY (https://app.daytona.io/dashboard/keys)" in said
+    assert sandboxes() == []
+
+
+def test_a_key_in_dotenv(opencode, model, repo, monkeypatch, local):
+    monkeypatch.delenv("DAYTONA_API_KEY")
+    repo.write(".env", f"DAYTONA_API_KEY={local.api_key}\nDAYTONA_API_URL=http://127.0.0.1:1/\n")
+    assert run(opencode, model, repo) == "README"
+    assert "DAYTONA_API_URL in '.env' ignored" in opencode.toast("Settings")
+
+
+def test_the_api_is_down(opencode, model, repo, monkeypatch):
+    monkeypatch.setenv("DAYTONA_API_URL", "http://127.0.0.1:1/api")
+    said = run(opencode, model, repo)
+    assert "http://127.0.0.1:1/api cannot be reached" in said
+    assert "check the network and DAYTONA_API_URL" in said
+
+
+def test_the_gateways_key_changed(opencode, model, repo, local, home, tmp_path):
+    subprocess.run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", tmp_path / "other"), check=True)
+    pins = home / ".local/share/opencode/storage/daytona/gateway_known_hosts"
+    pins.parent.mkdir(parents=True, exist_ok=True)
+    pins.write_text(f"[127.0.0.1]:{local.gateway_port} {(tmp_path / 'other.pub').read_text()}")
+    before = pins.read_text()
+    said = run(opencode, model, repo)
+    assert str(pins) in said and "SHA256:" in said
+    assert pins.read_text() == before
+    assert local.counts["mint"] == 0
