@@ -153,6 +153,13 @@ class SandboxCommandFailed(GitDaytonaError):
     meaning = "a preparation or commit inside the sandbox failed"
 
 
+class SandboxBusy(SandboxCommandFailed):
+    """The agent's git moved HEAD or the index while we looked."""
+
+    meaning = SandboxCommandFailed.meaning
+    transient = True
+
+
 INTERNAL = 70
 """An error of the suite itself; the log holds the traceback."""
 INTERRUPTED = 130

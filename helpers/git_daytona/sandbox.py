@@ -12,7 +12,7 @@ from pathlib import Path
 
 from git_daytona import leases, log
 from git_daytona.cloud import Cloud, Execution
-from git_daytona.errors import BadAnswer, SandboxCommandFailed
+from git_daytona.errors import BadAnswer, SandboxBusy, SandboxCommandFailed
 from git_daytona.refs import PROJECT
 from git_daytona.secret import printable
 
@@ -91,8 +91,12 @@ def report(cloud: Cloud, sandbox_id: str, message: str, *, adopt: bool = False) 
     with log.event("sandbox.report", sandbox=sandbox_id) as event:
         mark = secrets.token_hex(8)
         arguments = (PROJECT, mark, message, *(["adopt"] if adopt else []))
-        result = run_once(cloud, sandbox_id, script("ports") + script("report"), *arguments, timeout=REPORT_SECONDS)
-        found = parse(result, mark)
+
+        def attempt() -> Report:
+            source = script("ports") + script("report")
+            return parse(run_once(cloud, sandbox_id, source, *arguments, timeout=REPORT_SECONDS), mark)
+
+        found = leases.patiently(attempt, kinds=(SandboxBusy,))
         event.update(head=found.head, operation=found.operation)
         return found
 
@@ -114,6 +118,11 @@ def parse(result: Execution, mark: str) -> Report:
         if key == "error":
             raise SandboxCommandFailed(
                 printable(value)[:500], hint="'git daytona exec N -- COMMAND' lets you look into the sandbox"
+            )
+        if key == "busy":
+            raise SandboxBusy(
+                "the agent's git changed the repository while it was being synced",
+                hint="it is tried again; or sync once it is done",
             )
         if key in ("head", "committed") and value != "-":
             setattr(found, key, _oid(value))

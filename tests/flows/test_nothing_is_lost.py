@@ -275,3 +275,27 @@ def test_a_reset_that_a_crash_interrupted_is_finished(local, repo, begin, edited
     if edited:
         assert repo.show(outcome.kept[0].ref, "README") == "edited meanwhile"
         assert outcome.kept[0].ref in outcome.message
+
+
+def test_the_agents_git_during_a_sync(local, repo, begin):
+    """A git command that runs meanwhile holds the index: what is there is captured beside it, and committed by a later sync."""
+    session = begin(repo)
+    session.agent('echo x > x; cp "$(command -v sleep)" /tmp/git; touch .git/index.lock; /tmp/git 1000 & echo $! > /tmp/pid')
+    outcome = session.sync()
+    assert any("git command" in each.what and "x" in files(repo, each.ref) for each in outcome.kept)
+    assert session.agent("ls .git/index.lock").strip() == ".git/index.lock"
+    session.agent("kill $(cat /tmp/pid); rm .git/index.lock")
+    assert session.sync().changed
+    assert repo.show("opencode/1", "x") == "x"
+
+
+def test_the_agent_commits_during_a_sync(local, repo, begin):
+    """HEAD moves between our look and our commit: looked at again, nothing of either is lost."""
+    session = begin(repo)
+    session.agent(
+        "echo x > x; git config filter.slow.clean 'sh /tmp/once'; echo '* filter=slow' > .git/info/attributes;"
+        " printf 'if mkdir /tmp/ran 2>/dev/null; then (unset GIT_INDEX_FILE; git commit -q --allow-empty -m meanwhile) >/dev/null 2>&1; fi; cat' > /tmp/once"
+    )
+    session.sync()
+    assert repo.git("log", "--format=%s", "-2", "opencode/1") == "Changes of the OpenCode session\nmeanwhile"
+    assert repo.show("opencode/1", "x") == "x"

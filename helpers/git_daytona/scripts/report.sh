@@ -2,8 +2,8 @@
 # Arguments: project directory, marker of our lines, commit message; "adopt" as the fourth takes refs/heads/opencode as the history of
 # a work tree whose .git was lost.
 #
-# Works on an index of its own under git's own lock, so that a merge, rebase, cherry-pick, revert or bisect of the agent, or a git
-# command that is running just now, is not disturbed: its state is then captured beside it, in refs/daytona/pending.
+# Works on an index of its own, so that a merge, rebase, cherry-pick, revert or bisect of the agent, or a git command that is running
+# just now, is not disturbed: its state is then captured beside it, in refs/daytona/pending.
 project=$1
 mark=$2
 message=$3
@@ -33,31 +33,39 @@ elif [ -e "$dir/REVERT_HEAD" ]; then operation=revert
 elif [ -e "$dir/BISECT_LOG" ]; then operation=bisect
 fi
 
-# git's own lock on the index. One that is held for long while no git runs was left behind by a killed process.
+# Everything is added to a copy of the index; git's own lock is taken only for the moment in which the copy becomes the index, and
+# only if that has not changed meanwhile.
+index=$dir/daytona-index.$$
+locked=
+trap 'rm -f "$index" "$index.lock" "$index.paths" "$index.before"; [ -z "$locked" ] || rm -f "$dir/index.lock"' EXIT
+cp "$dir/index" "$index" 2>/dev/null || : >"$index"
+cp "$index" "$index.before"
+[ -s "$index" ] || rm -f "$index"
+export GIT_INDEX_FILE="$index"
+
+# A lock that is held for long while no git runs was left behind by a killed process.
 git_runs() {
   for process in /proc/[0-9]*; do
     [ "$(cat "$process/comm" 2>/dev/null)" = git ] && return 0
   done
   return 1
 }
-locked=
 take_lock() { (set -C; : >"$dir/index.lock") 2>/dev/null && locked=yes; }
-tries=0
-until take_lock; do
-  tries=$((tries + 1))
-  if [ "$tries" -ge 20 ]; then
-    if git_runs; then operation=${operation:-git}; break; fi
-    rm -f "$dir/index.lock"
-    say note "a stale index.lock was removed"
-    take_lock || operation=${operation:-git}
-    break
-  fi
-  sleep 0.1
-done
-index=$dir/daytona-index.$$
-trap 'rm -f "$index" "$index.lock" "$index.paths"; [ -z "$locked" ] || rm -f "$dir/index.lock"' EXIT
-cp "$dir/index" "$index" 2>/dev/null || rm -f "$index"
-export GIT_INDEX_FILE="$index"
+lock() { # 0: locked and unchanged; 1: a git command holds it; 2: changed meanwhile
+  tries=0
+  until take_lock; do
+    tries=$((tries + 1))
+    if [ "$tries" -ge 20 ]; then
+      git_runs && return 1
+      rm -f "$dir/index.lock"
+      say note "a stale index.lock was removed"
+      take_lock || return 1
+      break
+    fi
+    sleep 0.1
+  done
+  if [ -e "$dir/index" ]; then cmp -s "$dir/index" "$index.before"; else [ ! -s "$index.before" ]; fi || return 2
+}
 
 # Repositories inside this one do not travel: git lists an untracked one as a name with a slash at its end, and has recorded
 # one that was added as a mode 160000. Names with newlines are exchanged with NUL for grep's sake.
@@ -87,6 +95,13 @@ snapshot() { # parents as "-p OID"…
   printf '%s\n' "$message" | g commit-tree "$tree" "$@"
 }
 
+if [ -z "$operation" ] && [ -n "$changed" ]; then
+  lock
+  case $? in
+    1) operation=git ;;
+    2) say busy index; exit 0 ;;
+  esac
+fi
 pending=
 if [ -n "$operation" ]; then
   pending=$head
@@ -101,7 +116,7 @@ if [ -n "$operation" ]; then
   fi
 elif [ -n "$changed" ]; then
   commit=$(snapshot ${head:+-p "$head"}) || give_up "git commit-tree failed in the sandbox"
-  g update-ref -m "git-daytona: sync" HEAD "$commit" ${head:-""} || give_up "the sandbox's HEAD moved during the sync"
+  g update-ref -m "git-daytona: sync" HEAD "$commit" ${head:-""} 2>/dev/null || { say busy head; exit 0; }
   head=$commit
   say committed "$commit"
   # The new index becomes the real one, as git itself does it.
