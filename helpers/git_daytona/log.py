@@ -1,6 +1,7 @@
 """The log: one line per event in ``…/opencode/log/daytona.log``, redacted, private, trimmed, safe for many processes."""
 
 import contextlib
+import contextvars
 import logging
 import os
 from collections.abc import Iterator
@@ -67,6 +68,19 @@ def to_file() -> None:
         logger.setLevel(logging.DEBUG if debug else logging.INFO)
 
 
+_subject: contextvars.ContextVar[dict[str, object] | None] = contextvars.ContextVar("subject", default=None)
+
+
+@contextlib.contextmanager
+def about(**subject: object) -> Iterator[None]:
+    """Add key=value pairs (the session) to every event that is logged while the block runs, in this thread."""
+    token = _subject.set({**(_subject.get() or {}), **subject})
+    try:
+        yield
+    finally:
+        _subject.reset(token)
+
+
 @contextlib.contextmanager
 def event(name: str, **subject: object) -> Iterator[dict[str, object]]:
     """Log one line when the block ends: ``name key=value … ms=12 ok`` or the error's class and message.
@@ -76,7 +90,7 @@ def event(name: str, **subject: object) -> Iterator[dict[str, object]]:
     import time
 
     begin = time.monotonic()
-    pairs = dict(subject)
+    pairs = {**(_subject.get() or {}), **subject}
     outcome = "ok"
     try:
         yield pairs

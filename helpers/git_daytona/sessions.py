@@ -255,12 +255,11 @@ class Coordinator:
         return value, started.session, REPLACED if started.replaced else notice
 
     def _awake(self, session: Session, work: Callable[[str], T]) -> T:
-        return self.sandboxes.while_awake(session.sandbox_id, lambda: work(session.sandbox_id))
+        with log.about(session=session.id):
+            return self.sandboxes.while_awake(session.sandbox_id, lambda: work(session.sandbox_id))
 
     def _execute(self, session: Session, command: str, timeout: float) -> Execution:
-        return self.sandboxes.while_awake(
-            session.sandbox_id, lambda: sandbox.execute(self.cloud, session.sandbox_id, command, timeout=timeout)
-        )
+        return self._awake(session, lambda sandbox_id: sandbox.execute(self.cloud, sandbox_id, command, timeout=timeout))
 
     def sync(self, name: str, *, show: bool = False) -> Outcome:
         """Bring the work of a session back; the outcome, or the error, is recorded in the state file."""
@@ -369,7 +368,10 @@ class Coordinator:
     def one_at_a_time(self, session_id: str, *, seconds: float = leases.LOCK_SECONDS) -> Iterator[None]:
         """The session's queue: one operation at a time, across processes. Raises TimedOut."""
         name = sha256(f"{self.state.path}\0{session_id}".encode()).hexdigest()[:24]
-        with files.lock(paths.locks() / f"session-{name}", seconds=seconds, holds=f"session {session_id}"):
+        with (
+            log.about(session=session_id),
+            files.lock(paths.locks() / f"session-{name}", seconds=seconds, holds=f"session {session_id}"),
+        ):
             yield
 
     def busy(self, session_id: str) -> bool:
