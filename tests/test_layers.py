@@ -21,7 +21,7 @@ LAYERS = {
     "transfers": "leases transfer sandbox branches old_remotes worktrees lifecycle",
     "sessions": "sync sessions status recovery doctor.*",
     "tools": "tools.*",
-    "service": "lanes rpc harmless prompt hosttools toasts workspace previews turns events calls hosting service",
+    "service": "lanes rpc harmless prompt hosttools toasts workspace previews turns events calls hosting service hooks",
     "faces": "cli.* __main__",
 }
 """From the bottom to the top: a module may import from its own layer and those before it. A new module gets its place here."""

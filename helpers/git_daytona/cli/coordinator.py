@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from git_daytona import __version__
-from git_daytona.cli import upkeep
+from git_daytona.cli import hosts, upkeep
 
 if TYPE_CHECKING:
     from git_daytona.sessions import Coordinator
@@ -287,5 +287,5 @@ def logs(follow: bool, lines: int) -> None:
         click.echo(line)
 
 
-for command in (upkeep.install, upkeep.uninstall, upkeep.doctor):
+for command in (upkeep.install, upkeep.uninstall, upkeep.doctor, hosts.serve, hosts.hook):
     cli.add_command(command)
