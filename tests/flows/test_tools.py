@@ -84,6 +84,9 @@ def test_bash_takes_any_text_as_a_command(tools: Toolbox) -> None:
     command = "printf '%s\\n' \"it's\" '$HOME' \"`echo tick`\" 'back\\slash' <<'E'\n'\nE\n# comment 'open\necho $((1+1)) ünï"
     assert tools("bash", command=command).output == "it's\n$HOME\ntick\nback\\slash\n2 ünï"
     assert tools("bash", command="-v").metadata["exit"] == 127
+    with pytest.raises(ToolError, match="more than 98304 bytes: write it to a file"):
+        tools("bash", command="echo " + "x" * 100_000)
+    assert len(tools("bash", command="echo " + "x" * 40_000).output) == 40_000
 
 
 def test_a_command_reads_nothing(tools: Toolbox) -> None:
@@ -501,6 +504,7 @@ def test_apply_patch_is_all_or_nothing(tools: Toolbox) -> None:
         ("*** Update File: ro\n@@\n-x\n+y\n", "Path is a directory"),
         ("*** Add File: b/below\n+x\n", "Cannot write .*/b/below: .*Nothing was changed"),
         ("*** Nonsense\n", "is no header of a patch"),
+        ("*** Update File: ~/project/a\n@@\n-one\n+x\n", "one file is named in two ways"),
     ):
         with pytest.raises(ToolError, match=message):
             tools("apply_patch", patchText=f"*** Begin Patch\n{good}{bad}*** End Patch")

@@ -77,6 +77,8 @@ def run(context: Context, arguments: Arguments) -> Result:
     paths = list(dict.fromkeys(path for section in sections for path in (section.path, section.move) if path))
     with files.locked(context, paths):
         found = dict(zip(paths, files.fetch(context, paths), strict=True))
+        if len({each.path for each in found.values()}) < len(paths):
+            raise Rejected("one file is named in two ways")
         plan = Plan(found)
         steps = [_step(section, plan) for section in sections]
         names = [places.relative(step.path) for step in steps]

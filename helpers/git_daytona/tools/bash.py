@@ -9,7 +9,7 @@ from typing import Any
 
 from git_daytona.cloud import Execution
 from git_daytona.errors import GitDaytonaError
-from git_daytona.tools import answers, bounds, clean, commands, places
+from git_daytona.tools import answers, bounds, clean, commands, files, places
 from git_daytona.tools.arguments import Arguments, Definition, schema, stop_if_cancelled, text, whole, yes_or_no
 from git_daytona.tools.context import Cancelled, Context, Result, ToolError
 from git_daytona.tools.scripts import script
@@ -44,6 +44,8 @@ def run(context: Context, arguments: Arguments) -> Result:
     command = arguments.text("command", empty=False)
     if not command.strip() or "\0" in command:
         raise ToolError("the command must not be blank or hold NUL")
+    if len(command.encode()) > files.ARGUMENT:
+        raise ToolError(f"the command has more than {files.ARGUMENT} bytes: write it to a file and run that")
     limit = arguments.number("timeout", DEFAULT, least=1, most=LONGEST, unit="milliseconds")
     directory = places.resolve(arguments.text("workdir", "") or ".", context.worktree)
     title = arguments.text("description", "") or command
@@ -67,6 +69,7 @@ class _Call:
         self.limit = limit
         self.title = title
         self.over = threading.Event()
+        self.showing = threading.Lock()  # nothing is shown after the result
 
     def run(self, command: str, directory: str) -> Ended:
         threading.Thread(target=self._attend, name="attend a command", daemon=True).start()
@@ -76,7 +79,8 @@ class _Call:
             self._stop()
             raise
         finally:
-            self.over.set()
+            with self.showing:
+                self.over.set()
 
     def _execute(self, mode: str, command: str, directory: str) -> Execution:
         seconds, rest = divmod(self.limit, 1000)
@@ -96,11 +100,12 @@ class _Call:
                 seen = self.context.execute(script("peek"), self.identity, str(2 * bounds.LIVE), timeout=10.0).output
             except GitDaytonaError:  # only for the display; the command itself will say what is wrong
                 seen = ""
-            if self.over.is_set():
-                return
-            if seen and seen != shown:
-                shown = seen
-                self.context.progress(title=self.title, metadata=self._metadata(clean.output(seen)))
+            with self.showing:
+                if self.over.is_set():
+                    return
+                if seen and seen != shown:
+                    shown = seen
+                    self.context.progress(title=self.title, metadata=self._metadata(clean.output(seen)))
             pause = min(SLOWEST, 1.0 + (time.monotonic() - begun) / 20)
         if not self.over.is_set():
             self._stop()

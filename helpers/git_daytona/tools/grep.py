@@ -14,14 +14,16 @@ from git_daytona.tools.scripts import script
 LIMIT = 100
 LINE = 2000
 """Characters of a line that are shown."""
+LONGEST = 10_000
+"""Characters of a pattern."""
 SECONDS = 120.0
 
 
 def run(context: Context, arguments: Arguments) -> Result:
     pattern = arguments.text("pattern", empty=False)
     given, include = arguments.text("path", ""), arguments.text("include", "")
-    if "\0" in pattern:
-        raise ToolError("the pattern must not hold NUL")
+    if "\0" in pattern or len(pattern) > LONGEST:
+        raise ToolError(f"the pattern must not hold NUL or be longer than {LONGEST} characters")
     path = places.resolve(given or ".", context.worktree)
     names = globs.expression(include) if include else ""
     asked = {"pattern": pattern, "path": given, "include": include}

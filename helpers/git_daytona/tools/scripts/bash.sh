@@ -8,7 +8,10 @@ run=$HOME/.cache/git-daytona-bash/$1
 whole=$3 rest=$4 send=$5 most=$6 mode=$7 command=$8
 cd "$path" || { echo no-directory; exit 0; }
 mkdir -p "${log%/*}" "$run"
-find "${log%/*}" -name 'tool_*' -mtime +7 -exec rm -f {} +
+{
+  find "${log%/*}" -name 'tool_*' -mtime +7 -exec rm -f {} +
+  find "${run%/*}" -mindepth 1 -maxdepth 1 -mtime +1 -exec rm -rf {} +
+} >/dev/null &
 if ! : >"$log"; then exit 0; fi
 if [ -e "$run/cancel" ]; then rm -rf "$run"; echo "ended 143 cancel 0 0 no $log"; exit 0; fi
 shell=$(command -v bash || echo sh)
@@ -26,7 +29,7 @@ end_all() {
   kill -s KILL -- "-$child" || kill -s KILL "$child"
 }
 # An abort may come as a signal to this script and all that it started.
-trap 'end_all; kill "$watcher"; exit 143' TERM INT
+trap 'end_all; kill "$watcher"; rm -rf "$run"; exit 143' TERM INT
 if [ "$mode" = leave ]; then
   rm -rf "$run"
   sleep 0.3 # a command that fails at once says so
@@ -51,13 +54,18 @@ watcher=$!
 if [ -e "$run/cancel" ]; then end_all; fi
 wait "$child"
 status=$?
-if [ -e "$run/reason" ]; then wait "$watcher"; else kill "$watcher"; fi
-reason=$(cat "$run/reason" || echo exit)
+reason=exit
+if [ -e "$run/reason" ]; then
+  wait "$watcher"
+  reason=$(cat "$run/reason")
+else kill "$watcher"
+fi
 if [ -e "$run/cancel" ]; then reason=cancel; fi
 rm -rf "$run"
 alive=no # a server that it left, say
 if kill -s 0 -- "-$child"; then alive=yes; fi
-bytes=$(($(wc -c <"$log"))) lines=$(($(wc -l <"$log")))
+set -- $(wc -lc <"$log")
+lines=$1 bytes=$2
 echo "ended $status $reason $bytes $lines $alive $log"
 tail -c "$send" "$log"
 # All of it will be shown, even if each byte is shown as the three of a replacement character.

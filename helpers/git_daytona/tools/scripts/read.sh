@@ -16,19 +16,20 @@ elif [ ! -r "$path" ]; then say unreadable
 elif [ ! -f "$path" ]; then say other
 else
   say file
-  size=$(wc -c <"$path")
-  lines=$(wc -l <"$path")
+  first=$2 count=$3 send=$4 most=$5
+  set -- $(wc -lc <"$path")
+  lines=$1 size=$2
   if [ "$size" -gt 0 ] && [ "$(tail -c 1 <"$path" | od -An -tx1 | tr -d ' \n')" != 0a ]; then lines=$((lines + 1)); fi
   echo $size $lines
   head -c 4096 <"$path" | one_line
   case $(head -c 12 <"$path" | od -An -tx1 | tr -d ' \n') in
     89504e470d0a1a0a* | ffd8ff* | 47494638* | 255044462d* | 52494646????????57454250*)
       echo attachment
-      if [ "$size" -le "$5" ]; then one_line <"$path"; else echo; fi
+      if [ "$size" -le "$most" ]; then one_line <"$path"; else echo; fi
       ;;
     *)
       echo lines
-      tail -n "+$2" <"$path" | head -n "$3" | LC_ALL=C cut -b 1-8010 | head -c "$4" | one_line
+      tail -n "+$first" <"$path" | head -n "$count" | LC_ALL=C cut -b 1-8010 | head -c "$send" | one_line
       ;;
   esac
 fi
