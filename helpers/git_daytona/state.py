@@ -6,6 +6,7 @@ One JSON file per OpenCode project, shared with the existing TypeScript plugin: 
 import json
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -73,6 +74,8 @@ class StateFile:
         self.project_id = project_id
         self.worktree = worktree
         self.path = paths.state_file(project_id)
+        self.warnings: list[str] = []
+        """Lines to show once."""
 
     def sessions(self) -> list[Session]:
         """All sessions, by number, then age."""
@@ -98,64 +101,44 @@ class StateFile:
             fields["gitDir"] = session.git_dir
 
         def change(document: dict[str, Any]) -> None:
-            document["sessions"].setdefault(session.id, {}).update(fields)
+            record = document["sessions"].get(session.id)
+            document["sessions"][session.id] = {**(record if isinstance(record, dict) else {}), **fields}
 
         self._change(change)
 
     def note(self, session_id: str, state: str, message: str, *, synced_at: int | None = None) -> None:
         """Record how a sync went, if the session still exists; ``synced_at`` is when a successful one began."""
 
-        def change(document: dict[str, Any]) -> None:
-            record = document["sessions"].get(session_id)
-            if isinstance(record, dict):
-                record["gitReturn"] = _git_return(GitReturn(state, message, now()))
-                if synced_at is not None:
-                    record["syncedAt"] = synced_at
+        def change(record: dict[str, Any]) -> None:
+            record["gitReturn"] = _git_return(GitReturn(state, message, now()))
+            if synced_at is not None:
+                record["syncedAt"] = synced_at
 
-        self._change(change)
+        self._edit(session_id, change)
 
     def touch(self, session_id: str) -> None:
-        """Record that a session is used now."""
+        """Record that a session is used now. A deletion that failed or was interrupted is then off."""
 
-        def change(document: dict[str, Any]) -> None:
-            record = document["sessions"].get(session_id)
-            if isinstance(record, dict):
-                record["lastAccessed"] = now()
-                record.pop("deleting", None)  # a deletion that failed or was interrupted is off: it is used
+        def change(record: dict[str, Any]) -> None:
+            record["lastAccessed"] = now()
+            record.pop("deleting", None)
 
-        self._change(change)
+        self._edit(session_id, change)
 
     def mark_deleting(self, session_id: str) -> None:
         """Record that a session's work is here and that its sandbox goes now."""
-
-        def change(document: dict[str, Any]) -> None:
-            record = document["sessions"].get(session_id)
-            if isinstance(record, dict):
-                record["deleting"] = now()
-
-        self._change(change)
+        self._edit(session_id, lambda record: record.update(deleting=now()))
 
     def leave_notice(self, session_id: str, text: str) -> None:
         """Leave something that the session's agent has to be told with its next tool result."""
-
-        def change(document: dict[str, Any]) -> None:
-            record = document["sessions"].get(session_id)
-            if isinstance(record, dict):
-                record["notice"] = text
-
-        self._change(change)
+        self._edit(session_id, lambda record: record.update(notice=text))
 
     def take_notice(self, session_id: str) -> str:
         """The notice that was left, once; empty for none."""
         record = self._read()["sessions"].get(session_id)
         if not isinstance(record, dict) or not record.get("notice"):
             return ""
-
-        def change(document: dict[str, Any]) -> str:
-            record = document["sessions"].get(session_id)
-            return str(record.pop("notice", "")) if isinstance(record, dict) else ""
-
-        return self._change(change)
+        return str(self._edit(session_id, lambda record: record.pop("notice", "")) or "")
 
     def note_child(self, session_id: str, root: str) -> None:
         """Record that a session is a sub-agent's, whose root's sandbox it uses. The newest ones are kept (CHILDREN)."""
@@ -205,40 +188,66 @@ class StateFile:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
+    def _edit(self, session_id: str, change: Callable[[dict[str, Any]], T]) -> T | None:
+        """Change the record of a session; None, and nothing is written anew, where there is none."""
+
+        def edit(document: dict[str, Any]) -> T | None:
+            record = document["sessions"].get(session_id)
+            return change(record) if isinstance(record, dict) else None
+
+        return self._change(edit)
+
     def _change(self, change: Callable[[dict[str, Any]], T]) -> T:
-        with files.lock(paths.locks() / f"state-{self.path.stem}", holds="the state file"):
-            document = self._read()
+        with self._locked():
+            document = self._load()
+            if document is None:
+                document = self._set_aside()
             result = change(document)
             files.write_whole(self.path, json.dumps(document, indent=2, ensure_ascii=False).encode("utf-8", "surrogatepass"))
             return result
 
     def _read(self) -> dict[str, Any]:
-        empty: dict[str, Any] = {"projectId": self.project_id, "worktree": self.worktree, "sessions": {}}
+        document = self._load()
+        if document is None:
+            # Only under the lock, and after another look, is it certain that it is not another process's new file that is moved away.
+            with self._locked():
+                document = self._load()
+                if document is None:
+                    document = self._set_aside()
+        return document
+
+    def _locked(self) -> AbstractContextManager[None]:
+        return files.lock(paths.locks() / f"state-{self.path.stem}", holds="the state file")
+
+    def _empty(self) -> dict[str, Any]:
+        return {"projectId": self.project_id, "worktree": self.worktree, "sessions": {}}
+
+    def _load(self) -> dict[str, Any] | None:
+        """The file's content; an empty document where there is no file, None for one that makes no sense."""
         try:
             raw = self.path.read_bytes()
         except FileNotFoundError:
-            return empty
+            return self._empty()
         except OSError as problem:
             raise BadSetting(
                 f"cannot read the state file '{self.path}': {problem.strerror}", hint="make it readable for you"
             ) from problem
         try:
             document = json.loads(raw)
-            if not isinstance(document, dict) or not isinstance(document.setdefault("sessions", {}), dict):
-                raise ValueError("not an object with sessions")
         except (ValueError, RecursionError):
-            self._set_aside()
-            return empty
+            return None
+        if not isinstance(document, dict) or not isinstance(document.setdefault("sessions", {}), dict):
+            return None
         return document
 
-    def _set_aside(self) -> None:
-        """Move a file that makes no sense out of the way, so that nothing of it is overwritten (CASES 45)."""
+    def _set_aside(self) -> dict[str, Any]:
+        """Move a file that makes no sense out of the way, so that nothing of it is overwritten (CASES 45); an empty document."""
         aside = self.path.with_name(f"{self.path.name}.corrupt-{now()}")
-        try:
-            self.path.rename(aside)
-        except FileNotFoundError:  # another process did it
-            return
-        log.logger.error("the state file was not readable and is kept as '%s'; sandboxes are found again by their labels", aside)
+        self.path.rename(aside)
+        line = f"the state file could not be read and is kept as '{aside}'; 'git daytona prune -n' lists the sandboxes that it knew"
+        log.logger.error("%s", line)
+        self.warnings.append(line)
+        return self._empty()
 
 
 def _add(session_id: str, record: dict[str, Any], document: dict[str, Any]) -> None:

@@ -317,6 +317,29 @@ def test_a_corrupt_state_file_is_set_aside(local, repo, coordinate, content):
     assert coordinator.sessions() == []
     (aside,) = path.parent.glob("*.corrupt-*")
     assert aside.read_bytes() == content
+    assert len(coordinator.state.warnings) == 1 and str(aside) in coordinator.state.warnings[0]
+
+
+def test_many_processes_find_the_same_corrupt_state_file(local, repo, coordinate):
+    """One of them sets it aside; what another has written since then is not moved away with it."""
+    coordinators = [coordinate(repo.path) for _ in range(8)]
+    path = coordinators[0].state.path
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"half a fi")
+    barrier = threading.Barrier(len(coordinators))
+
+    def write(number):
+        barrier.wait(30)
+        one = state.Session(f"ses_{number}", f"sandbox-{number}", number, str(repo.path), 1, 1, state.GitReturn("synced", "", 1))
+        coordinators[number].state.put(one)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(len(coordinators))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert {each.id for each in coordinators[0].state.sessions()} == {f"ses_{number}" for number in range(len(coordinators))}
+    assert len(list(path.parent.glob("*.corrupt-*"))) == 1
 
 
 def test_a_lost_state_file_is_repaired_by_labels(local, repo, begin, coordinate):
