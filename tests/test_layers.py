@@ -17,7 +17,7 @@ LAYERS = {
     "alone": "ssh",  # the wrapper: nothing may be below it
     "ground": "__init__ errors secret endpoint refs hostkeys knownhosts trust published gitenv jsonc",
     "rim": "run files paths say log",
-    "sources": "keystore settings state git cloud cloud_errors probe glance pinfile manual refusals asked pin verify registered install",
+    "sources": "keystore settings state git account cloud cloud_errors probe glance pinfile manual refusals asked pin verify registered install",
     "transfers": "leases transfer sandbox branches old_remotes worktrees lifecycle",
     "sessions": "sync sessions status recovery doctor.*",
     "tools": "tools.*",
@@ -30,9 +30,9 @@ LOCAL_FROM_GROUND = {"errors", "secret", "endpoint", "hostkeys", "__init__"}
 """All that the embedded Daytona may use of the suite that is tested against it."""
 
 DOORS = {
-    "daytona": "cloud cloud_errors",
-    "daytona_api_client": "cloud cloud_errors",
-    "urllib3": "cloud cloud_errors",
+    "daytona": "cloud",
+    "daytona_api_client": "account",
+    "urllib3": "account cloud_errors",
     "pydantic": "cloud_errors",
     "keyring": "keystore",
     "dotenv": "settings",

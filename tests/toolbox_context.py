@@ -44,9 +44,6 @@ class RealContext:
         words = (directory or PROJECT, script, *arguments)
         return self._within(lambda place: sandbox.run_once(self.coordinator.cloud, place, IN_DIRECTORY, *words, timeout=timeout))
 
-    def download(self, path: str, *, limit: int) -> bytes:
-        return self._within(lambda place: self.coordinator.cloud.download(place, path, limit=limit))
-
     def upload(self, path: str, content: bytes) -> None:
         self._within(lambda place: self.coordinator.cloud.upload(place, path, content))
 

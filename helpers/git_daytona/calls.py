@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from git_daytona import sandbox, state
 from git_daytona.cloud import Cloud, Execution
-from git_daytona.errors import NoKey, NotFound, SandboxGone
+from git_daytona.errors import NoKey, NotFound
 from git_daytona.previews import Previews
 from git_daytona.refs import PROJECT
 from git_daytona.rpc import Closed, Refused, Request
@@ -90,21 +90,6 @@ class Call:
     def execute(self, script: str, *arguments: str, timeout: float, directory: str | None = None) -> Execution:
         words = (directory or "", PROJECT, script, *arguments)
         return self._within(lambda sandbox_id: sandbox.run_once(self._cloud, sandbox_id, _HERE, *words, timeout=timeout))
-
-    def download(self, path: str, *, limit: int) -> bytes:
-        def work(sandbox_id: str) -> bytes:
-            try:
-                return self._cloud.download(sandbox_id, path, limit=limit)
-            except SandboxGone:
-                raise
-            except NotFound as problem:
-                # Also what the proxy says of a sandbox that is archived: then it is started, and the file looked for again.
-                raise _Missing(problem.message, hint=problem.hint) from None
-
-        content = self._within(work)
-        if len(content) > limit:
-            raise ToolError(f"the file is larger than {limit} bytes: '{path}'")
-        return content
 
     def upload(self, path: str, content: bytes) -> None:
         self._within(lambda sandbox_id: self._cloud.upload(sandbox_id, path, content))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_daytona import cloud, refs, secret
+from git_daytona import account, refs, secret
 from git_daytona.endpoint import Endpoint, endpoint, from_ssh_command
 from git_daytona.errors import BadAnswer, NotFound
 from git_daytona.secret import Secret, printable, redact
@@ -160,7 +160,7 @@ def test_names_of_a_session():
 @pytest.mark.parametrize("text", ["", "../x", "a/b", "a?b", "a#b", "-x", "a b", "a\nb", "x" * 200, "%2e", ".."])
 def test_sandbox_ids_that_are_none(text):
     with pytest.raises(NotFound):
-        cloud.check_sandbox_id(text)
+        account.check_sandbox_id(text)
 
 
 TOKEN = "To-ken_.~+=1234"

@@ -54,7 +54,7 @@ def _coordinator(*, anywhere: bool = False) -> Iterator["Coordinator"]:
         yield coordinator
     finally:
         coordinator.close()
-        for line in coordinator.policy.warnings:
+        for line in (*coordinator.state.warnings, *coordinator.policy.warnings):
             say.warning(PROGRAM, line)
 
 

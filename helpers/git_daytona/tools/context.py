@@ -45,9 +45,6 @@ class Context(Protocol):
         """Run a ``sh`` script (with ``$1``… as its arguments) in the sandbox, at most once, standard input closed; the sandbox is made,
         started or replaced as needed. ``directory`` is a sandbox path, default the project. Output is stdout and stderr in one text."""
 
-    def download(self, path: str, *, limit: int) -> bytes:
-        """The bytes of a sandbox file, at most ``limit`` (ToolError for a larger one). Raises NotFound for a missing file."""
-
     def upload(self, path: str, content: bytes) -> None:
         """Write a sandbox file, making its folders; an existing file keeps its mode."""
 
