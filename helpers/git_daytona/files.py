@@ -7,8 +7,6 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
-import filelock
-
 from git_daytona.errors import BadSetting, TimedOut
 
 LOCK_SECONDS = 60.0
@@ -98,6 +96,8 @@ def lock(path: Path, *, seconds: float = LOCK_SECONDS, holds: str = "") -> Itera
 
     ``holds`` says what it protects, for the message. Raises TimedOut after ``seconds``.
     """
+    import filelock  # a tenth of the service's time to its first answer, which needs no lock
+
     private_directory(path.parent)
     # is_singleton off and thread-local off: each call is a lock of its own, so that threads exclude each other as processes do.
     guard = filelock.FileLock(path, timeout=seconds, mode=0o600, thread_local=False)
