@@ -104,6 +104,10 @@ class OpenCode:
             "small_model": "local/m",
             "autoupdate": False,
             "share": "disabled",
+            # Not ours, and each costs time at every start.
+            "snapshot": False,
+            "lsp": False,
+            "formatter": False,
         }
         self.environment: dict[str, str] = {}
         self.running: list[subprocess.Popen[str]] = []
@@ -196,8 +200,23 @@ class Server:
         return self.http("POST", f"/session/{session}/message", {"parts": [{"type": "text", "text": words}]})
 
 
+@pytest.fixture(scope="session")
+def database(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """OpenCode's database as its first start ever leaves it, which takes a second or two."""
+    place = tmp_path_factory.mktemp("first-start")
+    env = {"PATH": os.environ["PATH"], "HOME": str(place), "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"}
+    subprocess.run((binary, "session", "list"), cwd=place, env=env, check=True, capture_output=True, timeout=RUN_SECONDS)
+    return sorted((place / ".local/share/opencode").glob("opencode.db*"))
+
+
 @pytest.fixture
-def opencode(binary: Path, home: Path, model: Model, local: object, tmp_path: Path) -> Iterator[OpenCode]:
+def opencode(
+    binary: Path, database: list[Path], home: Path, model: Model, local: LocalDaytona, tmp_path: Path
+) -> Iterator[OpenCode]:
+    data = home / ".local/share/opencode"
+    data.mkdir(parents=True)
+    for path in database:
+        shutil.copy(path, data)
     made = OpenCode(binary, home, model, tmp_path)
     yield made
     made.close()

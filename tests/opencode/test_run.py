@@ -9,6 +9,7 @@ from processes import descendants
 
 
 def test_the_agent_works_in_the_sandbox(opencode, model, repo, local):
+    del opencode.config["snapshot"], opencode.config["lsp"], opencode.config["formatter"]
     repo.commit("code.py", "def old():\n    return 1\n")
     host = str(repo.path)
     model.scripts["please"] = [

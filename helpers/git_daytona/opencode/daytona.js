@@ -8,7 +8,8 @@ import { fileURLToPath } from "node:url"
 
 const START_MS = 20_000 // for the first answer
 const SHUTDOWN_MS = 75_000 // the service drains syncs for 60 s, then revokes
-const TOAST_MS = 4_000 // how long a toast is shown before the next one may cover it
+const TOAST_MS = 5_000 // how long a toast is shown
+const READ_MS = 2_000 // how long before the next one may cover it
 
 // The launcher: named by the environment, else the one of the installation that this file is part of, else the one on PATH. Never
 // looked for in a repository: the working directory of the search is "/".
@@ -109,7 +110,7 @@ export default async function daytona({ client, project, directory, worktree }) 
   async function showAll() {
     for (let next; (next = toasts.shift()); ) {
       await show(next)
-      if (!disposing) await new Promise((resolve) => { const timer = setTimeout(resolve, TOAST_MS); timer.unref?.(); wake = resolve })
+      if (!disposing) await new Promise((resolve) => { const timer = setTimeout(resolve, READ_MS); timer.unref?.(); wake = resolve })
     }
     showing = undefined
   }
