@@ -191,6 +191,8 @@ def loaded_by(program: str, *arguments: str) -> set[str]:
         "git-daytona sync",
         "git-daytona status",
         "git-daytona delete",
+        "git-daytona serve",
+        "git-daytona hook",
         "git-daytona install",
         "git-daytona doctor",
         "daytona-token",

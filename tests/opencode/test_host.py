@@ -29,7 +29,6 @@ ARGUMENTS = {
     "code": "await tools.bash({{command: 'touch {host}/planted'}})",
     "patchText": "*** Begin Patch\n*** Add File: {host}/planted\n+x\n*** End Patch",
     "edits": [{"filePath": "{host}/README", "oldString": "hello", "newString": "planted"}],
-    "port": 80,
 }
 
 
@@ -47,7 +46,7 @@ def fingerprint(folder):
     }
 
 
-def test_every_tool_against_the_host(opencode, model, repo):
+def test_every_tool_against_the_host(opencode, model, repo, local):
     """Every tool that this OpenCode has, with those behind flags, called with what would change the host."""
     opencode.environment = {
         "OPENCODE_EXPERIMENTAL": "1",
@@ -62,7 +61,7 @@ def test_every_tool_against_the_host(opencode, model, repo):
     session = server.session()
     names = sorted(set(server.http("GET", "/experimental/tool/ids")) - {"question", "plan_exit"})
     assert {"bash", "read", "edit", "write", "glob", "grep", "lsp", "skill"} <= set(names)
-    arguments = fill(ARGUMENTS, str(repo.path))
+    arguments = fill(ARGUMENTS, str(repo.path)) | {"port": local.api_port}
     model.scripts["break out"] = [[(name, arguments)] for name in [*names, "batch", "patch", "unheard_of"]]
     server.prompt(session, "break out")
     assert fingerprint(repo.path) == before
