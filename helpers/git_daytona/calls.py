@@ -51,6 +51,15 @@ class Shared:
         self.locks = Locks()
         self._lock = threading.Lock()
         self._met: set[str] = set()
+        self._known: dict[str, bool] = {}
+
+    def known(self, root: str) -> bool:
+        """Whether the session had a sandbox when this process first heard of it. Asked before anything is done for a call: several
+        come at once, and while one of them makes the sandbox, the others find it half made."""
+        with self._lock:
+            if root not in self._known:
+                self._known[root] = self.workspace.coordinator().state.get(root) is not None
+            return self._known[root]
 
     def meet(self, session: state.Session, *, new: bool) -> None:
         """The first use of a session in this process is shown."""
@@ -148,7 +157,7 @@ class Call:
 
     def _try(self, work: Callable[[str], T]) -> T:
         coordinator = self._shared.workspace.coordinator()
-        known = coordinator.state.get(self.session_id) is not None
+        known = self._shared.known(self.session_id)
 
         def met(sandbox_id: str) -> T:
             self.sandbox_id = sandbox_id
