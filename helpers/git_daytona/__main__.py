@@ -1,6 +1,10 @@
 """``python -m git_daytona PROGRAM ARGUMENTS…``: what the launchers in bin/ call."""
 
+import logging
+import os
 import sys
+import threading
+from typing import NoReturn
 
 
 def main(argv: list[str]) -> int:
@@ -25,5 +29,24 @@ def main(argv: list[str]) -> int:
     return boundary.run(cli, program, arguments)
 
 
+def leave(status: int) -> NoReturn:
+    """End the process without the interpreter's own ending.
+
+    That stops daemon threads (a keyring that does not answer, the look at a running command's output) wherever they are, and in the
+    middle of the SDK's compiled code this aborts the process with SIGABRT. Threads that are no daemons (revocations) are waited for.
+    """
+    for thread in threading.enumerate():
+        if not thread.daemon and thread is not threading.current_thread():
+            thread.join()
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):  # closed, or its reader is gone
+            pass
+    os._exit(status)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))
