@@ -119,10 +119,11 @@ class Tiny(paramiko.ServerInterface):
 
     def _forward(self, destination):
         channel = self.transport.accept(20)
-        with socket.create_connection(destination) as there, contextlib.suppress(OSError):
+        # The client may be gone at any moment; paramiko then raises EOFError from whatever would still send something.
+        with socket.create_connection(destination) as there, contextlib.suppress(OSError, EOFError):
 
             def back() -> None:
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError, EOFError):
                     while data := there.recv(65536):
                         channel.sendall(data)
                     channel.shutdown_write()
@@ -133,7 +134,8 @@ class Tiny(paramiko.ServerInterface):
                 there.sendall(data)
             there.shutdown(socket.SHUT_WR)
             thread.join(20)
-        channel.close()
+        with contextlib.suppress(EOFError):
+            channel.close()
 
 
 @contextlib.contextmanager
