@@ -33,6 +33,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.npm)
 
 
+def elsewhere(home: Path) -> dict[str, str]:
+    """The environment with another HOME, but npm's own configuration: OpenCode is run once by its installation, and makes folders."""
+    home.mkdir(exist_ok=True)
+    env = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+    user = os.environ.get("NPM_CONFIG_USERCONFIG", str(Path.home() / ".npmrc"))
+    return env | {"HOME": str(home), "NPM_CONFIG_USERCONFIG": user}
+
+
 @pytest.fixture(scope="session")
 def binary() -> Path:
     """OpenCode's program, installed once for all runs."""
@@ -58,6 +66,7 @@ def binary() -> Path:
                 ],
                 check=True,
                 timeout=280,
+                env=elsewhere(CACHE / "home"),
             )
             installed.write_text(VERSION)
     return CACHE / "node_modules" / ".bin" / "opencode"
