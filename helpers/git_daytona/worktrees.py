@@ -1,6 +1,7 @@
 """A worktree that is about to be reset: what is in it that nothing else holds, and the reset itself."""
 
 import os
+import shutil
 
 from git_daytona.errors import TransferFailed
 from git_daytona.git import Repository, failure
@@ -21,7 +22,8 @@ def snapshot(repository: Repository, new: str, old: str | None) -> str | None:
         staged = _staged(repository, head)
         source = repository.git_dir / "index"
         if source.exists():
-            index.write_bytes(source.read_bytes())
+            # With its time: by it git tells which files may have changed within the second in which the index was written.
+            shutil.copy2(source, index)
         repository.git("add", "--all", "--", ":/", env=env)
         _add_overwritten(repository, new, env)
         tree = repository.git("write-tree", env=env).text

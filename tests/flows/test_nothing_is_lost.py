@@ -1,5 +1,7 @@
 """What a sync or a deletion would overwrite is kept and named; what the agent is in the middle of is not disturbed."""
 
+import subprocess
+
 import pytest
 
 from git_daytona.errors import GitDaytonaError, NoRepository, TransferFailed
@@ -299,3 +301,24 @@ def test_the_agent_commits_during_a_sync(local, repo, begin):
     session.sync()
     assert repo.git("log", "--format=%s", "-2", "opencode/1") == "Changes of the OpenCode session\nmeanwhile"
     assert repo.show("opencode/1", "x") == "x"
+
+
+RACY = "touch -d '2020-01-01' README; git add README; printf 'jello\\n' > README; touch -d '2020-01-01' README .git/index"
+"""A change that keeps a file's size and time: git notices it only because the index is no younger than the file ("racy git")."""
+
+
+def test_a_change_within_the_second_of_the_checkout(local, repo, begin):
+    session = begin(repo)
+    session.agent(f"git config core.trustctime false; {RACY}")
+    session.sync()
+    assert repo.show("opencode/1", "README") == "jello"
+
+
+def test_an_edit_here_within_the_second_of_the_checkout(local, repo, begin):
+    session = begin(repo)
+    repo.git("switch", "-q", "opencode/1")
+    repo.git("config", "core.trustctime", "false")
+    subprocess.run(("sh", "-c", RACY), cwd=repo.path, check=True)
+    session.agent("echo theirs > theirs")
+    outcome = session.sync()
+    assert repo.show(outcome.kept[0].ref, "README") == "jello"

@@ -34,12 +34,13 @@ elif [ -e "$dir/BISECT_LOG" ]; then operation=bisect
 fi
 
 # Everything is added to a copy of the index; git's own lock is taken only for the moment in which the copy becomes the index, and
-# only if that has not changed meanwhile.
+# only if that has not changed meanwhile. The copies keep the index's time (cp -p): by it git tells which files may have changed within
+# the second in which the index was written, at the same size (racy-git in git's technical documentation).
 index=$dir/daytona-index.$$
 locked=
 trap 'rm -f "$index" "$index.lock" "$index.paths" "$index.before"; [ -z "$locked" ] || rm -f "$dir/index.lock"' EXIT
-cp "$dir/index" "$index" 2>/dev/null || : >"$index"
-cp "$index" "$index.before"
+cp -p "$dir/index" "$index" 2>/dev/null || : >"$index"
+cp -p "$index" "$index.before"
 [ -s "$index" ] || rm -f "$index"
 export GIT_INDEX_FILE="$index"
 
@@ -120,7 +121,7 @@ elif [ -n "$changed" ]; then
   head=$commit
   say committed "$commit"
   # The new index becomes the real one, as git itself does it.
-  cat "$index" >"$dir/index.lock" && mv "$dir/index.lock" "$dir/index" && locked=
+  cp -p "$index" "$dir/index.lock" && mv "$dir/index.lock" "$dir/index" && locked=
 fi
 
 branch=$(g symbolic-ref -q HEAD || true)
