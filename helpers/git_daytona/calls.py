@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from git_daytona import sandbox, state
 from git_daytona.cloud import Cloud, Execution
-from git_daytona.errors import NoKey, NotFound
+from git_daytona.errors import NoKey
 from git_daytona.previews import Previews
 from git_daytona.refs import PROJECT
 from git_daytona.rpc import Closed, Refused, Request
@@ -168,7 +168,3 @@ class Call:
             self.notices.append(notice)
         self._shared.meet(session, new=not known or bool(notice))
         return value
-
-
-class _Missing(NotFound):
-    """A file that is not there."""

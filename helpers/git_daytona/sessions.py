@@ -157,6 +157,8 @@ class Coordinator:
                 self.transfers.check()
             if session is None or replaced:
                 session = self._create(session_id, session, synced=synced)
+            if replaced:  # whoever started it: the agent is told with its next tool result
+                self.state.leave_notice(session_id, REPLACED)
             if session.number is None:
                 sandbox.make_project(self.cloud, session.sandbox_id)
             else:
@@ -229,14 +231,13 @@ class Coordinator:
         A stopped sandbox is started first; one that is gone is replaced (HEAD is then what was synced last), and the notice says so.
         """
         session = self.find(name)
-        notice = self.state.take_notice(session.id)
         self.state.touch(session.id)
         try:
-            return Executed(self._execute(session, command, timeout), notice)
+            result = self._execute(session, command, timeout)
         except SandboxGone:
             self.start(session.id, synced=session.number is not None)
-            self.state.take_notice(session.id)
-            return Executed(self._execute(self.find(session.id), command, timeout), REPLACED)
+            result = self._execute(self.find(session.id), command, timeout)
+        return Executed(result, self.state.take_notice(session.id))
 
     def within(self, session_id: str, work: Callable[[str], T]) -> tuple[T, Session, str]:
         """Do something in the sandbox of the session that a tool call is for, at once: ``work`` gets the sandbox's id.
@@ -251,8 +252,7 @@ class Coordinator:
         except SandboxGone:
             started = self.start(session_id, synced=started.session.number is not None)
             value = self._awake(started.session, work)
-        notice = self.state.take_notice(session_id)
-        return value, started.session, REPLACED if started.replaced else notice
+        return value, started.session, self.state.take_notice(session_id)
 
     def _awake(self, session: Session, work: Callable[[str], T]) -> T:
         with log.about(session=session.id):

@@ -231,7 +231,10 @@ def test_a_sandbox_deleted_elsewhere(local, repo, begin, coordinate):
     coordinator = coordinate(repo.path)
     started = coordinator.start("ses_a")
     assert started.replaced and started.names.number == 1 and started.session.sandbox_id != session.sandbox_id
-    assert coordinator.execute("1", "git rev-parse HEAD").result.output.strip() == tip
+    executed = coordinator.execute("1", "git rev-parse HEAD")
+    assert executed.result.output.strip() == tip
+    assert "was replaced" in executed.notice, "the agent is told, whoever started the new sandbox"
+    assert coordinator.execute("1", "true").notice == ""
 
 
 def test_numbers_are_not_used_again(local, repo, begin):
