@@ -1,0 +1,59 @@
+"""What the commands of ``git daytona`` share: the coordinator of the repository we stand in, and how an outcome is told."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from git_daytona.sessions import Coordinator
+    from git_daytona.sync import Outcome
+
+PROGRAM = "git-daytona"
+
+
+@contextmanager
+def coordinator(*, anywhere: bool = False) -> Iterator["Coordinator"]:
+    """The coordinator of the repository we stand in; with ``anywhere`` also of a directory without one."""
+    from git_daytona import git, log, recovery, say, settings
+    from git_daytona.errors import NoRepository
+    from git_daytona.sessions import Coordinator
+
+    log.to_file()
+    recovery.scrub_old_log()
+    place: git.Repository | Path
+    try:
+        place = git.discover(git.here())
+        directory = place.worktree
+    except NoRepository:
+        if not anywhere:
+            raise
+        place = directory = git.here()
+    found = settings.load(directory)
+    for line in found.warnings:
+        say.warning(PROGRAM, line)
+    made = Coordinator(place, found, say.note)
+    try:
+        yield made
+    finally:
+        made.close()
+        for line in (*made.state.warnings, *made.policy.warnings):
+            say.warning(PROGRAM, line)
+
+
+def show() -> bool:
+    """Whether git's progress goes to the terminal."""
+    return sys.stderr.isatty()
+
+
+def tell(outcome: "Outcome") -> None:
+    """What came back, and each thing that was kept, on a line of its own."""
+    from git_daytona import say
+    from git_daytona.secret import printable
+
+    click.echo(printable(outcome.message))
+    for kept in outcome.kept:
+        say.note(f"kept: {kept.what}\nhint: git log {kept.ref}")
