@@ -46,7 +46,7 @@ class Prepared:
 
 
 @pytest.mark.parametrize(("operation", "call", "answer"), CASES, ids=lambda value: str(value).replace("/", "-"))
-def test_fault_matrix(local, repo, begin, coordinate, monkeypatch, operation, call, answer):
+def test_case_66_fault_matrix(local, repo, begin, coordinate, monkeypatch, operation, call, answer):
     fault, tries, words = ANSWERS[answer]
     session_id = f"ses_{operation}_{call}_{answer}"
     if operation != "start":

@@ -18,7 +18,7 @@ def attempts(local):
     [("drop_before_handshake", -1), ("drop_after_handshake", -1), ("drop_after_bytes", 300), ("drop_after_bytes", 4000)],
     ids=["before-handshake", "after-handshake", "early", "in-the-pack"],
 )
-def test_a_gateway_that_breaks(local, repo, begin, coordinate, operation, place, value):
+def test_case_07_a_gateway_that_breaks(local, repo, begin, coordinate, operation, place, value):
     session_id = f"ses_{operation}_{place}_{value}"
     if operation == "sync":
         begun = begin(repo, session_id)
@@ -50,7 +50,7 @@ def test_a_gateway_that_breaks(local, repo, begin, coordinate, operation, place,
         assert after.execute(session_id, "git log --format=%s -1").result.output == "Add more\n"
 
 
-def test_a_gateway_that_stalls(local, repo, begin, coordinate, monkeypatch):
+def test_case_08_a_gateway_that_stalls(local, repo, begin, coordinate, monkeypatch):
     """It accepts and says nothing: git's whole process group ends at the limit, the token is revoked, the state says so (CASES 8)."""
     session = begin(repo)
     session.agent("echo work > work")
@@ -66,7 +66,7 @@ def test_a_gateway_that_stalls(local, repo, begin, coordinate, monkeypatch):
     assert session.sync().changed
 
 
-def test_the_first_connections_after_a_start_are_closed(local, repo, begin):
+def test_case_07_the_first_connections_after_a_start_are_closed(local, repo, begin):
     session = begin(repo)
     session.agent("echo work > work")
     local.faults.gateway.refuse_after_start = 2
@@ -77,7 +77,7 @@ def test_the_first_connections_after_a_start_are_closed(local, repo, begin):
     assert local.counts["mint"] == 3 and local.live_tokens() == 0
 
 
-def test_a_dropped_answer_does_not_run_a_command_twice(local, repo, begin):
+def test_case_52b_a_dropped_answer_does_not_run_a_command_twice(local, repo, begin):
     session = begin(repo)
     with local.faults.call(route="process/execute", drop="after", times=2):
         output = session.agent("echo once >> /home/daytona/count; cat /home/daytona/count")
@@ -85,11 +85,11 @@ def test_a_dropped_answer_does_not_run_a_command_twice(local, repo, begin):
     assert session.agent("cat /home/daytona/count") == "once\n"
 
 
-def test_a_command_that_reads_standard_input(local, repo, begin):
+def test_case_52b_a_command_that_reads_standard_input(local, repo, begin):
     session = begin(repo)
     assert session.agent("cat; echo after; read -r line; echo end") == "after\nend\n"
 
 
-def test_a_server_in_the_background_does_not_hold_the_call(local, repo, begin):
+def test_case_51_a_server_in_the_background_does_not_hold_the_call(local, repo, begin):
     session = begin(repo)
     assert session.agent("sleep 1000 & echo started") == "started\n"

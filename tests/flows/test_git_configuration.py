@@ -50,7 +50,7 @@ def ran(tmp_path: Path) -> str:
         ({"core.sshCommand": "'{evil}'", "ssh.variant": "simple"}, {"GIT_SSH": "{evil}"}),
     ],
 )
-def test_other_ssh_commands_do_not_run_here_and_do_elsewhere(
+def test_case_10_other_ssh_commands_do_not_run_here_and_do_elsewhere(
     local, repo, begin, evil, tmp_path, monkeypatch, configuration, environment
 ):
     for key, value in configuration.items():
@@ -63,7 +63,7 @@ def test_other_ssh_commands_do_not_run_here_and_do_elsewhere(
     assert "host.invalid" in ran(tmp_path)
 
 
-def test_settings_of_pushes_and_fetches(local, repo, begin, evil, tmp_path):
+def test_case_12_settings_of_pushes_and_fetches(local, repo, begin, evil, tmp_path):
     """All at once: each would fail the transfer, change what it moves, or run a program."""
     settings = {
         "push.gpgSign": "true",
@@ -144,13 +144,13 @@ def test_settings_of_pushes_and_fetches(local, repo, begin, evil, tmp_path):
     assert repo.show("opencode/1", "x") == "x"
 
 
-def test_a_hook_of_the_repository_that_takes_minutes(local, repo, begin):
+def test_case_13_a_hook_of_the_repository_that_takes_minutes(local, repo, begin):
     program(repo.path / ".git" / "hooks" / "pre-push", "#!/bin/sh\nsleep 1000\n")
     round_trip(repo, begin)
 
 
 @pytest.mark.parametrize("key", ["insteadOf", "pushInsteadOf"])
-def test_rewriting_of_ssh_addresses(local, repo, begin, key):
+def test_case_14_rewriting_of_ssh_addresses(local, repo, begin, key):
     host = f"ssh://127.0.0.1:{local.gateway_port}"
     for prefix in ("ssh:", "ssh://", "ssh://127.0.0.1", host, f"{host}/home/daytona/", f"{host}/home/daytona/projec"):
         repo.git(
@@ -164,7 +164,7 @@ def test_rewriting_of_ssh_addresses(local, repo, begin, key):
 
 
 @pytest.mark.parametrize("key", ["insteadOf", "pushInsteadOf"])
-def test_rewriting_of_exactly_the_address_is_named_before_anything_is_minted(local, repo, begin, key):
+def test_case_14_rewriting_of_exactly_the_address_is_named_before_anything_is_minted(local, repo, begin, key):
     session = begin(repo)
     session.agent("echo x >x")
     session.coordinator.close()
@@ -181,7 +181,7 @@ def test_rewriting_of_exactly_the_address_is_named_before_anything_is_minted(loc
     ("configuration", "environment"),
     [({"protocol.allow": "never"}, {}), ({"protocol.ssh.allow": "never"}, {}), ({}, {"GIT_ALLOW_PROTOCOL": "https:file"})],
 )
-def test_a_policy_against_ssh_is_respected_and_recorded(local, repo, begin, monkeypatch, configuration, environment):
+def test_case_15_a_policy_against_ssh_is_respected_and_recorded(local, repo, begin, monkeypatch, configuration, environment):
     session = begin(repo)
     session.agent("echo x >x")
     session.coordinator.close()
@@ -207,7 +207,7 @@ os.execvp("sh", ["sh", "-c", sys.argv[-1]])
 """
 
 
-def test_a_partial_clone_fetches_what_it_lacks_from_its_own_origin(local, repo, begin, tmp_path, monkeypatch):
+def test_case_11_and_case_37_a_partial_clone_fetches_what_it_lacks_from_its_own_origin(local, repo, begin, tmp_path, monkeypatch):
     """By ssh, with the user's own client: which gets neither the token nor anything else of ours."""
     tokens: list[str] = []
     local.watch_tokens(tokens.append)
@@ -238,7 +238,7 @@ def test_a_partial_clone_fetches_what_it_lacks_from_its_own_origin(local, repo, 
     assert not any(leak in seen for leak in (*tokens, "DAYTONA_", local.api_key))
 
 
-def test_a_submodule_stays_where_it_is(local, repo, begin, tmp_path, monkeypatch):
+def test_case_11_a_submodule_stays_where_it_is(local, repo, begin, tmp_path, monkeypatch):
     """Its address is nobody's business; fetch.recurseSubmodules would go there with our ssh command."""
     library = type(repo)(tmp_path / "library")
     library.path.mkdir()
@@ -323,7 +323,7 @@ def test_the_environment_of_a_hook_or_an_alias(local, repo, begin, coordinate, t
 
 
 @pytest.mark.parametrize("locale", ["de_DE.UTF-8", "ja_JP.UTF-8", "nonsense"])
-def test_locales_do_not_change_what_is_understood(local, repo, begin, monkeypatch, locale):
+def test_case_16_locales_do_not_change_what_is_understood(local, repo, begin, monkeypatch, locale):
     for name in ("LANG", "LC_ALL", "LC_MESSAGES", "LANGUAGE"):
         monkeypatch.setenv(name, locale)
     session = begin(repo)
@@ -356,7 +356,7 @@ def test_filters_and_line_ends(local, repo, begin, tmp_path):
     assert repo.git("status", "--porcelain") == ""
 
 
-def test_an_installation_with_an_odd_path(local, repo, tmp_path):
+def test_case_17_an_installation_with_an_odd_path(local, repo, tmp_path):
     """Blanks, quotes and $ in the path of the package and of the repository."""
     place = tmp_path / 'it\'s a "very" $odd `path` \\n ünï'
     shutil.copytree(BIN.parent / "helpers", place / "helpers", ignore=shutil.ignore_patterns("__pycache__"))
@@ -386,7 +386,7 @@ coordinator.close()
     assert type(repo)(place / "repository").git("rev-parse", "opencode/1") == done.stdout.strip()
 
 
-def test_somebody_elses_repository(local, repo, coordinate, monkeypatch):
+def test_case_15_somebody_elses_repository(local, repo, coordinate, monkeypatch):
     """git's own refusal, and the exception in the user's own configuration, count for us as for git."""
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     with pytest.raises(GitDaytonaError, match="somebody else owns it") as refused:
@@ -396,7 +396,7 @@ def test_somebody_elses_repository(local, repo, coordinate, monkeypatch):
     assert coordinate(repo.path).repository.worktree == repo.path
 
 
-def test_remotes_of_earlier_tools_lose_their_tokens(local, repo, begin):
+def test_case_42_remotes_of_earlier_tools_lose_their_tokens(local, repo, begin):
     """Wherever the token stands (CASES 42)."""
     token = "OldToken1234567890abcdef"
     address = f"ssh://{token}@127.0.0.1:{local.gateway_port}/home/daytona/project"

@@ -57,7 +57,7 @@ def test_the_first_start_pins_and_everything_is_verified(local, repo, begin, com
     assert command("daytona-pin", "verify", "--live").status == 0
 
 
-def test_an_unpublished_change_is_refused_before_and_after_a_process_has_looked(local, repo, begin, command):
+def test_case_27_and_case_07_an_unpublished_change_is_refused_before_and_after_a_process_has_looked(local, repo, begin, command):
     session = begin(repo)
     first = presented(local)
     local.published.host_keys = [first]
@@ -86,7 +86,7 @@ def test_an_unpublished_change_is_refused_before_and_after_a_process_has_looked(
     assert repo.git("rev-parse", "-q", "--verify", "opencode/1") == repo.git("rev-parse", "main")
 
 
-def test_a_published_rotation_is_followed_by_running_and_new_processes(local, repo, begin, command):
+def test_case_24_and_case_65_a_published_rotation_is_followed_by_running_and_new_processes(local, repo, begin, command):
     session = begin(repo)
     first = presented(local)
     local.gateway.rotate()
@@ -105,7 +105,7 @@ def test_a_published_rotation_is_followed_by_running_and_new_processes(local, re
     assert command("daytona-pin", "verify", "--live").status == 0
 
 
-def test_a_key_replaced_without_a_rotation_is_refused_until_the_pin_is_forgotten(local, repo, begin, command):
+def test_case_24_and_case_65_a_key_replaced_without_a_rotation_is_refused_until_the_pin_is_forgotten(local, repo, begin, command):
     session = begin(repo)
     first = presented(local)
     before = paths.pin_file().read_bytes()
@@ -126,7 +126,7 @@ def test_a_key_replaced_without_a_rotation_is_refused_until_the_pin_is_forgotten
     assert entries() == [f"{name_of(local)} {presented(local)}"]
 
 
-def test_removing_the_pin_file_helps_a_running_process_too(local, repo, begin):
+def test_case_65_removing_the_pin_file_helps_a_running_process_too(local, repo, begin):
     session = begin(repo)
     local.gateway.rotate()
     work(session, "one")
@@ -146,7 +146,7 @@ def test_removing_the_pin_file_helps_a_running_process_too(local, repo, begin):
     ],
     ids=["5xx", "dropped", "html", "redirect"],
 )
-def test_with_the_api_failing_and_a_pin_transfers_go_on(local, repo, begin, command, fault):
+def test_case_33_with_the_api_failing_and_a_pin_transfers_go_on(local, repo, begin, command, fault):
     session = begin(repo)
     work(session, "one")
     with local.faults.call(route="config", **fault) as met:
@@ -165,7 +165,7 @@ def test_with_nothing_published_and_a_pin_transfers_go_on(local, repo, begin, co
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["publishes nothing", "old server"])
-def test_with_nothing_published_and_no_pin_the_users_ssh_decides(local, repo, command, home, old):
+def test_case_26_with_nothing_published_and_no_pin_the_users_ssh_decides(local, repo, command, home, old):
     if old:
         local.published.old_server("127.0.0.1", local.gateway_port)
     else:
@@ -185,7 +185,7 @@ def test_with_nothing_published_and_no_pin_the_users_ssh_decides(local, repo, co
 
 
 @pytest.mark.parametrize("content", [b"", b"\0\0\0\0", b"[127.0.0.1]:22 ssh-ed25519 AAAAC3Nz", b"# nothing\n"])
-def test_an_unusable_pin_file_stops_everything_before_a_sandbox_is_made(local, repo, command, content):
+def test_case_32_an_unusable_pin_file_stops_everything_before_a_sandbox_is_made(local, repo, command, content):
     paths.pin_file().parent.mkdir(parents=True)
     paths.pin_file().write_bytes(content)
     ran = command("git-daytona", "start", cwd=repo.path)
@@ -196,7 +196,7 @@ def test_an_unusable_pin_file_stops_everything_before_a_sandbox_is_made(local, r
     assert paths.pin_file().read_bytes() == content
 
 
-def test_something_unreadable_published_is_not_left_to_ssh(local, repo, command):
+def test_case_25_something_unreadable_published_is_not_left_to_ssh(local, repo, command):
     local.published.members["sshGatewayHostKeys"] = ["not a key"]
     ran = command("git-daytona", "start", cwd=repo.path)
     assert ran.status == HostKeyRefused.status
@@ -207,7 +207,7 @@ def test_something_unreadable_published_is_not_left_to_ssh(local, repo, command)
 # -- gateways and APIs (CASES 28, 29) -------------------------------------------------------------------------------------------------
 
 
-def test_another_gateway_than_the_published_one_is_refused_by_name_until_it_is_pinned(local, repo, command, tmp_path):
+def test_case_28_another_gateway_than_the_published_one_is_refused_by_name_until_it_is_pinned(local, repo, command, tmp_path):
     local.published.members["sshGatewayHost"] = "localhost"  # the mint's sshCommand says 127.0.0.1
     ran = command("git-daytona", "start", cwd=repo.path)
     assert ran.status == HostKeyRefused.status, ran.err
@@ -220,7 +220,7 @@ def test_another_gateway_than_the_published_one_is_refused_by_name_until_it_is_p
     assert command("git-daytona", "start", cwd=repo.path).status == 0
 
 
-def test_two_apis_in_turn(local, repo, command, tmp_path):
+def test_case_29_two_apis_in_turn(local, repo, command, tmp_path):
     with LocalDaytona(tmp_path / "second") as second:
         for _ in range(2):
             for server in (local, second):
@@ -233,7 +233,7 @@ def test_two_apis_in_turn(local, repo, command, tmp_path):
 # -- manual mode (CASES 30, 31, 34) -----------------------------------------------------------------------------------------------------
 
 
-def test_every_kind_of_line_that_ssh_takes(local, repo, begin, coordinate, tmp_path, monkeypatch):
+def test_case_30_every_kind_of_line_that_ssh_takes(local, repo, begin, coordinate, tmp_path, monkeypatch):
     session = begin(repo)
     paths.pin_file().unlink()
     name, key = name_of(local), presented(local)
@@ -274,7 +274,7 @@ def test_every_kind_of_line_that_ssh_takes(local, repo, begin, coordinate, tmp_p
 
 
 @pytest.mark.parametrize("content", [None, "", "garbage\n"])
-def test_an_unusable_manual_file_stops_everything_before_a_sandbox_is_made(local, repo, command, tmp_path, content):
+def test_case_31_an_unusable_manual_file_stops_everything_before_a_sandbox_is_made(local, repo, command, tmp_path, content):
     file = tmp_path / "hosts"
     if content is not None:
         file.write_text(content)
@@ -289,7 +289,7 @@ def test_an_unusable_manual_file_stops_everything_before_a_sandbox_is_made(local
 
 
 @pytest.mark.parametrize("level", ["QUIET", "DEBUG3"])
-def test_a_refusal_is_known_for_what_it_is_under_any_log_level(local, repo, begin, home, level):
+def test_case_27_a_refusal_is_known_for_what_it_is_under_any_log_level(local, repo, begin, home, level):
     (home / ".ssh").mkdir(mode=0o700)
     (home / ".ssh" / "config").write_text(
         f"Host *\n  LogLevel {level}\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n"

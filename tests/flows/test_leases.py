@@ -122,7 +122,7 @@ def holder(sandbox: str) -> "subprocess.Popen[str]":
     return process
 
 
-def test_leases_of_one_sandbox_exclude_each_other_across_processes(local, account, sandbox, monkeypatch):
+def test_case_01_leases_of_one_sandbox_exclude_each_other_across_processes(local, account, sandbox, monkeypatch):
     with holder(sandbox) as process:
         monkeypatch.setattr(leases, "LOCK_SECONDS", 0.1)
         with pytest.raises(TimedOut, match=f"the lock on sandbox {sandbox}"), leases.lease(account, sandbox):
@@ -158,7 +158,7 @@ def test_a_killed_holder_is_reaped(local, account, sandbox):
     assert leases.reap(account) == 0
 
 
-def test_a_killed_holder_is_reaped_by_the_next_start(local, sandbox, repo, begin):
+def test_case_09_a_killed_holder_is_reaped_by_the_next_start(local, sandbox, repo, begin):
     with holder(sandbox) as process:
         process.kill()
         process.wait(20)
@@ -226,7 +226,7 @@ def answer(token: object) -> bytes:
         ),
     ],
 )
-def test_a_malformed_token_is_not_used(local, repo, begin, monkeypatch, tmp_path, body):
+def test_case_02_and_case_03_a_malformed_token_is_not_used(local, repo, begin, monkeypatch, tmp_path, body):
     session = begin(repo)
     session.coordinator.close()
     local.forget_calls()
@@ -242,14 +242,14 @@ def test_a_malformed_token_is_not_used(local, repo, begin, monkeypatch, tmp_path
     assert leases.reap(session.coordinator.cloud) == 1, "a token that nobody knows may be alive"
 
 
-def test_an_empty_token_is_never_sent_for_revocation(local, account, sandbox):
+def test_case_02_an_empty_token_is_never_sent_for_revocation(local, account, sandbox):
     with pytest.raises(BadAnswer, match="empty token"):
         account.revoke(sandbox, Secret(""))
     assert local.calls == []
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_lost_answer_is_asked_for_again(local, account, sandbox, tokens, when):
+def test_case_66_a_lost_answer_is_asked_for_again(local, account, sandbox, tokens, when):
     with local.faults.call(route="mint", drop=when, times=1), leases.lease(account, sandbox) as access:
         assert tokens[-1] == access.token.reveal()
         assert local.live_tokens() == 1, "minting again has ended the one that got lost"
@@ -257,7 +257,7 @@ def test_a_lost_answer_is_asked_for_again(local, account, sandbox, tokens, when)
     assert len(tokens) == (2 if when == "after" else 1)
 
 
-def test_answers_that_are_all_lost_are_reaped(local, account, sandbox):
+def test_case_66_answers_that_are_all_lost_are_reaped(local, account, sandbox):
     with local.faults.call(route="mint", drop="after"), pytest.raises(ApiUnreachable), leases.lease(account, sandbox):
         pass
     assert local.live_tokens() == 1
@@ -265,7 +265,7 @@ def test_answers_that_are_all_lost_are_reaped(local, account, sandbox):
     assert local.live_tokens() == 0
 
 
-def test_a_lost_answer_and_then_a_refusal(local, account, sandbox):
+def test_case_66_a_lost_answer_and_then_a_refusal(local, account, sandbox):
     """The refusal minted nothing, but the try before it did."""
     with (
         local.faults.call(route="mint", drop="after", times=1),
@@ -289,7 +289,7 @@ def test_a_lost_answer_and_then_a_refusal(local, account, sandbox):
         (400, BadAnswer, "could not mint", ""),
     ],
 )
-def test_refusals_to_mint_are_told_once(local, account, sandbox, status, kind, says, hint):
+def test_case_06_refusals_to_mint_are_told_once(local, account, sandbox, status, kind, says, hint):
     with (
         local.faults.call(route="mint", status=status, message="fault") as fault,
         pytest.raises(kind, match=says) as refused,
@@ -309,7 +309,7 @@ def test_a_sandbox_that_is_gone(local, account):
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 409])
-def test_what_passes_is_waited_for(local, account, sandbox, status):
+def test_case_06_what_passes_is_waited_for(local, account, sandbox, status):
     with local.faults.call(route="mint", status=status, times=2) as fault, leases.lease(account, sandbox):
         assert fault.seen == 3
     with (
@@ -321,14 +321,14 @@ def test_what_passes_is_waited_for(local, account, sandbox, status):
     assert (failed.value.transient, fault.seen) == (True, 3)
 
 
-def test_the_server_says_how_long_to_wait(local, account, sandbox):
+def test_case_06_the_server_says_how_long_to_wait(local, account, sandbox):
     with local.faults.call(route="mint", status=429, times=1, retry_after=1):
         begun = time.monotonic()
         with leases.lease(account, sandbox):
             assert time.monotonic() - begun >= 1.0, "not before"
 
 
-def test_nobody_waits_for_ever(monkeypatch):
+def test_case_06_nobody_waits_for_ever(monkeypatch):
     """A server that asks for an hour gets half a minute, in small steps for this test."""
     monkeypatch.setattr(leases, "MAX_WAIT", 0.01)
     tries = []
@@ -346,7 +346,7 @@ def test_nobody_waits_for_ever(monkeypatch):
 
 
 @pytest.mark.parametrize("fault", [{"status": 500}, {"drop": "before"}, {"drop": "after"}, {"hang": True}, {"status": 401}])
-def test_a_failed_revocation_fails_nothing_and_is_made_good(local, repo, begin, tokens, logged, monkeypatch, fault):
+def test_case_04_a_failed_revocation_fails_nothing_and_is_made_good(local, repo, begin, tokens, logged, monkeypatch, fault):
     session = begin(repo)
     session.agent("echo x >x")
     session.coordinator.close()
@@ -378,7 +378,7 @@ def test_a_failed_reaping_is_tried_again_by_the_next(local, account, sandbox):
 # -- transfers ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_gateway_that_has_just_started_is_tried_again_with_a_fresh_token_each(local, repo, begin, tokens):
+def test_case_07_a_gateway_that_has_just_started_is_tried_again_with_a_fresh_token_each(local, repo, begin, tokens):
     session = begin(repo)
     session.agent("echo x >x")
     session.coordinator.close()
@@ -392,7 +392,7 @@ def test_a_gateway_that_has_just_started_is_tried_again_with_a_fresh_token_each(
 
 
 @pytest.mark.parametrize("fault", ["drop_after_handshake", "drop_before_handshake"])
-def test_a_gateway_that_closes_every_connection(local, repo, begin, tokens, fault):
+def test_case_07_a_gateway_that_closes_every_connection(local, repo, begin, tokens, fault):
     session = begin(repo)
     session.agent("echo x >x")
     session.coordinator.close()
@@ -419,7 +419,7 @@ def test_a_connection_that_breaks_in_the_middle(local, repo, begin):
     assert len(repo.git("cat-file", "-s", "opencode/1:big")) == 7
 
 
-def test_a_gateway_that_stalls(local, repo, begin, monkeypatch):
+def test_case_08_a_gateway_that_stalls(local, repo, begin, monkeypatch):
     """git and all below it end at the limit, the token with them, and the reason is recorded."""
     session = begin(repo)
     session.agent("echo x >x")
@@ -448,7 +448,7 @@ finally:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_a_signal_during_a_transfer(local, repo, begin, number):
+def test_case_09_a_signal_during_a_transfer(local, repo, begin, number):
     """No child survives, and no token stays valid: past the process if it could act, else past recovery (CASES 9, 67)."""
     session = begin(repo)
     session.coordinator.close()
@@ -476,7 +476,7 @@ def test_a_signal_during_a_transfer(local, repo, begin, number):
 # -- who sees it ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_token_is_in_no_argument_and_no_environment(local, repo, begin, tokens, monkeypatch):
+def test_case_56_a_token_is_in_no_argument_and_no_environment(local, repo, begin, tokens, monkeypatch):
     """Of any process of a push and of a fetch, at many moments, while each is held open and while it moves (CASES 56)."""
     session = begin(repo)
     session.agent("head -c 20000000 /dev/urandom >big")
@@ -536,7 +536,7 @@ def test_that_look_would_find_a_leak(tmp_path):
             process.kill()
 
 
-def test_every_error_of_the_api_is_free_of_tokens(local, account, sandbox):
+def test_case_04_every_error_of_the_api_is_free_of_tokens(local, account, sandbox):
     """A server that repeats what it was sent, in its message and in its headers."""
     secret = Secret("Echoed+To/ken=~1")
     for status in (400, 401, 403, 404, 405, 409, 418, 422, 429, 500, 503):

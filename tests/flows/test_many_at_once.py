@@ -68,7 +68,7 @@ def test_thirty_syncs_of_thirty_sandboxes(local, repo, begin):
 
 
 @pytest.mark.timeout(300)
-def test_twenty_starts_on_one_state_file(local, repo, coordinate):
+def test_case_39_and_case_45_twenty_starts_on_one_state_file(local, repo, coordinate):
     """In twenty processes: 20 numbers, 20 right branches, no update of the state file lost."""
     names = [f"ses_{index}" for index in range(20)]
     processes = [spawn(repo, "start", [name]) for name in names]
@@ -84,7 +84,7 @@ def test_twenty_starts_on_one_state_file(local, repo, coordinate):
     assert local.live_tokens() == 0
 
 
-def test_two_syncs_of_one_sandbox(local, repo, begin, coordinate):
+def test_case_01_two_syncs_of_one_sandbox(local, repo, begin, coordinate):
     """Minting ends the sandbox's other tokens: they go one after the other, and both succeed (CASES 1)."""
     session = begin(repo)
     session.agent("echo x > x")
@@ -93,7 +93,7 @@ def test_two_syncs_of_one_sandbox(local, repo, begin, coordinate):
     assert repo.git("rev-parse", "sandbox-1/opencode")
 
 
-def test_the_same_session_started_at_once(local, repo, coordinate):
+def test_case_39_and_case_57_the_same_session_started_at_once(local, repo, coordinate):
     with ThreadPoolExecutor(4) as pool:
         started = list(pool.map(lambda _: coordinate(repo.path).start("ses_same"), range(4)))
     assert {each.session.sandbox_id for each in started} == {started[0].session.sandbox_id}

@@ -11,7 +11,7 @@ def files(repo, revision):
     return set(repo.git("ls-tree", "-r", "--name-only", revision).split())
 
 
-def test_local_commits_on_the_branch_are_kept(local, repo, begin):
+def test_case_40_and_case_64_local_commits_on_the_branch_are_kept(local, repo, begin):
     session = begin(repo)
     session.agent("echo theirs > theirs")
     repo.git("switch", "-q", "opencode/1")
@@ -24,7 +24,7 @@ def test_local_commits_on_the_branch_are_kept(local, repo, begin):
     assert not (repo.path / "mine").exists() and (repo.path / "theirs").exists()
 
 
-def test_uncommitted_work_in_the_worktree_is_kept(local, repo, begin):
+def test_case_40_and_case_64_uncommitted_work_in_the_worktree_is_kept(local, repo, begin):
     repo.commit(".gitignore", "ignored\nprivate\n")
     session = begin(repo)
     session.agent("echo theirs > theirs; echo agent > README; echo theirs > private; git add -f private")
@@ -50,7 +50,7 @@ def test_uncommitted_work_in_the_worktree_is_kept(local, repo, begin):
     assert (repo.path / "ignored").read_text() == "stays\n"
 
 
-def test_a_clean_worktree_keeps_nothing_and_follows(local, repo, begin, tmp_path):
+def test_case_40_a_clean_worktree_keeps_nothing_and_follows(local, repo, begin, tmp_path):
     session = begin(repo)
     repo.git("worktree", "add", "-q", str(tmp_path / "watching"), "opencode/1")
     session.agent("echo new > new")
@@ -60,7 +60,7 @@ def test_a_clean_worktree_keeps_nothing_and_follows(local, repo, begin, tmp_path
     assert repo.kept() == {}
 
 
-def test_the_agent_switches_to_another_history(local, repo, begin):
+def test_case_62_the_agent_switches_to_another_history(local, repo, begin):
     session = begin(repo)
     session.agent("echo one > one")
     first = session.sync().head
@@ -72,7 +72,7 @@ def test_the_agent_switches_to_another_history(local, repo, begin):
     assert repo.git("rev-parse", "sandbox-1/opencode") == first
 
 
-def test_the_agent_rewrites_history(local, repo, begin):
+def test_case_62_the_agent_rewrites_history(local, repo, begin):
     session = begin(repo)
     session.agent("echo one > one; git add .; git commit -qm one")
     first = session.sync().head
@@ -86,7 +86,7 @@ def test_the_agent_rewrites_history(local, repo, begin):
     assert repo.git("rev-parse", "sandbox-1/gone/deeper")
 
 
-def test_the_agent_deletes_dot_git(local, repo, begin):
+def test_case_62_the_agent_deletes_dot_git(local, repo, begin):
     session = begin(repo)
     session.agent("echo one > one")
     first = session.sync().head
@@ -97,7 +97,7 @@ def test_the_agent_deletes_dot_git(local, repo, begin):
     assert ".git was gone" in outcome.message
 
 
-def test_the_agent_makes_a_new_repository(local, repo, begin):
+def test_case_62_the_agent_makes_a_new_repository(local, repo, begin):
     session = begin(repo)
     session.agent("echo one > one")
     first = session.sync().head
@@ -108,7 +108,7 @@ def test_the_agent_makes_a_new_repository(local, repo, begin):
     assert files(repo, "opencode/1") == {"README", "one", "two"}
 
 
-def test_the_project_directory_is_gone(local, repo, begin):
+def test_case_62_the_project_directory_is_gone(local, repo, begin):
     session = begin(repo)
     session.agent("echo one > one")
     first = session.sync().head
@@ -134,7 +134,7 @@ git switch -q opencode; echo ours > f; git commit -qam ours
         ("revert", "echo more >> f; git commit -qam more; git revert --no-edit HEAD~1", ".git/REVERT_HEAD"),
     ],
 )
-def test_an_operation_in_progress_is_not_disturbed(local, repo, begin, name, script, sign):
+def test_case_50_and_case_63_an_operation_in_progress_is_not_disturbed(local, repo, begin, name, script, sign):
     session = begin(repo)
     session.agent(CONFLICT + script + f" >/dev/null 2>&1; echo extra > extra; git add extra; test -e {sign}")
     before = session.agent("git status --porcelain=v2; cat f")
@@ -153,7 +153,7 @@ def test_an_operation_in_progress_is_not_disturbed(local, repo, begin, name, scr
     assert repo.git("rev-parse", "opencode/1") == session.sync().head
 
 
-def test_a_bisect_in_progress(local, repo, begin):
+def test_case_50_a_bisect_in_progress(local, repo, begin):
     session = begin(repo)
     session.agent(
         "for n in 1 2 3 4; do echo $n > n; git add n; git commit -qm $n; done; git bisect start -q HEAD HEAD~4 >/dev/null; echo x > x"
@@ -174,7 +174,7 @@ def test_a_stash_comes_back(local, repo, begin):
     assert session.sync().kept == ()
 
 
-def test_a_stale_index_lock(local, repo, begin):
+def test_case_63_a_stale_index_lock(local, repo, begin):
     session = begin(repo)
     session.agent("echo x > x; touch .git/index.lock")
     outcome = session.sync()
@@ -182,7 +182,7 @@ def test_a_stale_index_lock(local, repo, begin):
     assert repo.show("opencode/1", "x") == "x"
 
 
-def test_hooks_signing_and_identity_of_the_sandbox(local, repo, begin):
+def test_case_50_and_case_63_hooks_signing_and_identity_of_the_sandbox(local, repo, begin):
     session = begin(repo)
     session.agent(
         "git config --unset user.name; git config --unset user.email; git config commit.gpgsign true; git config gpg.program false;"
@@ -193,7 +193,7 @@ def test_hooks_signing_and_identity_of_the_sandbox(local, repo, begin):
     assert repo.git("log", "-1", "--format=%an", "opencode/1") == "OpenCode"
 
 
-def test_nested_repositories_are_named_and_hold_up_a_deletion(local, repo, begin):
+def test_case_48_nested_repositories_are_named_and_hold_up_a_deletion(local, repo, begin):
     session = begin(repo)
     session.agent(
         "mkdir -p 'lib/in ner'; git -C 'lib/in ner' init -q; echo x > 'lib/in ner/x'; echo y > lib/y; mkdir empty; git -C empty init -q"
@@ -211,7 +211,7 @@ def test_nested_repositories_are_named_and_hold_up_a_deletion(local, repo, begin
     session.coordinator.delete("1", force=True)
 
 
-def test_odd_names(local, repo, begin):
+def test_case_37_odd_names(local, repo, begin):
     session = begin(repo)
     session.agent(
         "echo 1 > '-dash'; echo 2 > \"$(printf 'new\\nline')\"; echo 3 > \"$(printf 'latin\\351')\"; echo 4 > 'quo\"te'; mkdir ' blank '; echo 5 > ' blank /x';"
@@ -221,7 +221,7 @@ def test_odd_names(local, repo, begin):
     assert len(repo.git("ls-tree", "-r", "-z", "--name-only", "opencode/1").split("\0")) == 9
 
 
-def test_a_sandbox_deleted_elsewhere(local, repo, begin, coordinate):
+def test_case_69_a_sandbox_deleted_elsewhere(local, repo, begin, coordinate):
     session = begin(repo, "ses_a")
     session.agent("echo x > x")
     tip = session.sync().head
@@ -237,7 +237,7 @@ def test_a_sandbox_deleted_elsewhere(local, repo, begin, coordinate):
     assert coordinator.execute("1", "true").notice == ""
 
 
-def test_numbers_are_not_used_again(local, repo, begin):
+def test_case_39_numbers_are_not_used_again(local, repo, begin):
     begin(repo)
     session = begin(repo)
     assert session.number == 2
@@ -247,14 +247,14 @@ def test_numbers_are_not_used_again(local, repo, begin):
     assert begin(repo).number == 8
 
 
-def test_a_branch_named_opencode(local, repo, coordinate):
+def test_case_38_a_branch_named_opencode(local, repo, coordinate):
     repo.git("branch", "opencode")
     with pytest.raises(NoRepository, match="the local branch 'opencode'"):
         coordinate(repo.path).start()
     assert local.counts["create"] == 0
 
 
-def test_a_bare_repository(local, repo, coordinate, tmp_path):
+def test_case_36_a_bare_repository(local, repo, coordinate, tmp_path):
     repo.git("clone", "-q", "--bare", str(repo.path), str(tmp_path / "bare.git"))
     with pytest.raises(NoRepository, match="bare"):
         coordinate(tmp_path / "bare.git").start()
@@ -317,7 +317,7 @@ def test_a_change_within_the_second_of_the_checkout(local, repo, begin):
     assert repo.show("opencode/1", "README") == "jello"
 
 
-def test_an_edit_here_within_the_second_of_the_checkout(local, repo, begin):
+def test_case_40_and_case_64_an_edit_here_within_the_second_of_the_checkout(local, repo, begin):
     session = begin(repo)
     repo.git("switch", "-q", "opencode/1")
     repo.git("config", "core.trustctime", "false")

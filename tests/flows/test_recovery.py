@@ -20,7 +20,7 @@ def record(path):
 # -- what happened while nobody synced --------------------------------------------------------------------------------
 
 
-def test_stranded_work_is_brought_back_and_named(local, repo, begin, coordinate):
+def test_case_44_stranded_work_is_brought_back_and_named(local, repo, begin, coordinate):
     session = begin(repo)
     session.sync()
     session.agent("echo stranded > stranded")
@@ -47,7 +47,7 @@ def test_work_done_while_a_sync_runs_is_synced_later(local, repo, begin):
     assert not session.coordinator.sessions()[0].needs_sync
 
 
-def test_a_sandbox_that_is_gone_is_reported_once(local, repo, begin, coordinate):
+def test_case_69_a_sandbox_that_is_gone_is_reported_once(local, repo, begin, coordinate):
     session = begin(repo)
     session.agent("echo x > x")
     session.coordinator.cloud.delete(session.sandbox_id)
@@ -91,7 +91,7 @@ def test_deletion_refused_without_a_way_back(local, repo, begin):
     assert repo.show("opencode/1", "x") == "x"
 
 
-def test_deletion_refused_in_an_error_state(local, repo, begin):
+def test_case_05_deletion_refused_in_an_error_state(local, repo, begin):
     session = begin(repo)
     local.force_state(session.sandbox_id, "error", reason="the disk is full", recoverable=False)
     refused(session, local, "the disk is full", SandboxBroken)
@@ -105,7 +105,7 @@ def test_deletion_recovers_what_can_be_recovered(local, repo, begin):
     assert repo.show("opencode/1", "x") == "x"
 
 
-def test_deletion_refused_when_the_sandboxes_git_fails(local, repo, begin):
+def test_case_63_deletion_refused_when_the_sandboxes_git_fails(local, repo, begin):
     session = begin(repo)
     session.agent("echo x > x; chmod -R a-w .git")
     try:
@@ -153,7 +153,7 @@ def test_deleting_twice_at_once(local, repo, begin, coordinate):
     assert local.counts["delete"] == 1
 
 
-def test_deleting_while_it_is_created(local, repo, coordinate):
+def test_case_47_deleting_while_it_is_created(local, repo, coordinate):
     starting = coordinate(repo.path)
     with local.faults.call(route="^create$", hang=True) as held:
         thread = threading.Thread(target=starting.start, args=("ses_early",))
@@ -309,7 +309,7 @@ def test_a_state_file_of_the_existing_plugin(local, repo, begin, coordinate):
 
 
 @pytest.mark.parametrize("content", [b"", b'{"projectId": "x", "sess', b"[]", b'{"sessions": 3}', b"\x00\xff", b"[" * 100000])
-def test_a_corrupt_state_file_is_set_aside(local, repo, coordinate, content):
+def test_case_45_a_corrupt_state_file_is_set_aside(local, repo, coordinate, content):
     coordinator = coordinate(repo.path)
     path = coordinator.state.path
     path.parent.mkdir(parents=True)
@@ -320,7 +320,7 @@ def test_a_corrupt_state_file_is_set_aside(local, repo, coordinate, content):
     assert len(coordinator.state.warnings) == 1 and str(aside) in coordinator.state.warnings[0]
 
 
-def test_many_processes_find_the_same_corrupt_state_file(local, repo, coordinate):
+def test_case_45_many_processes_find_the_same_corrupt_state_file(local, repo, coordinate):
     """One of them sets it aside; what another has written since then is not moved away with it."""
     coordinators = [coordinate(repo.path) for _ in range(8)]
     path = coordinators[0].state.path
@@ -368,7 +368,7 @@ def test_a_session_moves_with_its_project(local, tmp_path, begin, coordinate, re
     assert state.StateFile("global", "").get("ses_moves") is None
 
 
-def test_remotes_of_earlier_tools(local, repo, begin, coordinate):
+def test_case_42_remotes_of_earlier_tools(local, repo, begin, coordinate):
     """Tokens in url, pushurl, branch.*.remote, FETCH_HEAD and reflogs: after a recovery a grep of .git finds none (CASES 42)."""
     token = "Tok3nOfAnEarlierTool"
     url = f"ssh://{token}@ssh.app.daytona.io:2222/home/daytona/project"
@@ -387,7 +387,7 @@ def test_remotes_of_earlier_tools(local, repo, begin, coordinate):
     assert repo.git("remote", "get-url", "origin") == "ssh://git@example.invalid/their/repository"
 
 
-def test_the_log_of_earlier_tools_is_scrubbed_once(local, repo, command):
+def test_case_42_the_log_of_earlier_tools_is_scrubbed_once(local, repo, command):
     log = paths.log_file()
     log.parent.mkdir(parents=True)
     log.write_text("pushed to ssh://S3cretTok3n@host/home/daytona/project\n")
@@ -395,7 +395,7 @@ def test_the_log_of_earlier_tools_is_scrubbed_once(local, repo, command):
     assert "S3cretTok3n" not in log.read_text() and "pushed to ssh://" in log.read_text()
 
 
-def test_a_killed_process_leaves_no_git_behind(local, repo, begin, tmp_path):
+def test_case_09_a_killed_process_leaves_no_git_behind(local, repo, begin, tmp_path):
     """SIGKILL to the coordinator during a transfer: ssh and git end by themselves (CASES 9)."""
     session = begin(repo)
     session.agent("echo x > x")

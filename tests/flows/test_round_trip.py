@@ -23,7 +23,7 @@ def test_work_comes_back(local, repo, begin):
     assert repo.git("rev-parse", "HEAD") == repo.git("rev-parse", "main")
 
 
-def test_agents_own_commits_and_branches_come_back(local, repo, begin):
+def test_case_62_agents_own_commits_and_branches_come_back(local, repo, begin):
     session = begin(repo)
     session.agent("echo a > a; git add a; git commit -qm 'by the agent'; git branch aside; git switch -qc topic; echo b > b")
     session.sync()
@@ -32,7 +32,7 @@ def test_agents_own_commits_and_branches_come_back(local, repo, begin):
     assert repo.git("log", "--format=%s", "-1", "sandbox-1/aside") == "by the agent"
 
 
-def test_sync_without_changes_is_one_call(local, repo, begin):
+def test_case_70_sync_without_changes_is_one_call(local, repo, begin):
     session = begin(repo)
     session.sync()
     local.forget_calls()
@@ -41,7 +41,7 @@ def test_sync_without_changes_is_one_call(local, repo, begin):
     assert len(local.calls) == 1
 
 
-def test_sync_with_changes_is_three_calls(local, repo, begin):
+def test_case_70_sync_with_changes_is_three_calls(local, repo, begin):
     session = begin(repo)
     session.agent("echo x > x")
     local.forget_calls()
@@ -61,7 +61,7 @@ def test_every_token_is_revoked_and_none_is_kept(local, repo, begin):
     assert local.counts["mint"] == local.counts["revoke"] == 2
 
 
-def test_the_remote_is_quiet(local, repo, begin):
+def test_case_18_and_case_60_the_remote_is_quiet(local, repo, begin):
     begin(repo)
     assert repo.git("remote", "get-url", "sandbox-1") == f"ssh://127.0.0.1:{local.gateway_port}/home/daytona/project"
     repo.git("fetch", "--all")
@@ -102,7 +102,7 @@ def test_every_name_of_a_session(local, repo, begin):
             session.coordinator.find(name)
 
 
-def test_delete_keeps_the_branch_and_cleans_up(local, repo, begin):
+def test_case_60_delete_keeps_the_branch_and_cleans_up(local, repo, begin):
     session = begin(repo)
     session.agent(
         "echo last > last; git stash -q -u; echo kept > kept; git branch side; git switch -qc other; git add .; git commit -qm o; git switch -q side"
@@ -118,7 +118,7 @@ def test_delete_keeps_the_branch_and_cleans_up(local, repo, begin):
         session.coordinator.delete("1")
 
 
-def test_a_stopped_sandbox_is_started(local, repo, begin):
+def test_case_05_a_stopped_sandbox_is_started(local, repo, begin):
     session = begin(repo)
     session.agent("echo x > x")
     session.coordinator.cloud._client().get(session.sandbox_id).stop()
@@ -135,7 +135,7 @@ def test_starting_again_is_safe(local, repo, begin):
     assert again.agent("cat x") == "x\n"
 
 
-def test_a_failed_setup_is_made_good(local, repo, coordinate):
+def test_case_46_a_failed_setup_is_made_good(local, repo, coordinate):
     coordinator = coordinate(repo.path)
     with local.faults.call(route="mint", status=403), pytest.raises(Exception, match="may not mint"):
         coordinator.start("ses_x")
@@ -146,7 +146,7 @@ def test_a_failed_setup_is_made_good(local, repo, coordinate):
     assert coordinator.execute("1", "git log --format=%s").result.output == "Add README\n"
 
 
-def test_a_repository_without_commits(local, tmp_path, begin, repo):
+def test_case_35_a_repository_without_commits(local, tmp_path, begin, repo):
     fresh = type(repo)(tmp_path / "fresh")
     fresh.path.mkdir()
     fresh.git("init", "-q")
@@ -160,7 +160,7 @@ def test_a_repository_without_commits(local, tmp_path, begin, repo):
     assert begin(fresh).number == 2
 
 
-def test_sha256(local, tmp_path, begin, repo):
+def test_case_37_sha256(local, tmp_path, begin, repo):
     fresh = type(repo)(tmp_path / "sha256")
     fresh.path.mkdir()
     fresh.git("init", "-q", "--object-format=sha256")
@@ -172,7 +172,7 @@ def test_sha256(local, tmp_path, begin, repo):
     assert fresh.show("opencode/1", "b") == "b"
 
 
-def test_shallow_clone_and_linked_worktree(local, tmp_path, begin, repo):
+def test_case_37_and_case_36_shallow_clone_and_linked_worktree(local, tmp_path, begin, repo):
     repo.commit("second")
     shallow = type(repo)(tmp_path / "shallow")
     repo.git("clone", "-q", "--depth=1", f"file://{repo.path}", str(shallow.path))

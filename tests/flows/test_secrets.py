@@ -71,7 +71,7 @@ def traced(monkeypatch, tmp_path, home) -> Path:
     os.umask(before)
 
 
-def test_a_complete_run_leaves_no_secret_anywhere(local, repo, command, traced, tmp_path, home, monkeypatch):
+def test_case_04_and_case_56_a_complete_run_leaves_no_secret_anywhere(local, repo, command, traced, tmp_path, home, monkeypatch):
     tokens: list[str] = []
     local.watch_tokens(tokens.append)
     texts: dict[str, str] = {}

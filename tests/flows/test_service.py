@@ -169,7 +169,7 @@ def test_errors_say_what_to_do(host, repo, monkeypatch):
     assert error["data"]["hint"] in error["message"]
 
 
-def test_a_key_that_comes_later(host, repo, local, monkeypatch):
+def test_case_70_a_key_that_comes_later(host, repo, local, monkeypatch):
     monkeypatch.delenv("DAYTONA_API_KEY")
     here = host(repo.path)
     assert "error" in here.result(here.begin("tool", name="bash", sessionID="ses_a", arguments={"command": "ls"}))
@@ -180,7 +180,7 @@ def test_a_key_that_comes_later(host, repo, local, monkeypatch):
 # -- sessions -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_warm_call_is_one_api_call(host, repo, local):
+def test_case_70_a_warm_call_is_one_api_call(host, repo, local):
     here = host(repo.path)
     here.bash("true")
     until(lambda: local.counts["revoke"] == 1)
@@ -216,7 +216,7 @@ def test_what_is_told_of_a_session(host, repo, local, coordinate):
     assert "deleted" in error["message"]
 
 
-def test_a_sandbox_that_is_gone_is_replaced_and_the_agent_told(host, repo, coordinate):
+def test_case_69_a_sandbox_that_is_gone_is_replaced_and_the_agent_told(host, repo, coordinate):
     here = host(repo.path)
     here.bash("echo a > a")
     here.call("tool", name="gitSync", sessionID="ses_a", arguments={})
@@ -227,7 +227,7 @@ def test_a_sandbox_that_is_gone_is_replaced_and_the_agent_told(host, repo, coord
     assert here.bash("cat a") == "a"
 
 
-def test_a_failed_sync_is_told_and_reported_later(host, repo, local):
+def test_case_04_a_failed_sync_is_told_and_reported_later(host, repo, local):
     here = host(repo.path)
     here.bash("echo a > a")
     with local.faults.call(route="mint", status=403):
@@ -237,7 +237,7 @@ def test_a_failed_sync_is_told_and_reported_later(host, repo, local):
     assert "opencode/1 is at" in sync and "had failed" in sync
 
 
-def test_sub_agents(host, repo, coordinate):
+def test_case_43_sub_agents(host, repo, coordinate):
     here = host(repo.path)
     here.event("session.created", session="root", info={"id": "root"})
     here.event("session.created", session="child", info={"id": "child", "parentID": "root"})
@@ -257,7 +257,7 @@ def test_sub_agents(host, repo, coordinate):
     assert again.bash("cat a", session="unheard of") == "a", "and else it asks"
 
 
-def test_one_session_does_not_wait_for_another(host, repo, local):
+def test_case_59_one_session_does_not_wait_for_another(host, repo, local):
     here = host(repo.path)
     here.bash("true", session="busy")
     here.bash("true", session="quick")
@@ -313,7 +313,7 @@ def free_port():
 
 
 @pytest.mark.parametrize("how", ["end of input", signal.SIGTERM, signal.SIGINT, "shutdown"])
-def test_every_end_brings_the_work_back(host, repo, local, how):
+def test_case_67_every_end_brings_the_work_back(host, repo, local, how):
     here = host(repo.path)
     here.bash("echo a > a")
     if how == "shutdown":
@@ -329,7 +329,7 @@ def test_every_end_brings_the_work_back(host, repo, local, how):
         stream.close()
 
 
-def test_what_does_not_finish_is_on_record(repo, local, monkeypatch, coordinate):
+def test_case_59_and_case_67_what_does_not_finish_is_on_record(repo, local, monkeypatch, coordinate):
     """The drain's time over, with a transfer that stalls: ended, recorded, its token revoked."""
     script = "import sys; from git_daytona import hosting, service; hosting.DRAIN_SECONDS = 2.0; sys.exit(service.serve())"
     monkeypatch.setattr("rig.BIN", Path("/nowhere"))

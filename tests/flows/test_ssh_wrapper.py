@@ -238,7 +238,7 @@ Match exec "env >{d}/match-environment; tr '\\\\0' ' ' </proc/$PPID/cmdline >{d}
 
 
 @pytest.mark.parametrize("level", ["DEBUG3", "QUIET"])
-def test_no_directive_has_an_effect(wrapper, config, agent, tmp_path, level):
+def test_case_19_no_directive_has_an_effect(wrapper, config, agent, tmp_path, level):
     with socket.create_server(("127.0.0.1", 0)) as busy:
         config(HOSTILE.format(d=tmp_path, busy=busy.getsockname()[1], level=level))
         noise = bytes(range(256)) * 4096 + b"\n~.\nx.\n"
@@ -262,7 +262,7 @@ def test_no_directive_has_an_effect(wrapper, config, agent, tmp_path, level):
     assert "daytona-ssh" not in " ".join(each.name for each in descendants() if each.name == "ssh"), "no connection was left open"
 
 
-def test_a_transfer_of_git_under_that_configuration(local, repo, begin, config, agent, tmp_path, monkeypatch):
+def test_case_19_a_transfer_of_git_under_that_configuration(local, repo, begin, config, agent, tmp_path, monkeypatch):
     monkeypatch.setenv("SSH_AUTH_SOCK", agent["SSH_AUTH_SOCK"])
     config(HOSTILE.format(d=tmp_path, busy=local.api_port, level="DEBUG3"))
     session = begin(repo)
@@ -281,7 +281,7 @@ def test_git_protocol_is_sent_and_nothing_else(wrapper, config):
     assert b"LC_OTHER" not in sent
 
 
-def test_no_key_is_offered_to_anybody(local, agent, config, tmp_path, home):
+def test_case_20_no_key_is_offered_to_anybody(local, agent, config, tmp_path, home):
     """A server that wants keys, and would take passwords, gets neither."""
     config(
         "Host *\n  PreferredAuthentications publickey,password,keyboard-interactive\n  PubkeyAuthentication yes\n  IdentityFile ~/.ssh/id_ed25519\n  IdentityAgent SSH_AUTH_SOCK\n"
@@ -330,7 +330,7 @@ there.shutdown(socket.SHUT_WR)
 
 
 @pytest.mark.parametrize("final", ["", "Match final\n  User again\n"])
-def test_a_proxy_command_works(wrapper, config, tmp_path, final):
+def test_case_19_a_proxy_command_works(wrapper, config, tmp_path, final):
     relay = tmp_path / "relay"
     relay.write_text(RELAY.format(python=sys.executable, log=str(tmp_path / "relayed")))
     relay.chmod(0o755)
@@ -344,7 +344,7 @@ def test_a_proxy_command_works(wrapper, config, tmp_path, final):
 
 @pytest.mark.parametrize("user", ["", "jumper@"])
 @pytest.mark.parametrize("final", ["", "Match final\n  User again\n"])
-def test_a_jump_host_works_and_never_sees_the_token(wrapper, config, tmp_path, user, final):
+def test_case_19_a_jump_host_works_and_never_sees_the_token(wrapper, config, tmp_path, user, final):
     """Also one on the gateway's own host, whose ssh is given our configuration by the first ssh."""
     with tiny(admits=True) as jump:
         config(
@@ -384,7 +384,7 @@ def test_a_jump_host_on_port_22_of_the_same_name(wrapper, config, tmp_path):
         ("Host *\n  StrictHostKeyChecking perhaps\n", 2),
     ],
 )
-def test_a_syntax_error_names_file_and_line(local, repo, begin, config, text, line):
+def test_case_21_a_syntax_error_names_file_and_line(local, repo, begin, config, text, line):
     session = begin(repo)
     path = config(text)
     session.coordinator.close()
@@ -400,7 +400,7 @@ def test_a_syntax_error_names_file_and_line(local, repo, begin, config, text, li
 # -- the environment ------------------------------------------------------------------------------------------------------
 
 
-def test_python_cannot_be_confused(wrapper, tmp_path, monkeypatch):
+def test_case_23_python_cannot_be_confused(wrapper, tmp_path, monkeypatch):
     (tmp_path / "os.py").write_text("print('evil')")
     (tmp_path / "ssh").write_text(f"#!/bin/sh\ntouch {tmp_path}/evil\n")
     (tmp_path / "ssh").chmod(0o755)
@@ -450,7 +450,7 @@ def test_status_is_passed_on(wrapper):
     assert wrapper("kill -9 $$").returncode in (137, 255)
 
 
-def test_a_client_of_ones_own(wrapper, tmp_path):
+def test_case_22_a_client_of_ones_own(wrapper, tmp_path):
     mine = tmp_path / "with blanks" / "it's my $ssh"
     mine.parent.mkdir()
     mine.write_text(
@@ -468,7 +468,7 @@ def test_a_client_of_ones_own(wrapper, tmp_path):
     assert wrapper("cat", stdin=b"x", env={"DAYTONA_SSH_BINARY": "  "}).stdout == b"x"
 
 
-def test_the_token_is_in_no_argument_and_not_in_the_environment_of_ssh(wrapper, local):
+def test_case_56_the_token_is_in_no_argument_and_not_in_the_environment_of_ssh(wrapper, local):
     local.faults.gateway.hang = -1
     with wrapper.popen("true") as process:
         client = until(lambda: [each for each in descendants(process.pid) if each.name == "ssh"])
@@ -493,7 +493,7 @@ def test_a_probe_neither_needs_nor_shows_a_token(wrapper, local):
 
 
 @pytest.mark.parametrize("token", ["", "-oProxyCommand=touch evil", "a b", "a\nProxyCommand touch evil", "a@b", "a%b"])
-def test_a_malformed_token_runs_nothing(wrapper, token, tmp_path, monkeypatch):
+def test_case_03_a_malformed_token_runs_nothing(wrapper, token, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     marker = tmp_path / "ran"
     client = tmp_path / "client"
@@ -565,7 +565,7 @@ exit 5
 
 
 @pytest.mark.parametrize("how", ["command", "program"])
-def test_other_hosts_get_nothing_of_ours(wrapper, tmp_path, how):
+def test_case_56_other_hosts_get_nothing_of_ours(wrapper, tmp_path, how):
     shim = tmp_path / "my ssh"
     shim.write_text(SHIM.format(d=tmp_path))
     shim.chmod(0o755)

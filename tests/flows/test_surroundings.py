@@ -27,7 +27,7 @@ def until(condition):
         pause.wait(0.02)
 
 
-def test_an_editor_holds_the_configuration(local, repo, coordinate):
+def test_case_41_an_editor_holds_the_configuration(local, repo, coordinate):
     """.git/config.lock is waited for; the user's own keys in the section stay (CASES 41)."""
     lock = repo.path / ".git/config.lock"
     lock.touch()
@@ -43,7 +43,7 @@ def test_an_editor_holds_the_configuration(local, repo, coordinate):
 
 
 @pytest.mark.parametrize("transition", ["stopping", "archiving", "starting", "restoring"])
-def test_a_sandbox_in_transition_is_waited_for(local, repo, begin, transition):
+def test_case_05_a_sandbox_in_transition_is_waited_for(local, repo, begin, transition):
     session = begin(repo)
     session.agent("echo x > x")
     session.coordinator.cloud._client().get(session.sandbox_id).stop()
@@ -58,7 +58,7 @@ def test_a_sandbox_in_transition_is_waited_for(local, repo, begin, transition):
     assert repo.show("opencode/1", "x") == "x"
 
 
-def test_an_archived_sandbox(local, repo, begin):
+def test_case_05_an_archived_sandbox(local, repo, begin):
     session = begin(repo)
     session.agent("echo x > x")
     handle = session.coordinator.cloud._client().get(session.sandbox_id)
@@ -67,7 +67,7 @@ def test_an_archived_sandbox(local, repo, begin):
     assert session.sync().changed
 
 
-def test_objects_that_fsck_rejects(local, repo, begin):
+def test_case_52_objects_that_fsck_rejects(local, repo, begin):
     """Refused and reported; the branch stays where it is (CASES 52)."""
     session = begin(repo)
     before = repo.git("rev-parse", "opencode/1")
@@ -88,7 +88,7 @@ def test_lfs_objects_are_named(local, repo, begin):
     assert "1 LFS objects stay in the sandbox" in session.sync().message
 
 
-def test_a_new_session_is_four_calls(local, repo, begin):
+def test_case_70_a_new_session_is_four_calls(local, repo, begin):
     """Besides /config, which is asked once per process."""
     session = begin(repo)
     session.coordinator.close()
@@ -96,21 +96,21 @@ def test_a_new_session_is_four_calls(local, repo, begin):
     assert sorted(routes) == ["create", "mint", "process/execute", "revoke"]
 
 
-def test_a_first_turn_without_changes_is_one_call(local, repo, begin):
+def test_case_70_a_first_turn_without_changes_is_one_call(local, repo, begin):
     session = begin(repo)
     local.forget_calls()
     assert not session.sync().changed
     assert len(local.calls) == 1
 
 
-def test_a_tool_call_is_one_call(local, repo, begin):
+def test_case_70_a_tool_call_is_one_call(local, repo, begin):
     session = begin(repo)
     local.forget_calls()
     session.agent("true")
     assert [call.route for call in local.calls] == ["process/execute"]
 
 
-def test_the_users_fetch_at_the_same_moment(local, repo, begin):
+def test_case_18_and_case_61_the_users_fetch_at_the_same_moment(local, repo, begin):
     """A fetch by the user or an editor changes nothing: no FETCH_HEAD is read or written (CASES 18, 61)."""
     session = begin(repo)
     session.agent("echo x > x")
@@ -148,14 +148,14 @@ def test_sparse_and_submodules(local, repo, begin, tmp_path):
     assert (repo.path / "dir/x").read_text() == "again\n" and not (repo.path / "other").exists()
 
 
-def test_two_hundred_megabytes(local, repo, begin):
+def test_case_37_two_hundred_megabytes(local, repo, begin):
     session = begin(repo)
     session.agent("head -c 200000000 /dev/zero > large")
     session.sync()
     assert repo.git("cat-file", "-s", "opencode/1:large") == "200000000"
 
 
-def test_twenty_thousand_files(local, repo, begin):
+def test_case_37_twenty_thousand_files(local, repo, begin):
     for folder in range(200):
         place = repo.path / f"d{folder}"
         place.mkdir()

@@ -89,11 +89,11 @@ def test_bash_takes_any_text_as_a_command(tools: Toolbox) -> None:
     assert len(tools("bash", command="echo " + "x" * 40_000).output) == 40_000
 
 
-def test_a_command_reads_nothing(tools: Toolbox) -> None:
+def test_case_52b_a_command_reads_nothing(tools: Toolbox) -> None:
     assert tools("bash", command="cat; read x; echo after").output == "after"
 
 
-def test_an_answer_that_gets_lost_changes_nothing(tools: Toolbox, local: LocalDaytona) -> None:
+def test_case_52b_an_answer_that_gets_lost_changes_nothing(tools: Toolbox, local: LocalDaytona) -> None:
     tools.sh("echo one >f")
     for name, arguments in (
         ("bash", {"command": "echo x >>count; cat count"}),
@@ -108,7 +108,7 @@ def test_an_answer_that_gets_lost_changes_nothing(tools: Toolbox, local: LocalDa
     assert tools.sh("cat count f new") == "x\none one\nnew new\n"
 
 
-def test_bash_bounds_and_cleans_its_output(tools: Toolbox, local: LocalDaytona) -> None:
+def test_case_51_bash_bounds_and_cleans_its_output(tools: Toolbox, local: LocalDaytona) -> None:
     result = tools("bash", command="for i in $(seq 1 5000); do printf '\\033[31mline %s\\033[0m\\a\\n' $i; done")
     assert result.metadata["truncated"] is True
     assert fits(result)
@@ -123,7 +123,7 @@ def test_bash_bounds_and_cleans_its_output(tools: Toolbox, local: LocalDaytona) 
     assert progress.output == "100%\ndone"
 
 
-def test_bash_survives_fifty_megabytes_and_binary_output(tools: Toolbox) -> None:
+def test_case_51_bash_survives_fifty_megabytes_and_binary_output(tools: Toolbox) -> None:
     result = tools("bash", command="head -c 50000000 /dev/zero | tr '\\0' x")
     assert fits(result) and result.metadata["truncated"]
     assert tools.sh(f"wc -c <{result.metadata['outputPath']}").strip() == "50000000"
@@ -192,7 +192,7 @@ def test_bash_leaves_a_server_running(tools: Toolbox, local: LocalDaytona) -> No
     tools.sh(f"kill -0 {pid} && kill -- -{pid}")
 
 
-def test_a_server_started_with_an_ampersand_does_not_hold_the_call(tools: Toolbox) -> None:
+def test_case_51_a_server_started_with_an_ampersand_does_not_hold_the_call(tools: Toolbox) -> None:
     result = tools("bash", command="sleep 300 & echo started")
     assert result.output.startswith("started\n\n<shell_metadata>\na process of this command is still running")
     assert result.metadata["exit"] == 0
@@ -314,7 +314,7 @@ def test_read_suggests_what_may_be_meant(tools: Toolbox) -> None:
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_odd_names_work_everywhere(tools: Toolbox, name: str) -> None:
+def test_case_68_odd_names_work_everywhere(tools: Toolbox, name: str) -> None:
     path = f"dir {name}/{name}"
     content = "needle $& \\1 \\n \"quoted\" 'single' `x`\n"
     tools("write", filePath=path, content=content)
@@ -399,7 +399,7 @@ def test_edit_replaces_with_two_calls(tools: Toolbox, local: LocalDaytona) -> No
     assert tools.sh("cat f; stat -c %a f") == "one\n2\n2\nthree\n700\n"
 
 
-def test_edit_keeps_line_endings_bytes_and_mark(tools: Toolbox) -> None:
+def test_case_68_edit_keeps_line_endings_bytes_and_mark(tools: Toolbox) -> None:
     tools.context.upload(f"{PROJECT}/f", b"\xef\xbb\xbfa\r\nb\r\nc\nlatin \xe9\r\n")
     tools("edit", filePath="f", oldString="a\nb\n", newString="x\ny\nz\n")
     assert tools.bytes_of(f"{PROJECT}/f") == b"\xef\xbb\xbfx\r\ny\r\nz\r\nc\nlatin \xe9\r\n"

@@ -16,7 +16,7 @@ def service(process):
     return next(each.pid for each in descendants(process.pid) if each.words[-1] == "serve" and "git_daytona" in each.words)
 
 
-def test_killed_in_mid_sync(opencode, model, repo, local):
+def test_case_44_killed_in_mid_sync(opencode, model, repo, local):
     """Everything dies at once, as when the machine does."""
     model.scripts["make"] = MAKE
     with local.faults.call(route="mint", nth=2, hang=True) as fault:
@@ -36,7 +36,7 @@ def test_killed_in_mid_sync(opencode, model, repo, local):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_opencode_ended_in_mid_sync(opencode, model, repo, local, number):
+def test_case_44_and_case_59_and_case_67_opencode_ended_in_mid_sync(opencode, model, repo, local, number):
     """``opencode serve`` dies, or ends without a word to its plugins: the service sees the end of input and finishes."""
     model.scripts["make"] = MAKE
     server = opencode.serve(repo.path)

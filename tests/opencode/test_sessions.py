@@ -7,7 +7,7 @@ from conftest import state
 from processes import until
 
 
-def test_a_sub_agent_shares_its_roots_sandbox(opencode, model, repo, local, sandboxes):
+def test_case_43_and_case_57_a_sub_agent_shares_its_roots_sandbox(opencode, model, repo, local, sandboxes):
     model.scripts["the whole"] = [
         [("bash", {"command": "echo root > root", "description": "make"})],
         [("task", {"description": "a part", "prompt": "a part of it", "subagent_type": "general"})],
@@ -41,7 +41,7 @@ def test_a_sub_agent_shares_its_roots_sandbox(opencode, model, repo, local, sand
     assert local.live_tokens() == 0
 
 
-def test_one_turn_is_one_sync(opencode, model, repo, local, sandboxes):
+def test_case_43_one_turn_is_one_sync(opencode, model, repo, local, sandboxes):
     model.scripts["make"] = [[("bash", {"command": "echo a > a", "description": "make"})], "ok"]
     server = opencode.serve(repo.path)
     root = server.session()
@@ -57,7 +57,7 @@ def test_one_turn_is_one_sync(opencode, model, repo, local, sandboxes):
     assert sum(local.counts.values()) == 2, local.calls
 
 
-def test_a_deletion_that_must_be_refused_leaves_the_sandbox(opencode, model, repo, local, sandboxes):
+def test_case_48_and_case_63_a_deletion_that_must_be_refused_leaves_the_sandbox(opencode, model, repo, local, sandboxes):
     make = (
         "mkdir nested && cd nested && git init -q && echo x > x && git add x && git -c user.name=a -c user.email=a@b commit -qm x"
     )
@@ -71,7 +71,7 @@ def test_a_deletion_that_must_be_refused_leaves_the_sandbox(opencode, model, rep
     assert state(repo)["sessions"][root]["gitReturn"]["state"] == "failed"
 
 
-def test_two_first_calls_at_once_make_one_sandbox(opencode, model, repo, local, sandboxes):
+def test_case_57_two_first_calls_at_once_make_one_sandbox(opencode, model, repo, local, sandboxes):
     call = ("bash", {"command": "echo $HOME; ls README", "description": "look"})
     model.scripts["both"] = [[call, call], "ok"]
     done = opencode.run("both", cwd=repo.path)
@@ -80,7 +80,7 @@ def test_two_first_calls_at_once_make_one_sandbox(opencode, model, repo, local, 
     assert len(sandboxes()) == 1
 
 
-def test_a_chat_without_tools_makes_no_sandbox(opencode, model, repo, local, sandboxes):
+def test_case_57_a_chat_without_tools_makes_no_sandbox(opencode, model, repo, local, sandboxes):
     model.scripts["hello"] = ["good day"]
     done = opencode.run("hello", cwd=repo.path)
     assert "good day" in done.out

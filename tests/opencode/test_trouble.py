@@ -21,7 +21,7 @@ def test_no_key(opencode, model, repo, monkeypatch, sandboxes):
     assert sandboxes() == []
 
 
-def test_a_key_in_dotenv(opencode, model, repo, monkeypatch, local):
+def test_case_70_a_key_in_dotenv(opencode, model, repo, monkeypatch, local):
     monkeypatch.delenv("DAYTONA_API_KEY")
     repo.write(".env", f"DAYTONA_API_KEY={local.api_key}\nDAYTONA_API_URL=http://127.0.0.1:1/\n")
     assert run(opencode, model, repo) == "README"

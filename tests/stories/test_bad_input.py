@@ -207,7 +207,7 @@ def test_a_server_that_is_no_daytona(repo, tell, monkeypatch, strange):
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-def test_a_redirect_takes_the_key_nowhere(local, repo, begin, tell, strange, status):
+def test_case_33_a_redirect_takes_the_key_nowhere(local, repo, begin, tell, strange, status):
     """Not in any call: that of the generated client, and those of the SDK proper."""
     url, heard = strange
     session = begin(repo)
@@ -258,7 +258,7 @@ def test_missing_programs(local, repo, begin, tell, monkeypatch, tmp_path):
     ("binary", "says"),
     [("ssh", "not an absolute path"), ("{}/none", "does not exist"), ("{}", "is a directory"), ("{}/plain", "cannot be executed")],
 )
-def test_a_named_ssh_that_cannot_be_used(local, repo, tell, monkeypatch, tmp_path, binary, says):
+def test_case_22_a_named_ssh_that_cannot_be_used(local, repo, tell, monkeypatch, tmp_path, binary, says):
     (tmp_path / "plain").write_text("")
     monkeypatch.setenv("DAYTONA_SSH_BINARY", binary.format(tmp_path))
     for words in (("git-daytona", "start"), ("daytona-token", "exec", "sb1", "--", "true")):
@@ -273,7 +273,7 @@ def test_a_named_ssh_that_cannot_be_used(local, repo, tell, monkeypatch, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["XDG_DATA_HOME", "XDG_STATE_HOME"])
-def test_a_folder_that_cannot_be_written(local, repo, tell, monkeypatch, tmp_path, name):
+def test_case_55_a_folder_that_cannot_be_written(local, repo, tell, monkeypatch, tmp_path, name):
     """A clear error before a sandbox is created (CASES 55)."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(name, str(tmp_path / "file"))
@@ -282,7 +282,7 @@ def test_a_folder_that_cannot_be_written(local, repo, tell, monkeypatch, tmp_pat
     assert local.counts["create"] == 0
 
 
-def test_kinds_of_repositories_that_cannot_be_used(local, repo, tell, tmp_path):
+def test_case_36_kinds_of_repositories_that_cannot_be_used(local, repo, tell, tmp_path):
     repo.git("clone", "-q", "--bare", ".", str(tmp_path / "bare.git"))
     check(tell("git-daytona", "start", cwd=tmp_path / "bare.git"), "git-daytona", NO_REPOSITORY, "bare repository", "worktree")
     check(tell("git-daytona", "start", cwd=repo.path / ".git"), "git-daytona", NO_REPOSITORY, "inside a .git directory", "worktree")

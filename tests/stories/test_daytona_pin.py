@@ -193,7 +193,7 @@ def test_verify_when_nobody_can_be_asked(local: LocalDaytona) -> None:
     ],
     ids=lambda fault: next(iter(fault)),
 )
-def test_an_api_that_answers_nonsense_leaves_the_pin_in_force(local: LocalDaytona, fault: dict[str, object]) -> None:
+def test_case_33_an_api_that_answers_nonsense_leaves_the_pin_in_force(local: LocalDaytona, fault: dict[str, object]) -> None:
     tell("pin")
     before = paths.pin_file().read_bytes()
     with local.faults.call(route="config", **fault):

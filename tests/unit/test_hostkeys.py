@@ -106,7 +106,7 @@ def disagreements(cases: list[Case], folder: Path, keys: Keys, tmp_path: Path) -
     return found, seen
 
 
-def test_verdicts_equal_openssh(folder: Path, keys: Keys, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_case_30_verdicts_equal_openssh(folder: Path, keys: Keys, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cases = [*by_hand(keys), *generated(keys, GENERATED, seed=9)]
     found, seen = disagreements(cases, folder, keys, tmp_path)
     with capsys.disabled():
@@ -119,7 +119,7 @@ def test_verdicts_equal_openssh(folder: Path, keys: Keys, tmp_path: Path, capsys
 @pytest.mark.fuzz
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(20))
-def test_verdicts_equal_openssh_on_more(seed: int, folder: Path, keys: Keys, tmp_path: Path) -> None:
+def test_case_30_verdicts_equal_openssh_on_more(seed: int, folder: Path, keys: Keys, tmp_path: Path) -> None:
     found, _ = disagreements(list(generated(keys, 1000, seed=1000 + seed)), folder, keys, tmp_path)
     assert not found, "\n".join(found)
 

@@ -127,20 +127,20 @@ def test_port_22_is_pinned_by_the_bare_name() -> None:
     assert entries() == [f"{HOST} {A}"]
 
 
-def test_overlap_keeps_and_adds() -> None:
+def test_case_24_overlap_keeps_and_adds() -> None:
     write(f"# mine\n{NAME} {A} my comment\n")
     assert policy(Api(B, A)).default().mode is Mode.PINNED
     assert entries() == [f"{NAME} {A} my comment", f"{NAME} {B}"]
     assert paths.pin_file().read_text().startswith("# mine\n")
 
 
-def test_a_rotation_is_followed_to_its_end() -> None:
+def test_case_24_a_rotation_is_followed_to_its_end() -> None:
     for published_keys in ((A,), (A, B), (B,), (B, C), (C,)):
         assert policy(Api(*published_keys)).default().mode is Mode.PINNED
     assert entries() == [f"{NAME} {each}" for each in (A, B, C)]
 
 
-def test_disjoint_is_refused_and_the_file_untouched() -> None:
+def test_case_24_disjoint_is_refused_and_the_file_untouched() -> None:
     before = write(f"{NAME} {A}\n").stat()
     with pytest.raises(HostKeyRefused) as caught:
         policy(Api(B)).default()
@@ -155,7 +155,7 @@ def test_disjoint_is_refused_and_the_file_untouched() -> None:
 @pytest.mark.parametrize(
     "problem", [ApiUnreachable("down"), ServerError("HTTP 500"), BadAnswer("HTML"), BadAnswer("a redirect"), TimedOut("slow")]
 )
-def test_api_fails_pin_exists(problem: GitDaytonaError) -> None:
+def test_case_33_api_fails_pin_exists(problem: GitDaytonaError) -> None:
     policy(Api(A)).default()
     api = Api()
     api.fail(problem)
@@ -165,7 +165,7 @@ def test_api_fails_pin_exists(problem: GitDaytonaError) -> None:
 
 
 @pytest.mark.parametrize("keys", [None, [], "", [""], [None]])
-def test_nothing_published_pin_exists(keys: Any) -> None:
+def test_case_25_nothing_published_pin_exists(keys: Any) -> None:
     policy(Api(A)).default()
     api = Api()
     assert isinstance(api.answer, dict)
@@ -210,7 +210,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("content", UNUSABLE.values(), ids=UNUSABLE.keys())
-def test_an_unusable_pin_file_is_refused_and_never_written(content: bytes) -> None:
+def test_case_32_an_unusable_pin_file_is_refused_and_never_written(content: bytes) -> None:
     write(content)
     for act in (lambda: policy(Api(A)).default(), lambda: policy(Api(B)).for_endpoint(Endpoint(HOST, 2222))):
         with pytest.raises(HostKeyRefused) as caught:
@@ -225,7 +225,7 @@ def test_a_bad_line_is_named_with_its_number() -> None:
         policy(Api(A)).default()
 
 
-def test_a_pin_file_that_is_no_file() -> None:
+def test_case_32_a_pin_file_that_is_no_file() -> None:
     paths.pin_file().parent.mkdir(parents=True)
     paths.pin_file().symlink_to("nowhere")
     with pytest.raises(HostKeyRefused, match="link to nothing"):
@@ -254,7 +254,7 @@ def test_a_linked_pin_file_stays_a_link(tmp_path: Path) -> None:
 # -- published keys (CASES 24 to 26) --------------------------------------------------------------------------------------------------
 
 
-def test_comments_and_order_do_not_matter() -> None:
+def test_case_24_comments_and_order_do_not_matter() -> None:
     policy(Api(A + " first", B)).default()
     before = paths.pin_file().read_bytes()
     policy(Api(B + " other comment", A + "\r\n")).default()
@@ -276,7 +276,7 @@ def test_comments_and_order_do_not_matter() -> None:
         [A, {"key": 1}],
     ],
 )
-def test_published_in_odd_ways_is_pinned_once(keys: Any) -> None:
+def test_case_25_published_in_odd_ways_is_pinned_once(keys: Any) -> None:
     api = Api()
     assert isinstance(api.answer, dict)
     api.answer["sshGatewayHostKeys"] = keys
@@ -287,7 +287,7 @@ def test_published_in_odd_ways_is_pinned_once(keys: Any) -> None:
 @pytest.mark.parametrize(
     "keys", [["garbage"], 7, {"a": 1}, [7], True, [A[:-6]], ["ssh-foo AAAA"], [f"{NAME} {A}"], [A[12:]], "no key"]
 )
-def test_published_and_unreadable_is_never_inherited(keys: Any) -> None:
+def test_case_25_published_and_unreadable_is_never_inherited(keys: Any) -> None:
     api = Api()
     assert isinstance(api.answer, dict)
     api.answer["sshGatewayHostKeys"] = keys
@@ -303,7 +303,7 @@ def test_unreadable_beside_a_pin_uses_the_pin_and_says_so() -> None:
     assert any("cannot be read" in line for line in mine.warnings)
 
 
-def test_the_old_servers_key_is_no_host_key() -> None:
+def test_case_26_the_old_servers_key_is_no_host_key() -> None:
     api = Api()
     api.answer = {
         "sshGatewayCommand": "ssh -p 2222 {{TOKEN}}@localhost",
@@ -356,7 +356,7 @@ def test_any_answer_is_read_or_a_bad_answer(config: dict[str, Any]) -> None:
 # -- several gateways and APIs (CASES 28, 29) -----------------------------------------------------------------------------------------
 
 
-def test_an_unknown_gateway_is_refused_in_pinned_mode_naming_it() -> None:
+def test_case_28_an_unknown_gateway_is_refused_in_pinned_mode_naming_it() -> None:
     mine = policy(Api(A))
     mine.default()
     with pytest.raises(HostKeyRefused, match=r"\[other\.example\.org\]:2200") as caught:
@@ -364,7 +364,7 @@ def test_an_unknown_gateway_is_refused_in_pinned_mode_naming_it() -> None:
     assert "import" in (caught.value.hint or "")
 
 
-def test_a_gateway_pinned_by_hand_is_trusted() -> None:
+def test_case_28_a_gateway_pinned_by_hand_is_trusted() -> None:
     mine = policy(Api(A))
     mine.default()
     with paths.pin_file().open("a") as handle:
@@ -373,11 +373,11 @@ def test_a_gateway_pinned_by_hand_is_trusted() -> None:
     assert (trust.mode, trust.alias) == (Mode.PINNED, "[other.example.org]:2200")
 
 
-def test_an_unknown_gateway_inherits_where_nothing_is_pinned() -> None:
+def test_case_28_an_unknown_gateway_inherits_where_nothing_is_pinned() -> None:
     assert policy(Api()).for_endpoint(Endpoint("other.example.org")).mode is Mode.INHERITED
 
 
-def test_two_apis_have_two_pins_in_one_file() -> None:
+def test_case_29_two_apis_have_two_pins_in_one_file() -> None:
     cloud, own = "https://app.daytona.io/api", "https://own.example.org/api"
     for _ in range(2):
         policy(Api(A, host="ssh.daytona.example"), DAYTONA_API_URL=cloud).default()
@@ -391,7 +391,7 @@ def test_two_apis_have_two_pins_in_one_file() -> None:
         policy(down, DAYTONA_API_URL="https://third.example.org/api").default()
 
 
-def test_the_pin_of_another_api_is_not_taken_for_ours() -> None:
+def test_case_29_the_pin_of_another_api_is_not_taken_for_ours() -> None:
     policy(Api(A), DAYTONA_API_URL="https://other.example.org/api").default()
     down = Api()
     down.fail()
@@ -409,7 +409,7 @@ def test_the_only_pin_of_a_file_without_our_comments_is_ours() -> None:
 # -- manual mode (CASES 31, 34) -------------------------------------------------------------------------------------------------------
 
 
-def test_manual_uses_that_file_alone(tmp_path: Path) -> None:
+def test_case_34_manual_uses_that_file_alone(tmp_path: Path) -> None:
     file = tmp_path / "with blanks in it"
     file.write_text(f"{NAME} {B}\n")
     write(f"{NAME} {A}\n")
@@ -422,7 +422,7 @@ def test_manual_uses_that_file_alone(tmp_path: Path) -> None:
     assert entries() == [f"{NAME} {A}"]
 
 
-def test_manual_file_in_home_is_expanded_once(home: Path) -> None:
+def test_case_34_manual_file_in_home_is_expanded_once(home: Path) -> None:
     (home / "~").mkdir()
     (home / "~" / "hosts").write_text(f"{NAME} {A}\n")
     trust = policy(Api(A), DAYTONA_SSH_KNOWN_HOSTS="~/~/hosts").default()
@@ -430,19 +430,19 @@ def test_manual_file_in_home_is_expanded_once(home: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ['/tmp/a"b', "/tmp/${HOME}/x", "relative/hosts", "~other/hosts", "/tmp/a\tb", "hosts"])
-def test_manual_paths_that_are_refused(path: str) -> None:
+def test_case_34_manual_paths_that_are_refused(path: str) -> None:
     with pytest.raises(BadSetting, match="DAYTONA_SSH_KNOWN_HOSTS"):
         policy(Api(A), DAYTONA_SSH_KNOWN_HOSTS=path).default()
 
 
-def test_a_pin_file_in_a_place_that_ssh_cannot_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_case_34_a_pin_file_in_a_place_that_ssh_cannot_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / 'a "quoted" place'))
     with pytest.raises(BadSetting, match="double quote"):
         policy(Api(A)).default()
 
 
 @pytest.mark.parametrize("content", [None, b"", b"# only a comment\n", b"\0\0\0", b"garbage\n", b"\xff\xfe"])
-def test_an_unusable_manual_file_is_named_and_nothing_else_is_tried(tmp_path: Path, content: bytes | None) -> None:
+def test_case_31_an_unusable_manual_file_is_named_and_nothing_else_is_tried(tmp_path: Path, content: bytes | None) -> None:
     write(f"{NAME} {A}\n")
     file = tmp_path / "hosts"
     if content is not None:
@@ -453,7 +453,7 @@ def test_an_unusable_manual_file_is_named_and_nothing_else_is_tried(tmp_path: Pa
     assert str(file) in caught.value.message
 
 
-def test_a_manual_directory_and_an_unreadable_file(tmp_path: Path) -> None:
+def test_case_31_a_manual_directory_and_an_unreadable_file(tmp_path: Path) -> None:
     with pytest.raises(BadSetting, match=r"not a regular file|is a directory"):
         policy(Api(A), DAYTONA_SSH_KNOWN_HOSTS=str(tmp_path)).default()
     if os.geteuid() != 0:
@@ -519,7 +519,7 @@ def test_the_api_is_asked_once_per_start_by_many_threads() -> None:
     assert entries() == [f"{NAME} {A}"]
 
 
-def test_a_rotation_in_a_running_process_renews_the_pin_once() -> None:
+def test_case_65_a_rotation_in_a_running_process_renews_the_pin_once() -> None:
     api, clock = Api(A), Clock()
     mine = policy(api, clock)
     trust = mine.default()
@@ -535,7 +535,7 @@ def test_a_rotation_in_a_running_process_renews_the_pin_once() -> None:
     assert again is not None and not again.transient
 
 
-def test_a_substituted_key_is_refused_with_both_fingerprints() -> None:
+def test_case_27_a_substituted_key_is_refused_with_both_fingerprints() -> None:
     api, clock = Api(A), Clock()
     mine = policy(api, clock)
     trust = mine.default()
@@ -550,7 +550,7 @@ def test_a_substituted_key_is_refused_with_both_fingerprints() -> None:
     assert api.asked == 2, "the API is not asked more often than once a second"
 
 
-def test_a_key_changed_everywhere_in_a_running_process_is_refused_until_the_pin_is_forgotten() -> None:
+def test_case_65_a_key_changed_everywhere_in_a_running_process_is_refused_until_the_pin_is_forgotten() -> None:
     api, clock = Api(A), Clock()
     mine = policy(api, clock)
     trust = mine.default()
@@ -667,7 +667,7 @@ def _pin_one(seed: str, gate: Any, outcome: Any) -> None:
         outcome.put("refused")
 
 
-def test_two_processes_pinning_different_keys_have_one_winner() -> None:
+def test_case_32_two_processes_pinning_different_keys_have_one_winner() -> None:
     context = multiprocessing.get_context("fork")
     gate, outcome = context.Barrier(2), context.Queue()
     workers = [context.Process(target=_pin_one, args=(seed, gate, outcome)) for seed in ("a", "b")]
@@ -689,7 +689,7 @@ def test_a_first_pin_that_cannot_be_written_is_an_error_and_leaves_nothing(monke
         policy(Api(A)).default()
 
 
-def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
+def test_case_32_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     """RLIMIT_FSIZE stands for the full disk: the write fails half-way."""
     policy(Api(A)).default()
     before = paths.pin_file().read_bytes()

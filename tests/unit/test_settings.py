@@ -46,7 +46,7 @@ def dotenv(project: Path, content: str | bytes) -> tuple[dict[str, str], list[st
         ("KEY=wörld\n", "wörld"),
     ],
 )
-def test_dotenv_is_read_as_python_dotenv_reads_it(project, content, value):
+def test_case_53_dotenv_is_read_as_python_dotenv_reads_it(project, content, value):
     found, warnings = dotenv(project, content)
     assert (found["KEY"], warnings) == (value, [])
     if not content.startswith("\ufeff"):
@@ -64,7 +64,7 @@ def test_dotenv_is_read_as_python_dotenv_reads_it(project, content, value):
         (b"KEY=value\n" + b"#" * settings.DOTENV_BYTES, "larger than 1 MiB"),
     ],
 )
-def test_a_dotenv_that_cannot_be_used_is_a_warning(project, content, says, capfd):
+def test_case_53_a_dotenv_that_cannot_be_used_is_a_warning(project, content, says, capfd):
     found, warnings = dotenv(project, content)
     assert found == {}
     assert len(warnings) == 1
@@ -91,7 +91,7 @@ def made_unreadable(path: Path) -> None:
 @pytest.mark.parametrize(
     "make", [made_directory, os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: path.symlink_to(path.name)]
 )
-def test_a_dotenv_that_is_no_file_neither_hangs_nor_fails(project, make):
+def test_case_53_a_dotenv_that_is_no_file_neither_hangs_nor_fails(project, make):
     make(project / ".env")
     warnings: list[str] = []
     reader = threading.Thread(target=settings.read_dotenv, args=(project, warnings.append), daemon=True)
@@ -124,7 +124,7 @@ def test_precedence(project):
     assert settings.load(None, {}).key is None
 
 
-def test_what_a_repository_may_not_choose(project):
+def test_case_53_what_a_repository_may_not_choose(project):
     (project / ".env").write_text("".join(f"export {name}='https://evil.example/'\n" for name in NEVER))
     found = settings.load(project, {})
     assert found == settings.Settings(settings.DEFAULT_API_URL, None, None, None, None, True, None, None, found.warnings)
@@ -156,7 +156,7 @@ def test_a_key_that_is_none(key):
         ("http://[::1]:3000/api", "http://[::1]:3000/api"),
     ],
 )
-def test_api_url(text, url):
+def test_case_33_api_url(text, url):
     assert settings.load(None, {"DAYTONA_API_URL": text}).api_url == url
 
 
@@ -248,7 +248,7 @@ def test_a_key_from_the_keyring(backend):
 
 
 @pytest.mark.parametrize(("name", "says"), [("Raising", "cannot be read: RuntimeError"), ("Waiting", "did not answer within")])
-def test_a_keyring_in_the_way(backend, name, says, monkeypatch):
+def test_case_54_a_keyring_in_the_way(backend, name, says, monkeypatch):
     monkeypatch.setattr(keystore, "SECONDS", 0.3)
     backend(name)
     with pytest.raises(BadSetting, match=says) as refused:

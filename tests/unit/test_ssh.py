@@ -97,7 +97,7 @@ def test_whose_destination(gateway, argv, ours):
         "a\0b",
     ],
 )
-def test_malformed_tokens_are_refused(token):
+def test_case_03_malformed_tokens_are_refused(token):
     with pytest.raises(Refusal) as refused:
         ssh.take_token({"DAYTONA_SSH_TOKEN": token})
     assert token == "" or token not in refused.value.message + refused.value.hint
@@ -165,7 +165,7 @@ def program(path: Path, mode: int = 0o755) -> str:
     return str(path)
 
 
-def test_which_ssh(tmp_path, monkeypatch):
+def test_case_22_which_ssh(tmp_path, monkeypatch):
     mine = program(tmp_path / "with blanks" / "my ssh")
     assert ssh.find_ssh(mine, "") == mine
     on_path = program(tmp_path / "bin" / "ssh")
@@ -192,7 +192,7 @@ def test_which_ssh(tmp_path, monkeypatch):
         ("{}/plain", "executed"),
     ],
 )
-def test_a_client_that_cannot_be_used(tmp_path, name, says):
+def test_case_22_a_client_that_cannot_be_used(tmp_path, name, says):
     program(tmp_path / "plain", 0o644)
     with pytest.raises(Refusal, match=says) as refused:
         ssh.find_ssh(name.format(tmp_path), os.defpath)

@@ -50,7 +50,7 @@ P = "/home/daytona/project"
         ("$(x) 'y' \"z\"", "/repo", f"{P}/$(x) 'y' \"z\""),
     ],
 )
-def test_paths(path: str, worktree: str, expected: str) -> None:
+def test_case_68_paths(path: str, worktree: str, expected: str) -> None:
     assert places.resolve(path, worktree) == expected
 
 

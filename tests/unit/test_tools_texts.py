@@ -38,7 +38,7 @@ from git_daytona.tools.texts import Text
         ("b", "a", "b", False, None),
     ],
 )
-def test_replace(raw: str, old: str, new: str, every: bool, expected: str | None) -> None:
+def test_case_68_replace(raw: str, old: str, new: str, every: bool, expected: str | None) -> None:
     if expected is None:
         with pytest.raises(ToolError, match="Could not find oldString"):
             matching.replace(Text(raw), old, new, every=every)
