@@ -1,7 +1,7 @@
 """The one place that writes to stderr. stdout is data, stderr is talk.
 
-Rules: ``PROGRAM: error: message`` in one line, lower case, no full stop, subjects in single quotes; what to do on a ``hint:``
-line; control characters and secrets never get through.
+Rules: ``PROGRAM: error: message [entry]`` in one line, lower case, no full stop, subjects in single quotes, the entry being the one
+of git-daytona-errors(7); what to do on a ``hint:`` line; control characters and secrets never get through.
 """
 
 import sys
@@ -27,7 +27,7 @@ def _one_line(text: str) -> str:
 
 def error(program: str, problem: GitDaytonaError) -> None:
     """An error and its hint."""
-    _write(f"{program}: error: {_one_line(problem.message)}")
+    _write(f"{program}: error: {_one_line(problem.message)} [{problem.entry}]")
     if problem.hint:
         _write(f"hint: {_one_line(problem.hint)}")
 

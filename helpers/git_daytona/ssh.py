@@ -34,7 +34,7 @@ EXIT_SETTING = 13
 _WITH_VALUE = "BbcDEeFIiJLlmOopQRSWw"
 
 # Everything a user's configuration could do to this connection and must not: these stand on ssh's command line, which beats every
-# configuration file and, unlike one, is not handed on to the ssh that ProxyJump starts. None of it is secret.
+# configuration file. None of it is secret.
 # OpenSSH 8.7 is the oldest client that knows them all.
 _OPTIONS = (
     # no prompts, no other way in than the token
@@ -87,6 +87,30 @@ _OPTIONS = (
 
 # Trust in the pinned modes: one file and one name. (In inherited mode the user's own files and KnownHostsCommand count.)
 _PINNED = ("GlobalKnownHostsFile=/dev/null", "KnownHostsCommand=none")
+
+# What a user's configuration does have a say in, by the names that `ssh -G` prints: the way to the gateway, the algorithms and the
+# line's quality. Whatever is not here has no effect, whatever a later OpenSSH invents. Not HostKeyAlgorithms: naming some makes ssh
+# offer them in that order instead of the trusted keys' types first, and so refuse a gateway that has several keys.
+_HONOURED = frozenset(
+    (
+        "addressfamily",
+        "bindaddress",
+        "bindinterface",
+        "casignaturealgorithms",
+        "ciphers",
+        "compression",
+        "ipqos",
+        "kexalgorithms",
+        "macs",
+        "proxyusefdpass",
+        "rekeylimit",
+        "requiredrsasize",
+        "tcpkeepalive",
+    )
+)
+# One path each, or several.
+_HONOURED_FILES = frozenset(("revokedhostkeys",))
+_INHERITED_FILES = frozenset(("userknownhostsfile", "globalknownhostsfile"))
 
 
 class Refusal(Exception):
@@ -202,22 +226,63 @@ def options(host: str, trust_file: str | None, trust_name: str | None) -> list[s
     return [word for option in chosen for word in ("-o", option)]
 
 
-def configuration(host: str, port: str, token: str, home: str) -> str:
-    """The private configuration: the token, then the user's own configuration for proxies and jumps.
+def users_configuration(home: str) -> str:
+    """A configuration that is the user's own, wherever HOME is: ssh itself looks into the passwd entry's home. Nothing secret."""
+    return f'Include "{home}/.ssh/config"\nMatch all\n  Include /etc/ssh/ssh_config\n'
 
-    It is read again by the ssh that ProxyJump starts for the jump host (ssh hands its ``-F`` on), so the token stands under a Match
-    that only the gateway's own host *and port* meet: a jump host may be the same machine on port 22, and ssh_config can compare a
-    port only through ``exec``. Where that test cannot run, no token is sent and the connection is refused.
+
+def honoured(shown: str, client: list[str], *, inherited: bool) -> list[str]:
+    """The lines of the private configuration that come from the user's own, given what ``ssh -G`` shows of that.
+
+    The token is the user name of the connection, so no ``%r`` of theirs may meet it: they would put it into an argument list, or
+    send it to a jump host as a name. It means the user that their configuration names. ``client`` is the ssh command for jumps, with
+    their configuration: an own one, because ssh hands its ``-F`` on to the ssh of a ProxyJump, and the token stands in ours.
     """
-    ours = f'Match originalhost "{host}" exec "test %p = {port}"\n'
-    return (
-        f"{ours}  User {token}\n"
-        "Match all\n"
-        f'  Include "{home}/.ssh/config"\n'
-        "  Include /etc/ssh/ssh_config\n"
-        # SendEnv adds up instead of the first one winning, but "-*" takes back what stood before it: this has to come last.
-        f"{ours}  SendEnv -*\n  SendEnv GIT_PROTOCOL\n"
-    )
+    pairs = [line.partition(" ")[::2] for line in shown.splitlines()]
+    user = dict(pairs).get("user", "").replace("%", "%%")
+    lines = []
+    for name, value in pairs:
+        if name in _HONOURED or (inherited and name == "hostkeyalias"):
+            lines.append(f"{name} {value}")
+        elif name in _HONOURED_FILES or (inherited and name in _INHERITED_FILES):
+            lines.append(" ".join([name, *(quoted(path) for path in _paths(value))]))
+        elif name == "proxycommand" or (inherited and name == "knownhostscommand"):
+            lines.append(f"{name} {_as_user(value, user)}")
+        elif name == "proxyjump":
+            lines.append(f"proxycommand {jump(_as_user(value, user), client)}")
+    return lines
+
+
+def _paths(shown: str) -> list[str]:
+    """Paths as ``ssh -G`` prints them, blanks between them and, alas, in them: each begins with a slash (or is ``none``)."""
+    paths: list[str] = []
+    for piece in shown.split(" "):
+        if paths and not piece.startswith("/"):
+            paths[-1] += " " + piece
+        else:
+            paths.append(piece)
+    return paths
+
+
+def _as_user(text: str, user: str) -> str:
+    return "%%".join(part.replace("%r", user) for part in text.split("%%"))
+
+
+def jump(spec: str, client: list[str]) -> str:
+    """The ProxyCommand that ssh itself makes of a ProxyJump ``[FIRST,…,][USER@]HOST[:PORT]``, with the client's command line."""
+    import shlex  # only for those who have a jump host
+
+    first, _, last = spec.rpartition(",")
+    user, _, place = last.rpartition("@")
+    host, _, port = place[1:].partition("]") if place.startswith("[") else place.partition(":")
+    port = port.lstrip(":")
+    words = [*(["-J", first] if first else []), *(["-l", user] if user else []), *(["-p", port] if port else [])]
+    return f"{shlex.join(client).replace('%', '%%')} {shlex.join(words)} -W '[%h]:%p' -- {shlex.quote(host)}"
+
+
+def configuration(token: str | None, lines: list[str]) -> str:
+    """The private configuration: the token as the user (None: for a look at the settings), then the honoured lines."""
+    return "".join(f"{line}\n" for line in ([f"User {token}"] if token else []) + lines)
 
 
 def take_token(environ: dict[str, str]) -> str:
@@ -247,8 +312,8 @@ def private_file(content: str) -> tuple[str, "list[str]"]:
     """The content under a path that ssh can open as often as it likes, and the names to remove afterwards.
 
     On Linux it never is in a file system: anonymous memory of this process, opened through /proc. ssh closes inherited descriptors, so
-    /dev/fd does not do; with ``Match final`` in the user's configuration it reads twice, so a plain pipe does not either. Elsewhere it
-    is a 0600 file in a 0700 folder.
+    /dev/fd does not do; with ``Match final`` in the user's configuration it reads that twice, so a plain pipe does not either.
+    Elsewhere it is a 0600 file in a 0700 folder.
     """
     data = content.encode("utf-8", "surrogateescape")
     if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
@@ -298,7 +363,7 @@ def attend(program: str, argv: list[str], environ: dict[str, str], lifeline: int
         try:
             os.execve(program, [program, *argv], environ)
         except OSError as problem:
-            _complain(f"cannot run '{program}': {problem.strerror}", "install OpenSSH, or set DAYTONA_SSH_BINARY")
+            _complain(EXIT_MISSING, f"cannot run '{program}': {problem.strerror}", "install OpenSSH, or set DAYTONA_SSH_BINARY")
         os._exit(EXIT_MISSING)
     for number in early:
         os.kill(child, number)
@@ -389,16 +454,28 @@ def variant_arguments(argv: list[str], variant: str) -> list[str]:
 
 def _status(argv: list[str], environ: dict[str, str]) -> int:
     """Run a program with nothing to read or say, and return its exit status."""
+    return _heard(argv, environ, quiet=True)[0]
+
+
+def _heard(argv: list[str], environ: dict[str, str], *, quiet: bool = False) -> tuple[int, str]:
+    """Run a program with nothing to read: its exit status (127: it cannot be run) and what it writes to stdout. Its stderr is ours,
+    unless it is to be quiet."""
+    reading, writing = os.pipe()
+    parent = os.getpid()
     child = os.fork()
     if child == 0:
         try:
+            _die_with(parent)
             nothing = os.open(os.devnull, os.O_RDWR)
-            for descriptor in (0, 1, 2):
-                os.dup2(nothing, descriptor)
+            for descriptor, opened in ((0, nothing), (1, writing), (2, nothing if quiet else 2)):
+                os.dup2(opened, descriptor)
             os.execvpe(argv[0], argv, environ)
         finally:
             os._exit(127)
-    return os.waitpid(child, 0)[1]
+    os.close(writing)
+    with os.fdopen(reading, encoding="utf-8", errors="surrogateescape") as stream:
+        text = stream.read()
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text
 
 
 def scrubbed(environ: dict[str, str]) -> dict[str, str]:
@@ -406,9 +483,13 @@ def scrubbed(environ: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if not name.startswith("DAYTONA_")}
 
 
-def _complain(message: str, hint: str) -> None:
+# As errors.py has them; see git-daytona-errors(7).
+_ENTRIES = {EXIT_USAGE: "usage", EXIT_MISSING: "missing-program", EXIT_SETTING: "bad-setting"}
+
+
+def _complain(status: int, message: str, hint: str) -> None:
     try:
-        os.write(2, f"daytona-ssh: error: {message}\nhint: {hint}\n".encode("utf-8", "backslashreplace"))
+        os.write(2, f"daytona-ssh: error: {message} [{_ENTRIES[status]}]\nhint: {hint}\n".encode("utf-8", "backslashreplace"))
     except OSError:
         pass
 
@@ -462,32 +543,42 @@ def main(argv: list[str]) -> int:
             other(call, environ)
         return connect(call, environ)
     except Refusal as problem:
-        _complain(problem.message, problem.hint)
+        _complain(problem.status, problem.message, problem.hint)
         return problem.status
     except OSError as problem:
-        _complain(f"cannot start: {problem.strerror}", "see daytona-ssh(1)")
+        _complain(EXIT_MISSING, f"cannot start: {problem.strerror}", "see daytona-ssh(1)")
         return EXIT_MISSING
 
 
 def connect(call: Call, environ: dict[str, str]) -> int:
-    """Run OpenSSH against the gateway and return its status. ``-G`` shows the settings that would be used, without a token."""
+    """Run OpenSSH against the gateway and return its status. ``-G`` shows the settings that would be used, without a token.
+
+    Two steps, so that nothing of the user's configuration ever meets the token: ``ssh -G`` reads that configuration, with every
+    ``Match exec`` in it, and the connection is made with what of the answer is honoured, and with no other configuration.
+    """
     program = find_ssh(environ.get("DAYTONA_SSH_BINARY", ""), environ.get("PATH", ""))
     host, port = split_authority(environ["DAYTONA_SSH_GATEWAY"])
     trust_file = environ.get("DAYTONA_SSH_TRUST_FILE") or None
     if trust_file is not None and not _readable(trust_file):
         raise Refusal(EXIT_SETTING, f"cannot read the pinned host keys in '{trust_file}'", "see 'daytona-pin verify'")
     fixed = [*call.family, *options(host, trust_file, environ.get("DAYTONA_SSH_TRUST_NAME") or None), "-p", port]
-    if call.probe:
-        os.execve(program, [program, *fixed, "-G", "--", host, *call.rest], scrubbed(environ))
-    token = take_token(environ)
-    path, leftovers = private_file(configuration(host, port, token, os.path.expanduser("~")))
+    token = None if call.probe else take_token(environ)
     clean = scrubbed(environ)
-    # `Match exec` runs under $SHELL; one that runs nothing (a service account's nologin) would hide the token from ssh.
+    # `Match exec` and ProxyCommand run under $SHELL; one that runs nothing (a service account's nologin) would lead nowhere.
     if clean.get("SHELL", "").rsplit("/", 1)[-1] in ("nologin", "false", "true"):
         del clean["SHELL"]
-    protocol = ["-o", "SendEnv=GIT_PROTOCOL"] if call.sends_protocol else []
+    leftovers: list[str] = []
     try:
-        return attend(program, ["-F", path, *fixed, *protocol, "--", host, *call.rest], clean, _lifeline(environ))
+        theirs, left = private_file(users_configuration(os.path.expanduser("~")))
+        leftovers += left
+        status, shown = _heard([program, "-F", theirs, *fixed, "-G", "--", host], clean)
+        if status != 0:  # ssh has said what it cannot read there
+            return status if status > 0 else 128 - status
+        lines = honoured(shown, [program, "-F", theirs], inherited=trust_file is None)
+        path, left = private_file(configuration(token, lines))
+        leftovers += left
+        words = ["-G"] if call.probe else ["-o", "SendEnv=GIT_PROTOCOL"] if call.sends_protocol else []
+        return attend(program, ["-F", path, *fixed, *words, "--", host, *call.rest], clean, _lifeline(environ))
     finally:
         for leftover in leftovers:
             os.rmdir(leftover) if os.path.isdir(leftover) else os.unlink(leftover)

@@ -67,5 +67,6 @@ class Toasts:
 
 
 def told(problem: GitDaytonaError) -> str:
-    """An error and what to do about it, in one text."""
-    return f"{problem.message}\nhint: {problem.hint}" if problem.hint else problem.message
+    """An error, its entry in git-daytona-errors(7) and what to do about it, in one text."""
+    message = f"{problem.message} [{problem.entry}]"
+    return f"{message}\nhint: {problem.hint}" if problem.hint else message

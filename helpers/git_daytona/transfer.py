@@ -41,7 +41,7 @@ _CONNECTION = re.compile(
 )
 # A line of the user's own ssh configuration that ssh cannot read (readconf.c has both forms; no way out of it by trying again).
 _CONFIGURATION = re.compile(r"^(/.*?):? (line \d+): (.*)$", re.MULTILINE)
-_WRAPPER = re.compile(r"^daytona-ssh: error: (.*)\nhint: (.*)$", re.MULTILINE)
+_WRAPPER = re.compile(r"^daytona-ssh: error: (.*) \[[a-z-]+\]\nhint: (.*)$", re.MULTILINE)
 
 # The server's side of git, with what its repository needs for being pushed to and for "dubious ownership" (the SSH side may be another
 # user than the toolbox): given with the command, so that nothing of it has to be configured, or can be changed, in the sandbox.

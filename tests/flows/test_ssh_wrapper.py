@@ -464,7 +464,7 @@ def test_case_22_a_client_of_ones_own(wrapper, tmp_path):
         assert "DAYTONA_" not in text
     done = wrapper("true", env={"DAYTONA_SSH_BINARY": "bin/ssh"})
     assert done.returncode == 12
-    assert done.stderr.startswith(b"daytona-ssh: error: DAYTONA_SSH_BINARY is not an absolute path\nhint: ")
+    assert done.stderr.startswith(b"daytona-ssh: error: DAYTONA_SSH_BINARY is not an absolute path [missing-program]\nhint: ")
     assert wrapper("cat", stdin=b"x", env={"DAYTONA_SSH_BINARY": "  "}).stdout == b"x"
 
 
@@ -596,7 +596,7 @@ def test_help_and_usage(command):
     for argv in ((), ("-p",), ("--",), ("-p", "22")):
         told = command("daytona-ssh", *argv)
         assert (told.status, told.out) == (2, "")
-        assert told.err.startswith("daytona-ssh: error: there is no host among the arguments\nhint: ")
+        assert told.err.startswith("daytona-ssh: error: there is no host among the arguments [usage]\nhint: ")
 
 
 def test_the_wrapper_through_a_link_and_from_path(wrapper, tmp_path):

@@ -78,7 +78,7 @@ def test_the_whole_story(tell: Tell, repo: Repo) -> None:
 
     more = tell("git-daytona", "uninstall", cwd=repo.path)
     assert more.status == 1
-    assert more.complaint[0] == "git-daytona: error: OpenCode's project configuration does not name the plugin"
+    assert more.complaint[0] == "git-daytona: error: OpenCode's project configuration does not name the plugin [failed]"
 
 
 def test_in_a_subdirectory_the_root_is_meant(tell: Tell, repo: Repo) -> None:

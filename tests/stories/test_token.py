@@ -63,7 +63,7 @@ def test_revoke_from_a_terminal_or_nothing(local, sandbox, tmp_path):
     for how in ({"stdin": terminal}, {"preexec_fn": lambda: os.close(0)}):
         done = subprocess.run((BIN / PROGRAM, "revoke", sandbox), capture_output=True, text=True, timeout=60, **how)
         assert done.returncode == 2
-        assert done.stderr.startswith("daytona-token: error: the token is read from standard input\nhint: printf")
+        assert done.stderr.startswith("daytona-token: error: the token is read from standard input [usage]\nhint: printf")
     os.close(controller)
     os.close(terminal)
     assert local.calls == []
@@ -97,7 +97,7 @@ def test_exec_of_what_is_not_there(local, sandbox, tell):
     told = tell(PROGRAM, "exec", sandbox, "--", "no-such-command", "x")
     error, _ = told.complaint
     assert told.status == 12
-    assert error == "daytona-token: error: cannot run 'no-such-command': No such file or directory"
+    assert error == "daytona-token: error: cannot run 'no-such-command': No such file or directory [missing-program]"
     assert local.live_tokens() == 0
     assert local.counts["mint"] == local.counts["revoke"] == 1
 

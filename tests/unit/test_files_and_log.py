@@ -234,7 +234,7 @@ def test_what_is_said_is_one_clean_line(capsys):
     say.error("prog", problem)
     say.warning("prog", "w\nw")
     say.note("note")
-    assert capsys.readouterr().err == ("prog: error: a b [redacted] \\x1b[31m\nhint: do this\nprog: warning: w w\nnote\n")
+    assert capsys.readouterr().err == ("prog: error: a b [redacted] \\x1b[31m [failed]\nhint: do this\nprog: warning: w w\nnote\n")
 
 
 @pytest.mark.parametrize("where", ["2>&-", "2>/dev/full"])

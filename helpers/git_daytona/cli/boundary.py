@@ -8,6 +8,9 @@ import click
 
 from git_daytona import errors, log, paths, say
 
+WIDTH = 78
+"""Of help texts, in columns, whatever the terminal's: they are files (help.py), as wide as git's."""
+
 
 def run(command: click.Command, program: str, arguments: Sequence[str], *, display: str | None = None) -> int:
     """Run a click command and return its exit status: 0, the command's own (``SystemExit``), or that of the error (errors.table()).
@@ -15,7 +18,7 @@ def run(command: click.Command, program: str, arguments: Sequence[str], *, displ
     ``program`` names the executable in messages, ``display`` in usage lines (``git daytona``).
     """
     try:
-        result = command.main(list(arguments), prog_name=display or program, standalone_mode=False)
+        result = command.main(list(arguments), prog_name=display or program, standalone_mode=False, terminal_width=WIDTH)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as done:
@@ -48,11 +51,11 @@ def run(command: click.Command, program: str, arguments: Sequence[str], *, displ
         log.logger.exception("%s: internal error", program)
         say.error(
             program,
-            errors.GitDaytonaError(
+            errors.InternalError(
                 "internal error", hint=f"please report it with the end of '{paths.log_file()}' (no secrets in it)"
             ),
         )
-        return errors.INTERNAL
+        return errors.InternalError.status
 
 
 def _lower(message: str) -> str:
