@@ -65,7 +65,7 @@ def test_case_10_other_ssh_commands_do_not_run_here_and_do_elsewhere(
 
 def test_case_12_settings_of_pushes_and_fetches(local, repo, begin, evil, tmp_path):
     """All at once: each would fail the transfer, change what it moves, or run a program."""
-    settings = {
+    examples = {
         "push.gpgSign": "true",
         "gpg.program": str(evil),
         "commit.gpgSign": "true",
@@ -118,7 +118,7 @@ def test_case_12_settings_of_pushes_and_fetches(local, repo, begin, evil, tmp_pa
     (tmp_path / "attributes").write_text("* text=auto\n")
     repo.git("tag", "-a", "-m", "tag", "v1")
     repo.git("update-ref", "refs/daytona/tagged", repo.git("rev-parse", "v1"))
-    for key, value in settings.items():
+    for key, value in examples.items():
         repo.git("config", "--global", key, value)
     for hook in (
         "pre-push",
@@ -139,7 +139,7 @@ def test_case_12_settings_of_pushes_and_fetches(local, repo, begin, evil, tmp_pa
     assert ran(tmp_path) == ""
     session.coordinator.delete("1")
     assert ran(tmp_path) == ""
-    for key in settings:
+    for key in examples:
         repo.git("config", "--global", "--unset-all", key)
     assert repo.show("opencode/1", "x") == "x"
 

@@ -7,6 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from processes import until
+from rig import BIN
+
 WORKER = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -84,13 +87,46 @@ def test_case_39_and_case_45_twenty_starts_on_one_state_file(local, repo, coordi
     assert local.live_tokens() == 0
 
 
-def test_case_01_two_syncs_of_one_sandbox(local, repo, begin, coordinate):
-    """Minting ends the sandbox's other tokens: they go one after the other, and both succeed (CASES 1)."""
+def test_case_01_many_at_one_sandbox(local, repo, begin, coordinate):
+    """Minting ends the sandbox's other tokens: they go one after the other, and all succeed."""
     session = begin(repo)
-    session.agent("echo x > x")
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: coordinate(repo.path).fetch("1"), range(4)))
-    assert repo.git("rev-parse", "sandbox-1/opencode")
+    session.coordinator.close()
+
+    def threads(*verbs):
+        with ThreadPoolExecutor(len(verbs)) as pool:
+            each = [pool.submit(getattr(coordinate(repo.path), verb), "1") for verb in verbs]
+            assert all(done.result(60) for done in each)
+
+    def processes():
+        other = spawn(repo, "sync", ["1"])
+        until(lambda: local.counts["process/execute"])
+        assert coordinate(repo.path).sync("1")
+        _, complaints = other.communicate(timeout=60)
+        assert other.returncode == 0, complaints
+
+    def beside_a_command():
+        words = (str(BIN / "daytona-token"), "exec", session.sandbox_id, "--", "cat")
+        with subprocess.Popen(words, stdin=subprocess.PIPE) as holder, ThreadPoolExecutor() as pool:
+            until(lambda: local.counts["mint"])
+            syncing = pool.submit(coordinate(repo.path).sync, "1")
+            until(lambda: local.counts["process/execute"])  # it has looked, and waits for its turn to mint
+            holder.stdin.close()
+            assert syncing.result(60).changed
+            assert holder.wait(20) == 0
+
+    examples = {
+        "two processes sync": processes,
+        "a sync, two fetches": lambda: threads("sync", "fetch", "fetch"),
+        "daytona-token holds one": beside_a_command,
+    }
+    for name, work in examples.items():
+        session.agent(f"echo '{name}' > what")
+        local.forget_calls()
+        work()
+        until(lambda: local.live_tokens() == 0)
+        assert repo.show("opencode/1", "what") == name
+        leases = [call.route for call in local.calls if call.route in ("mint", "revoke")]
+        assert leases == ["mint", "revoke"] * (len(leases) // 2) != [], name
 
 
 def test_case_39_and_case_57_the_same_session_started_at_once(local, repo, coordinate):

@@ -7,6 +7,7 @@ import sys
 import threading
 import urllib.request
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -228,13 +229,24 @@ def test_case_69_a_sandbox_that_is_gone_is_replaced_and_the_agent_told(host, rep
 
 
 def test_case_04_a_failed_sync_is_told_and_reported_later(host, repo, local):
+    tokens = []
+    local.watch_tokens(tokens.append)
     here = host(repo.path)
     here.bash("echo a > a")
     with local.faults.call(route="mint", status=403):
         here.event("session.idle")
         assert "may not mint" in here.toast("Sync failed")
-    sync = here.call("tool", name="gitSync", sessionID="ses_a", arguments={})["output"]
+    # Revocation fails, by a server that repeats what it was sent: no reason to fail, and none to say more than that.
+    with local.faults.call(
+        route="revoke", status=400, message=f"no such token {tokens[0]}, {quote(tokens[0], safe='')}"
+    ) as revoking:
+        sync = here.call("tool", name="gitSync", sessionID="ses_a", arguments={})["output"]
+        until(lambda: revoking.seen)
     assert "opencode/1 is at" in sync and "had failed" in sync
+    status, errors = here.close()
+    heard = json.dumps(here.lines) + errors
+    assert (status, len(tokens)) == (0, 2)
+    assert not any(form in heard for token in tokens for form in (token, quote(token, safe="")))
 
 
 def test_case_43_sub_agents(host, repo, coordinate):

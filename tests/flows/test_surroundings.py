@@ -1,10 +1,13 @@
 """What is around a sync: other programs at the repository, sandboxes in transition, objects that do not travel or must not come in."""
 
+import contextlib
+import subprocess
 import threading
 
 import pytest
 
-from git_daytona.errors import TransferFailed
+from git_daytona import recovery
+from git_daytona.errors import GitDaytonaError, TransferFailed
 
 
 def in_background(work, *arguments):
@@ -28,18 +31,37 @@ def until(condition):
 
 
 def test_case_41_an_editor_holds_the_configuration(local, repo, coordinate):
-    """.git/config.lock is waited for; the user's own keys in the section stay (CASES 41)."""
+    """.git/config.lock is waited for, whatever is to be written; the user's own keys in the section stay as long as it is there."""
     lock = repo.path / ".git/config.lock"
-    lock.touch()
     with (repo.path / ".git/config").open("a") as config:
-        config.write('[remote "sandbox-1"]\n\tmine = kept\n')
-    thread, problems = in_background(coordinate(repo.path).start)
-    until(lambda: local.counts["create"] == 1)
-    lock.unlink()
-    thread.join(60)
-    assert problems == []
-    assert repo.git("config", "remote.sandbox-1.mine") == "kept"
-    assert repo.git("config", "remote.sandbox-1.skipFetchAll") == "true"
+        config.write('[remote "sandbox-1"]\n\tmine = kept\n\tfetch = +refs/heads/*:refs/remotes/mine/*\n')
+    coordinator = coordinate(repo.path)
+    token = "TokenOfAnEarlierTool"
+
+    def settle() -> None:
+        recovery.recover(coordinate(repo.path))
+
+    def remade() -> None:
+        repo.git("remote", "set-url", "sandbox-1", f"ssh://{token}@127.0.0.1:{local.gateway_port}/home/daytona/project")
+
+    examples = {
+        "start": (lambda: None, lambda: coordinator.start("ses_a"), lambda: local.counts["create"] == 1),
+        "recovery of an earlier tool's remote": (remade, settle, lambda: True),
+        "deletion": (lambda: None, lambda: coordinator.delete("ses_a"), lambda: local.counts["delete"] == 1),
+    }
+    for name, (before, work, underway) in examples.items():
+        before()
+        lock.touch()
+        thread, problems = in_background(work)
+        until(underway)
+        lock.unlink()
+        thread.join(60)
+        assert problems == [], name
+        if name != "deletion":
+            assert repo.git("config", "remote.sandbox-1.mine") == "kept", name
+            assert repo.git("config", "remote.sandbox-1.skipFetchAll") == "true", name
+        assert token not in (repo.path / ".git/config").read_text(), name
+    assert "sandbox-1" not in repo.git("remote")
 
 
 @pytest.mark.parametrize("transition", ["stopping", "archiving", "starting", "restoring"])
@@ -67,19 +89,66 @@ def test_case_05_an_archived_sandbox(local, repo, begin):
     assert session.sync().changed
 
 
+def test_case_05_only_a_404_replaces_a_sandbox(local, repo, begin):
+    """Whatever else is wrong is reported, with the sandbox's state where it is known, and the session keeps its sandbox."""
+    session = begin(repo, "ses_kept")
+    session.agent("echo x > x")
+    session.sync()
+    examples = {
+        "error": ({"state": "error", "reason": "the disk is full"}, {}, "'error': the disk is full"),
+        "build_failed": ({"state": "build_failed", "reason": "no such image"}, {}, "'build_failed': no such image"),
+        "GET answers 500": ({"state": "stopped"}, {"status": 500}, "HTTP 500"),
+        "GET answers nothing": ({"state": "stopped"}, {"drop": "before"}, "cannot be reached"),
+        "GET answers 403": ({"state": "stopped"}, {"status": 403}, "may not"),
+        "GET answers nonsense": ({"state": "stopped"}, {"body": b"<html>Bad gateway</html>", "content_type": "text/html"}, ""),
+    }
+    for name, (state, fault, says) in examples.items():
+        session.coordinator.cloud._client().get(session.sandbox_id).stop()
+        local.force_state(session.sandbox_id, state["state"], reason=state.get("reason"), recoverable=False)
+        local.forget_calls()
+        injected = local.faults.call(route="^get$", **fault) if fault else contextlib.nullcontext()
+        with injected, pytest.raises(GitDaytonaError) as failed:
+            session.coordinator.execute(session.name, "true")
+        assert says in failed.value.message, (name, failed.value.message)
+        with local.faults.call(route="^get$", **fault) if fault else contextlib.nullcontext(), pytest.raises(GitDaytonaError):
+            session.coordinator.start("ses_kept")
+        assert local.counts["create"] == 0, name
+        assert [(each.id, each.sandbox_id) for each in session.coordinator.sessions()] == [("ses_kept", session.sandbox_id)], name
+        local.force_state(session.sandbox_id, "stopped")
+        assert session.agent("cat x") == "x\n", name
+
+
+BAD = {
+    "a commit without an e-mail address": "bad=$(printf 'tree %s\\nparent %s\\nauthor nobody 1 +0000\\ncommitter nobody 1 +0000\\n\\nbad\\n'"
+    " $tree $parent | git hash-object -t commit -w --literally --stdin)",
+    "a tree that holds .git": "tree=$(git ls-tree HEAD | sed 's/README/.git/' | git mktree);"
+    " bad=$(git commit-tree $tree -p $parent -m bad)",
+    "a tree with one name twice": "tree=$(git ls-tree HEAD README | sed p | git mktree);"
+    " bad=$(git commit-tree $tree -p $parent -m bad)",
+    ".gitmodules whose URL is an option": "printf '[submodule \"x\"]\\n\\tpath = x\\n\\turl = -u./payload\\n' > .gitmodules;"
+    " git add .gitmodules; bad=$(git commit-tree $(git write-tree) -p $parent -m bad)",
+}
+"""Shell that leaves a commit in $bad, given $tree and $parent."""
+
+
 def test_case_52_objects_that_fsck_rejects(local, repo, begin):
-    """Refused and reported; the branch stays where it is (CASES 52)."""
+    """Refused and reported; the branch stays where it is, and the next good commit comes."""
     session = begin(repo)
     before = repo.git("rev-parse", "opencode/1")
-    session.agent(
-        "tree=$(git rev-parse HEAD^{tree}); parent=$(git rev-parse HEAD);"
-        " bad=$(printf 'tree %s\\nparent %s\\nauthor nobody 1 +0000\\ncommitter nobody 1 +0000\\n\\nbad\\n' $tree $parent"
-        " | git hash-object -t commit -w --literally --stdin); git update-ref HEAD $bad"
-    )
-    with pytest.raises(TransferFailed, match=r"fsck|missingEmail|badEmail|index-pack"):
-        session.sync()
-    assert repo.git("rev-parse", "opencode/1") == before
-    assert session.coordinator.sessions()[0].git_return.state == "failed"
+    examples = BAD
+    for name, make in examples.items():
+        session.agent(f"tree=$(git rev-parse HEAD^{{tree}}); parent=$(git rev-parse HEAD); {make}; git update-ref HEAD $bad")
+        with pytest.raises(
+            TransferFailed, match="git fetch failed: .*(missingEmail|hasDotgit|duplicateEntries|gitmodulesUrl)"
+        ) as refused:
+            session.sync()
+        assert "\n" not in refused.value.message, name
+        assert repo.git("rev-parse", "opencode/1") == before, name
+        assert session.coordinator.sessions()[0].git_return.state == "failed", name
+        session.agent(f"git reset -q --hard {before}; git clean -qfd")
+    session.agent("echo good > good")
+    session.sync()
+    assert repo.show("opencode/1", "good") == "good"
 
 
 def test_lfs_objects_are_named(local, repo, begin):
@@ -111,20 +180,30 @@ def test_case_70_a_tool_call_is_one_call(local, repo, begin):
 
 
 def test_case_18_and_case_61_the_users_fetch_at_the_same_moment(local, repo, begin):
-    """A fetch by the user or an editor changes nothing: no FETCH_HEAD is read or written (CASES 18, 61)."""
+    """A fetch by the user or an editor changes nothing: no FETCH_HEAD is read or written, and it says nothing of the remote."""
     session = begin(repo)
-    session.agent("echo x > x")
-    with local.faults.call(route="^mint$", hang=True) as held:
-        thread, problems = in_background(session.sync)
-        assert held.reached.wait(30)
-        repo.git("fetch", "-q", "--all")
-        repo.git("fetch", "-q", str(repo.path), "main")
-        fetched = (repo.path / ".git/FETCH_HEAD").read_text()
-        held.release()
-        thread.join(60)
-    assert problems == []
-    assert (repo.path / ".git/FETCH_HEAD").read_text() == fetched
-    assert repo.show("opencode/1", "x") == "x"
+    repo.git("remote", "add", "origin", str(repo.path))
+    examples = {
+        "all remotes": ("fetch", "--all"),
+        "autofetch of an editor": ("fetch", "--all", "--prune", "--tags"),
+        "another history into FETCH_HEAD": ("fetch", "-q", str(repo.path), "main"),
+        "git remote update": ("remote", "update", "--prune"),
+        "background maintenance": ("maintenance", "run", "--task=prefetch"),
+    }
+    for name, words in examples.items():
+        session.agent(f"echo '{name}' > what")
+        with local.faults.call(route="^mint$", hang=True) as held:
+            thread, problems = in_background(session.sync)
+            assert held.reached.wait(30)
+            done = subprocess.run(("git", *words), cwd=repo.path, capture_output=True, text=True, timeout=60)
+            assert (done.returncode, "sandbox-1" in done.stdout + done.stderr) == (0, False), (name, done.stderr)
+            fetched = repo.path / ".git/FETCH_HEAD"
+            before = fetched.read_bytes() if fetched.exists() else None
+            held.release()
+            thread.join(60)
+        assert problems == [], name
+        assert (fetched.read_bytes() if fetched.exists() else None) == before, name
+        assert repo.show("opencode/1", "what") == name
 
 
 def test_sparse_and_submodules(local, repo, begin, tmp_path):
