@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parents[1] / "helpers" / "git_daytona"
 
 LAYERS = {
     "alone": "ssh",  # the wrapper: nothing may be below it
-    "ground": "__init__ errors secret endpoint refs hostkeys knownhosts trust published gitenv jsonc",
+    "ground": "__init__ help errors secret endpoint refs hostkeys knownhosts trust published gitenv jsonc",
     "rim": "run files paths say log",
     "sources": "keystore settings state git account cloud cloud_errors probe glance pinfile manual refusals asked pin verify registered install",
     "transfers": "leases transfer sandbox branches old_remotes worktrees lifecycle",

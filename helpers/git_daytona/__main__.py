@@ -1,10 +1,9 @@
-"""``python -m git_daytona PROGRAM ARGUMENTS…``: what the launchers in bin/ call."""
+"""``python -m git_daytona PROGRAM ARGUMENTS…``, for people; the launchers in bin/ call ``run``, which spares them runpy's time."""
 
-import logging
 import os
 import sys
-import threading
-from typing import NoReturn
+
+from git_daytona import help as helping
 
 
 def main(argv: list[str]) -> int:
@@ -14,6 +13,9 @@ def main(argv: list[str]) -> int:
         from git_daytona.service import serve
 
         return serve()
+    text = helping.text(program, arguments)
+    if text is not None and _told(text):
+        return 0
     from git_daytona.cli import boundary
 
     if program == "daytona-pin":
@@ -29,16 +31,30 @@ def main(argv: list[str]) -> int:
     return boundary.run(cli, program, arguments)
 
 
-def leave(status: int) -> NoReturn:
+def _told(text: str) -> bool:
+    """Print it; False where stdout does not take it: the boundary then says so. A stdout that was closed on purpose wants nothing."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def leave(status: int) -> None:
     """End the process without the interpreter's own ending.
 
     That stops daemon threads (a keyring that does not answer, the look at a running command's output) wherever they are, and in the
     middle of the SDK's compiled code this aborts the process with SIGABRT. Threads that are no daemons (revocations) are waited for.
     """
-    for thread in threading.enumerate():
-        if not thread.daemon and thread is not threading.current_thread():
-            thread.join()
-    logging.shutdown()
+    # Not imported here: who has not loaded them has no threads and no log.
+    if threading := sys.modules.get("threading"):
+        for thread in threading.enumerate():
+            if not thread.daemon and thread is not threading.current_thread():
+                thread.join()
+    if logging := sys.modules.get("logging"):
+        logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
@@ -48,5 +64,10 @@ def leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """Run the program that the process's arguments name, and end the process."""
     leave(main(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    run()
