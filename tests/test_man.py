@@ -11,10 +11,13 @@ from pathlib import Path
 import click
 import pytest
 
+import errorpage
 from git_daytona import errors, settings, ssh
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "man").iterdir())
+TOPICS = {"git-daytona-errors", "git-daytona-security", "git-daytona-state"}
+"""Pages about one subject, without options or files of their own."""
 SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES", "SEE ALSO"]
 PROGRAMS = {
     "git-daytona": ("git daytona", "coordinator"),
@@ -160,7 +163,13 @@ def test_the_wrapper() -> None:
 
 @pytest.mark.parametrize("where", PAGES, ids=lambda path: path.name)
 def test_sections(where: Path) -> None:
-    found = [heading for heading in sections(where) if heading in SECTIONS]
+    headings = list(sections(where))
+    if where.stem in TOPICS:
+        assert headings[0] == "NAME"
+        assert "DESCRIPTION" in headings
+        assert headings[-1] == "SEE ALSO"
+        return
+    found = [heading for heading in headings if heading in SECTIONS]
     assert set(found) == set(SECTIONS)
     assert found[:3] == SECTIONS[:3]
     assert found[-2:] == SECTIONS[-2:]
@@ -252,3 +261,12 @@ def test_every_hyphen_of_an_option_can_be_copied(where: Path) -> None:
         example = line == ".nf" or (example and line != ".fi")
         if not example and not line.startswith(".\\"):
             assert not re.search(r"(?<![\w\\-])-{1,2}[a-z]", line), f"{where.name}:{number}: {line}"
+
+
+def test_every_error_has_its_entry_and_every_message_its_line() -> None:
+    text = errorpage.PAGE.read_text("utf-8")
+    assert re.findall(r"^\.SS (\S+)\nExit status (\d+)\.", text, re.MULTILINE) == [
+        (entry, str(kind.status)) for entry, kind in errorpage.entries().items()
+    ]
+    assert len(errorpage.entries()) == sum("entry" in vars(kind) for kind in errors.kinds()), "two kinds of error share an entry"
+    assert errorpage.renew(text) == text, "renew man/git-daytona-errors.7: .venv/bin/python tests/errorpage.py"
