@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from git_daytona import run
+from git_daytona import gitenv, run
 from git_daytona.errors import GitDaytonaError
 from git_daytona.harmless import HARMLESS
 
@@ -25,7 +25,8 @@ def opted_in(directory: Path, environ: Mapping[str, str] | None = None) -> froze
     value = env.get(VARIABLE, "").strip()
     if not value:
         try:
-            value = run.run(("git", "-C", str(directory), "config", "--get", KEY), timeout=10).text.strip()
+            argv = ("git", "-C", str(directory), "config", "--get", KEY)
+            value = run.run(argv, env=gitenv.base(), timeout=10).text.strip()
         except GitDaytonaError:  # no git, or a directory that is gone: not opted in
             value = ""
     if value.lower() in _NO:

@@ -180,7 +180,7 @@ def _signals() -> Iterator[_Unwinding]:
 def run(
     argv: Sequence[str],
     *,
-    env: Mapping[str, str] | None = None,
+    env: Mapping[str, str],
     cwd: Path | None = None,
     timeout: float,
     idle: float | None = None,
@@ -188,7 +188,7 @@ def run(
     show: bool = False,
     pass_fds: Sequence[int] = (),
 ) -> Result:
-    """Run a command and wait for it.
+    """Run a command and wait for it. ``env`` is always said: what is inherited by default holds the API key.
 
     The whole process group is ended after ``timeout`` seconds, or after ``idle`` seconds without a byte on stdout or stderr.
     ``show`` copies stderr to ours as it comes (git's progress). The command runs in a session of its own: no terminal to prompt on,
@@ -198,7 +198,7 @@ def run(
         try:
             process = subprocess.Popen(
                 tuple(argv),
-                env=None if env is None else dict(env),
+                env=dict(env),
                 cwd=cwd,
                 stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -15,7 +15,7 @@ from processes import gone
 
 
 def sh(script: str, *words: str, **how):
-    return run(("sh", "-c", script, "sh", *words), **{"timeout": 60.0, **how})
+    return run(("sh", "-c", script, "sh", *words), **{"env": os.environ, "timeout": 60.0, **how})
 
 
 def pids(path: Path) -> list[int]:
@@ -95,13 +95,13 @@ def test_progress_for_a_terminal_is_cleaned(capsys):
 
 def test_programs_and_directories_that_are_missing(tmp_path):
     with pytest.raises(MissingProgram, match="cannot run 'no-such-program'") as missing:
-        run(("no-such-program",), timeout=10)
+        run(("no-such-program",), env=os.environ, timeout=10)
     assert missing.value.hint
     with pytest.raises(MissingProgram, match="is gone"):
-        run(("true",), cwd=tmp_path / "none", timeout=10)
+        run(("true",), env=os.environ, cwd=tmp_path / "none", timeout=10)
     (tmp_path / "plain").write_text("")
     with pytest.raises(MissingProgram, match="Permission denied"):
-        run((str(tmp_path / "plain"),), timeout=10)
+        run((str(tmp_path / "plain"),), env=os.environ, timeout=10)
 
 
 def test_descriptors_are_passed_on_and_no_others(tmp_path):
@@ -114,7 +114,7 @@ def test_descriptors_are_passed_on_and_no_others(tmp_path):
 
 
 MAIN = """
-import sys
+import os, sys
 from git_daytona.run import foreground, run
 try:
     status = eval(sys.argv[1])
@@ -139,7 +139,7 @@ def interrupt(expression: str, number: int, ready: Path) -> subprocess.Completed
 def test_a_signal_to_us_ends_the_child_and_unwinds(tmp_path, number):
     os.mkfifo(tmp_path / "ready")
     script = f"sleep 1000 & echo $! $$ >{tmp_path}/pids; echo ready >{tmp_path}/ready; wait"
-    done = interrupt(f"run(('sh', '-c', {script!r}), timeout=60)", number, tmp_path / "ready")
+    done = interrupt(f"run(('sh', '-c', {script!r}), env=os.environ, timeout=60)", number, tmp_path / "ready")
     assert "cleaned up" in done.stdout
     assert done.returncode in (128 + number, -number)
     assert gone(*pids(tmp_path / "pids"))
