@@ -80,6 +80,7 @@ class Connection(paramiko.ServerInterface):  # type: ignore[misc]
         self._sandbox: Sandbox | None = None
         self._sessions: dict[int, Session] = {}
         self._left = self._gateway_faults.drop_after_bytes
+        self._passed = 0
         self._counting = threading.Lock()
 
     def serve(self) -> None:
@@ -113,10 +114,8 @@ class Connection(paramiko.ServerInterface):  # type: ignore[misc]
             return False
         if faults.take("drop_before_handshake"):
             return False
-        if faults.take("hang"):
-            while not faults.wait_released(0.1):
-                if self._stopping.is_set():
-                    return False
+        if faults.take("hang") and not faults.hold(self._stopping.is_set):
+            return False
         return not self._stopping.is_set()
 
     def _converse(self) -> None:
@@ -172,6 +171,12 @@ class Connection(paramiko.ServerInterface):  # type: ignore[misc]
             return self._admitted
 
     def _allow(self, count: int) -> int:
+        limit = self._gateway_faults.stall_after_bytes
+        with self._counting:
+            self._passed += count
+            stalls = limit is not None and self._passed > limit
+        if stalls:
+            self._gateway_faults.hold(lambda: self._stopping.is_set() or not self._transport.is_active())
         if self._left is None:
             return count
         with self._counting:

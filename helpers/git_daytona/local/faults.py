@@ -7,7 +7,7 @@ local.faults.gateway.drop_after_bytes = 4096  # every SSH channel breaks in mid-
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -84,8 +84,12 @@ class GatewayFaults:
     """Accept these connections and send nothing until `release()` (or the gateway stops)."""
     drop_after_bytes: int | None = None
     """Close a connection once this many bytes of its channels' data (both directions together) have passed."""
+    stall_after_bytes: int | None = None
+    """Let so many of these bytes through, then no more until `release()`; 0: nothing after authentication."""
     refuse_after_start: int = 0
     """Close the first so many connections to a sandbox after each of its starts, after authentication."""
+    held: threading.Event = field(default_factory=threading.Event, repr=False)
+    """Set once a connection hangs or stalls: what a test waits for."""
 
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _released: threading.Event = field(default_factory=threading.Event, repr=False)
@@ -118,6 +122,14 @@ class GatewayFaults:
     def wait_released(self, timeout: float | None = None) -> bool:
         """Wait for `release()`, at most `timeout` seconds; False when the time ran out."""
         return self._released.wait(timeout)
+
+    def hold(self, given_up: Callable[[], bool]) -> bool:
+        """Hold a connection until `release()`; False when it was given up before."""
+        self.held.set()
+        while not self.wait_released(0.1):
+            if given_up():
+                return False
+        return True
 
 
 class Faults:
