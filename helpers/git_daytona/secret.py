@@ -1,15 +1,19 @@
 """A token or key that does not show itself, and the redaction of texts that might hold one."""
 
+import collections
 import re
 import weakref
 from typing import NoReturn
 from urllib.parse import quote, quote_plus
 
 REDACTED = "[redacted]"
+KEY_CHARACTERS = 4096
+"""No API key is longer. Daytona's have 68; those of its earlier versions and of servers of one's own may be JSON Web Tokens."""
 
-# All secrets that are alive in this process, so that redact() can find them in the words of others (git, ssh, an API).
-# Weak: a secret that nobody holds any more is forgotten.
+# All secrets that are alive in this process, so that redact() can find them in the words of others (git, ssh, an API), and the last
+# ones that were: a server may repeat a token whose lease has ended, and whose revocation it may have refused.
 _alive: "weakref.WeakSet[Secret]" = weakref.WeakSet()
+_last: "collections.deque[Secret]" = collections.deque(maxlen=64)
 
 # What looks like a secret although this process never held it: userinfo of a URL (earlier tools wrote ssh://TOKEN@host), bearer
 # headers, and the prefix of Daytona's API keys.
@@ -29,6 +33,7 @@ class Secret:
     def __init__(self, value: str):
         self._value = value
         _alive.add(self)
+        _last.append(self)
 
     def reveal(self) -> str:
         return self._value
@@ -44,6 +49,13 @@ class Secret:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a secret cannot be pickled")
+
+
+def key_problem(text: str) -> str | None:
+    """What is wrong with a text that should be an API key, as the end of a sentence; None for one that may be one."""
+    if len(text) > KEY_CHARACTERS:
+        return f"is longer than {KEY_CHARACTERS} characters"
+    return None if re.fullmatch(r"[\x21-\x7e]+", text) else "holds blanks or characters that no key has"
 
 
 def redact(text: str) -> str:
