@@ -45,7 +45,8 @@ _WRAPPER = re.compile(r"^daytona-ssh: error: (.*) \[[a-z-]+\]\nhint: (.*)$", re.
 
 # The server's side of git, with what its repository needs for being pushed to and for "dubious ownership" (the SSH side may be another
 # user than the toolbox): given with the command, so that nothing of it has to be configured, or can be changed, in the sandbox.
-_SERVER = "git -c safe.directory=* -c core.hooksPath=/dev/null -c receive.autogc=false"
+# The login shell there reads it: zsh refuses a * that matches no file.
+_SERVER = "git -c 'safe.directory=*' -c core.hooksPath=/dev/null -c receive.autogc=false"
 UPLOAD_PACK = f"{_SERVER} upload-pack"
 RECEIVE_PACK = (
     f"{_SERVER} -c receive.denyCurrentBranch=updateInstead -c receive.shallowUpdate=true -c receive.denyNonFastForwards=true"
