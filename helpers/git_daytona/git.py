@@ -28,9 +28,15 @@ class Repository:
         """The object id that means "must not exist" to update-ref; as long as the repository's ids."""
         return "0" * (64 if self.object_format == "sha256" else 40)
 
+    @property
+    def existing_dir(self) -> Path:
+        """``git_dir``, or what all worktrees share once our linked one was removed (CASES 36): the session goes on without it."""
+        return self.git_dir if self.git_dir.is_dir() else self.common_dir
+
     def git(self, *arguments: str, check: bool = True, stdin: bytes | None = None, env: dict[str, str] | None = None) -> Result:
         """Run git on this repository; raises TransferFailed with git's words for a non-zero status unless ``check`` is off."""
-        place = ("-C", str(self.worktree)) if self.worktree else ("--git-dir", str(self.git_dir))
+        there = self.worktree is not None and self.worktree.is_dir()
+        place = ("-C", str(self.worktree)) if there else ("--git-dir", str(self.existing_dir))
         argv = ("git", *place, *gitenv.config_arguments(gitenv.LOCAL_CONFIG), *arguments)
         result = run(argv, env=gitenv.base() | (env or {}), timeout=LOCAL_SECONDS, stdin=stdin)
         if check and result.status != 0:

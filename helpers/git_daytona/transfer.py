@@ -158,7 +158,7 @@ class Transfers:
             env |= {"DAYTONA_SSH_TOKEN_FD": str(descriptor), "DAYTONA_SSH_LIFELINE_FD": str(pipe)}
             configuration = gitenv.config_arguments((*gitenv.TRANSFER_CONFIG, *shield))
             # A worktree is the current directory of what we run: of nothing, if it is gone meanwhile.
-            place = ("--git-dir", str(repository.git_dir))
+            place = ("--git-dir", str(repository.existing_dir))
             argv = ("git", *place, *configuration, verb, "--progress", *options, server, "--", address, *refspecs)
             result = run(argv, env=env, timeout=TRANSFER_SECONDS, idle=IDLE_SECONDS, show=show, pass_fds=(descriptor, pipe))
         if result.status != 0:
@@ -168,7 +168,7 @@ class Transfers:
         """The URL that git really uses must be ours. The shield in _once rewrites the whole URL to itself, and the longest rule wins;
         only a rule of the user's for exactly this URL is as long (CASES 14)."""
         pattern = r"^url\..*\.(insteadof|pushinsteadof)$"
-        argv = ("git", "--git-dir", str(repository.git_dir), "config", "-z", "--get-regexp", pattern)
+        argv = ("git", "--git-dir", str(repository.existing_dir), "config", "-z", "--get-regexp", pattern)
         result = run(argv, env=gitenv.base(), timeout=60)
         if result.status not in (0, 1):
             raise failure(result, "git cannot read its configuration")
