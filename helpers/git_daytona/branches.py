@@ -47,7 +47,8 @@ def check_namespace(repository: Repository) -> None:
 def highest(repository: Repository) -> tuple[int, str | None]:
     """The highest number that was ever given, and the counter's blob (None: there is none yet)."""
     refs = repository.refs(COUNTER, "refs/heads/opencode", "refs/remotes")
-    numbers = [number for ref in refs if (number := number_of_branch(ref)) is not None]
+    # A branch opencode/N/x takes the place of opencode/N, too.
+    numbers = [number for ref in refs if (number := number_of_branch("/".join(ref.split("/")[:4]))) is not None]
     numbers += [number for ref in refs if ref.startswith("refs/remotes/") and (number := number_of_remote(ref.split("/")[2]))]
     listing = repository.git("config", "--name-only", "--get-regexp", r"^remote\.sandbox-[0-9]+\.url$", check=False)
     numbers += [number for key in listing.text.splitlines() if (number := number_of_remote(key[len("remote.") : -len(".url")]))]
