@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from git_daytona import git, settings
+from git_daytona.cloud import Cloud
 from git_daytona.local.server import LocalDaytona
 from git_daytona.sessions import Coordinator
 from git_daytona.sync import Outcome
@@ -84,6 +86,21 @@ def repo(tmp_path: Path) -> Repo:
     made.git("init", "-q")
     made.commit("README", "hello\n")
     return made
+
+
+def program(path: Path, text: str) -> Path:
+    """An executable script."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def stop(cloud: Cloud, sandbox_id: str) -> None:
+    """Stop a sandbox as its idle limit would, and wait until it has stopped."""
+    cloud._sandbox_api().stop_sandbox(sandbox_id)
+    while cloud.get(sandbox_id).state != "stopped":
+        time.sleep(0.02)
 
 
 @dataclass

@@ -6,6 +6,8 @@ import pytest
 
 from git_daytona import transfer
 from git_daytona.errors import GitDaytonaError
+from processes import descendants, until
+from rig import stop
 
 
 def attempts(local):
@@ -51,26 +53,43 @@ def test_case_07_a_gateway_that_breaks(local, repo, begin, coordinate, operation
 
 
 def test_case_08_a_gateway_that_stalls(local, repo, begin, coordinate, monkeypatch):
-    """It accepts and says nothing: git's whole process group ends at the limit, the token is revoked, the state says so (CASES 8)."""
-    session = begin(repo)
-    session.agent("echo work > work")
-    monkeypatch.setattr(transfer, "IDLE_SECONDS", 1.5)
-    local.faults.gateway.hang = -1
-    with pytest.raises(GitDaytonaError, match="made no progress"):
-        session.sync()
-    local.faults.gateway.release()
-    session.coordinator.close()
-    assert local.live_tokens() == 0
-    assert "no progress" in session.coordinator.sessions()[0].git_return.message
-    local.faults.clear()
-    assert session.sync().changed
+    """Before its banner, after the handshake or in the pack: git's whole process group ends at the limit, the token is revoked, the
+    state says so, and no connection keeps the sandbox awake."""
+    (repo.path / "big").write_bytes(os.urandom(200_000))
+    repo.git("add", "big")
+    repo.git("commit", "-q", "-m", "Add big")
+    examples = {
+        "fetch, no banner": ("sync", {"hang": -1}),
+        "push, nothing after the handshake": ("start", {"stall_after_bytes": 0}),
+        "push, in the pack": ("start", {"stall_after_bytes": 20_000}),
+    }
+    for name, (operation, fault) in examples.items():
+        session = begin(repo, name) if operation == "sync" else None
+        if session:
+            session.agent("head -c 200000 /dev/urandom > work")
+        coordinator = coordinate(repo.path)
+        for key, value in fault.items():
+            setattr(local.faults.gateway, key, value)
+        with monkeypatch.context() as impatient, pytest.raises(GitDaytonaError, match="made no progress"):
+            impatient.setattr(transfer, "IDLE_SECONDS", 0.7)
+            getattr(coordinator, operation)(name)
+        coordinator.close()
+        ours = [each for each in descendants() if each.name == "ssh" or str(repo.path) in each.words]
+        assert [each.words for each in ours] == [], name
+        assert local.live_tokens() == 0, name
+        recorded = coordinator.state.get(name).git_return
+        assert recorded.state == ("failed" if operation == "sync" else "setup-failed"), name
+        assert "no progress" in recorded.message, name
+        local.faults.clear()
+        until(lambda: not local.gateway._connections)
+        assert coordinator.sync(name), name
 
 
 def test_case_07_the_first_connections_after_a_start_are_closed(local, repo, begin):
     session = begin(repo)
     session.agent("echo work > work")
     local.faults.gateway.refuse_after_start = 2
-    session.coordinator.cloud._client().get(session.sandbox_id).stop()
+    stop(session.coordinator.cloud, session.sandbox_id)
     local.forget_calls()
     assert session.sync().changed
     session.coordinator.close()

@@ -301,6 +301,26 @@ def test_case_06_refusals_to_mint_are_told_once(local, account, sandbox, status,
     assert calls(local, "revoke") == []
 
 
+def test_case_06_no_refusal_to_mint_lets_anything_run(local, repo, begin, monkeypatch, tmp_path):
+    """No other user name is tried in place of the token, the API key least of all: nothing connects."""
+    session = begin(repo)
+    session.agent("echo x >x")
+    session.coordinator.close()
+    client = tmp_path / "client"
+    client.write_text(f'#!/bin/sh\ntouch {tmp_path}/ran\nexec ssh "$@"\n')
+    client.chmod(0o755)
+    object.__setattr__(session.coordinator.transfers.settings, "ssh_binary", str(client))
+    examples = {401: "does not accept the API key", 403: "may not mint", 404: "mints no SSH tokens", 405: "mints no SSH tokens"}
+    for status, says in examples.items():
+        with local.faults.call(route="mint", status=status, message="fault"), pytest.raises(GitDaytonaError) as refused:
+            session.sync()
+        assert says in refused.value.message, status
+        assert local.api_key not in f"{refused.value.message} {refused.value.hint}", status
+        assert not (tmp_path / "ran").exists(), status
+    session.sync()
+    assert (tmp_path / "ran").exists(), "the test would see it"
+
+
 def test_a_sandbox_that_is_gone(local, account):
     with pytest.raises(NotFound), leases.lease(account, "0123-gone"):
         pass

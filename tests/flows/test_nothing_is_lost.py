@@ -1,5 +1,6 @@
 """What a sync or a deletion would overwrite is kept and named; what the agent is in the middle of is not disturbed."""
 
+import os
 import subprocess
 
 import pytest
@@ -195,14 +196,26 @@ def test_case_50_and_case_63_hooks_signing_and_identity_of_the_sandbox(local, re
 
 def test_case_48_nested_repositories_are_named_and_hold_up_a_deletion(local, repo, begin):
     session = begin(repo)
-    session.agent(
-        "mkdir -p 'lib/in ner'; git -C 'lib/in ner' init -q; echo x > 'lib/in ner/x'; echo y > lib/y; mkdir empty; git -C empty init -q"
+    commit = (
+        "git -C '{0}' init -q; echo x > '{0}/x'; git -C '{0}' add x; git -C '{0}' -c user.name=a -c user.email=a@b commit -qm x"
     )
+    examples = {
+        "lib/in ner": "mkdir -p 'lib/in ner'; git -C 'lib/in ner' init -q; echo x > 'lib/in ner/x'; echo y > lib/y",
+        "empty": "mkdir empty; git -C empty init -q",
+        "committed": "mkdir committed; " + commit.format("committed"),
+        "added": "mkdir added; " + commit.format("added") + "; git -c advice.addEmbeddedRepo=false add added",
+        "tree": "git worktree add -q tree -b tree; echo pending > tree/pending",
+        "näh/-x": "mkdir -p näh/-x; " + commit.format("näh/-x"),
+    }
+    for make in examples.values():
+        session.agent(make)
+    session.agent("echo around > around")
     outcome = session.sync()
-    assert (
-        "nested repositories do not travel" in outcome.message and "lib/in ner/" in outcome.message and "empty/" in outcome.message
-    )
-    assert "lib/y" in files(repo, "opencode/1")
+    assert "nested repositories do not travel" in outcome.message
+    for name in examples:
+        shown = name if name.isascii() else "n\\303\\244h/-x"
+        assert f"{shown}/" in outcome.message, (name, outcome.message)
+    assert {"lib/y", "around"} <= files(repo, "opencode/1")
     with pytest.raises(TransferFailed, match="not deleted: nested repositories") as refused:
         session.coordinator.delete("1")
     assert "--force" in (refused.value.hint or "")
@@ -212,13 +225,26 @@ def test_case_48_nested_repositories_are_named_and_hold_up_a_deletion(local, rep
 
 
 def test_case_37_odd_names(local, repo, begin):
+    """There and back, byte for byte."""
+    examples = (
+        b"-dash", b"new\nline", b"latin\351", b'quo"te', b" blank /x ", b":(exclude)x", "ümläut".encode(), b"tab\there",
+        b"back\\slash", b"\xff\xfe", b"*", b"esc\x1b[31m", b"--output=x", b"HEAD", b"~", b"a" * 250,
+    )  # fmt: skip
+    for number, name in enumerate(examples):
+        repo.write(f"here/{os.fsdecode(name)}", str(number))
+    repo.git("add", "-A")
+    repo.git("commit", "-q", "-m", "Odd names")
     session = begin(repo)
-    session.agent(
-        "echo 1 > '-dash'; echo 2 > \"$(printf 'new\\nline')\"; echo 3 > \"$(printf 'latin\\351')\"; echo 4 > 'quo\"te'; mkdir ' blank '; echo 5 > ' blank /x';"
-        " echo 6 > ':(exclude)x'; echo 7 > 'ümläut'"
-    )
+    assert session.agent("git status --porcelain") == ""
+    session.agent("cp -R here there")
     session.sync()
-    assert len(repo.git("ls-tree", "-r", "-z", "--name-only", "opencode/1").split("\0")) == 9
+    for folder in (b"here", b"there"):
+        listed = subprocess.run(
+            ("git", "ls-tree", "-r", "-z", "--name-only", "opencode/1", folder), cwd=repo.path, capture_output=True, check=True
+        )
+        names = {name.removeprefix(folder + b"/") for name in listed.stdout.split(b"\0") if name}
+        assert names == set(examples), folder
+    assert repo.git("rev-parse", "opencode/1:here") == repo.git("rev-parse", "opencode/1:there")
 
 
 def test_case_69_a_sandbox_deleted_elsewhere(local, repo, begin, coordinate):
@@ -252,6 +278,23 @@ def test_case_38_a_branch_named_opencode(local, repo, coordinate):
     with pytest.raises(NoRepository, match="the local branch 'opencode'"):
         coordinate(repo.path).start()
     assert local.counts["create"] == 0
+
+
+def test_case_38_names_that_are_only_like_it(local, repo, begin):
+    """A tag or a remote's branch of that name stands in nobody's way; a branch below opencode/N costs that number only."""
+    examples = {
+        "tag": (("tag", "opencode"), 1),
+        "a remote's branch": (("update-ref", "refs/remotes/origin/opencode", "HEAD"), 2),
+        "a branch below the next number": (("branch", "opencode/3/mine"), 4),
+        "another one beside it": (("branch", "opencode-mine"), 5),
+    }
+    for name, (make, number) in examples.items():
+        repo.git(*make)
+        session = begin(repo)
+        assert session.number == number, name
+        session.agent(f"echo '{number}' > what")
+        session.sync()
+        assert repo.show(f"refs/heads/opencode/{number}", "what") == str(number), name
 
 
 def test_case_36_a_bare_repository(local, repo, coordinate, tmp_path):

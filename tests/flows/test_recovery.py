@@ -10,6 +10,7 @@ import pytest
 
 from git_daytona import paths, recovery, state, status
 from git_daytona.errors import BadSetting, GitDaytonaError, SandboxBroken, SandboxGone, TimedOut, TransferFailed, UsageError
+from rig import stop
 
 
 def record(path):
@@ -128,7 +129,7 @@ def test_deletion_refused_by_a_locked_worktree_here(local, repo, begin):
 def test_a_stopped_sandbox_is_started_for_its_last_sync(local, repo, begin):
     session = begin(repo)
     session.agent("echo x > x")
-    session.coordinator.cloud._client().get(session.sandbox_id).stop()
+    stop(session.coordinator.cloud, session.sandbox_id)
     session.coordinator.delete("1")
     assert repo.show("opencode/1", "x") == "x"
 
@@ -153,9 +154,11 @@ def test_deleting_twice_at_once(local, repo, begin, coordinate):
     assert local.counts["delete"] == 1
 
 
-def test_case_47_deleting_while_it_is_created(local, repo, coordinate):
+@pytest.mark.parametrize("call", ["create", "process/execute", "mint"])
+def test_case_47_deleting_while_it_is_made(local, repo, coordinate, call):
+    """Whether the sandbox is being created, prepared or pushed to: no sandbox is left behind."""
     starting = coordinate(repo.path)
-    with local.faults.call(route="^create$", hang=True) as held:
+    with local.faults.call(route=f"^{call}$", hang=True) as held:
         thread = threading.Thread(target=starting.start, args=("ses_early",))
         thread.start()
         assert held.reached.wait(30)
@@ -164,9 +167,10 @@ def test_case_47_deleting_while_it_is_created(local, repo, coordinate):
         held.release()
         thread.join(60)
         deleting.join(60)
-    assert [
-        each for each in local.sandboxes if each.labels.get("git-daytona/session") == "ses_early" and each.state != "destroyed"
-    ] == []
+    left = [each for each in local.sandboxes if each.labels.get("git-daytona/session") == "ses_early"]
+    assert [each for each in left if each.state != "destroyed"] == []
+    assert starting.sessions() == []
+    assert repo.git("remote") == ""
 
 
 def test_an_unknown_snapshot_is_named_and_never_the_default(local, repo, coordinate, monkeypatch):

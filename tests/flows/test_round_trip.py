@@ -1,8 +1,13 @@
 """The main job: HEAD into a sandbox, the agent's work back, with real git, OpenSSH and SDK at every joint."""
 
+import shutil
+import subprocess
+from pathlib import Path
+
 import pytest
 
-from git_daytona.errors import NotFound, TransferFailed
+from git_daytona.errors import GitDaytonaError, NotFound, TransferFailed
+from rig import stop
 
 
 def test_work_comes_back(local, repo, begin):
@@ -121,9 +126,9 @@ def test_case_60_delete_keeps_the_branch_and_cleans_up(local, repo, begin):
 def test_case_05_a_stopped_sandbox_is_started(local, repo, begin):
     session = begin(repo)
     session.agent("echo x > x")
-    session.coordinator.cloud._client().get(session.sandbox_id).stop()
+    stop(session.coordinator.cloud, session.sandbox_id)
     assert session.agent("cat x") == "x\n"
-    session.coordinator.cloud._client().get(session.sandbox_id).stop()
+    stop(session.coordinator.cloud, session.sandbox_id)
     assert session.sync().changed
 
 
@@ -136,28 +141,84 @@ def test_starting_again_is_safe(local, repo, begin):
 
 
 def test_case_46_a_failed_setup_is_made_good(local, repo, coordinate):
-    coordinator = coordinate(repo.path)
-    with local.faults.call(route="mint", status=403), pytest.raises(Exception, match="may not mint"):
-        coordinator.start("ses_x")
-    assert coordinator.state.get("ses_x").git_return.state == "setup-failed"
-    started = coordinate(repo.path).start("ses_x")
-    assert started.names.number == 1
-    assert len([each for each in local.sandboxes if each.labels.get("git-daytona/session") == "ses_x"]) == 1
-    assert coordinator.execute("1", "git log --format=%s").result.output == "Add README\n"
+    """Wherever it failed, the next start goes on with the same sandbox and number."""
+    examples = {
+        "no token": {"route": "^mint$", "status": 403},
+        "the sandbox's repository cannot be prepared": {"route": "^process/execute$", "status": 400},
+        "no answer from the sandbox": {"route": "^process/execute$", "drop": "before"},
+        "the gateway breaks in the push": {"route": "none"},
+    }
+    for number, (name, fault) in enumerate(examples.items(), 1):
+        coordinator = coordinate(repo.path)
+        local.faults.gateway.drop_after_bytes = 300 if fault["route"] == "none" else None
+        with local.faults.call(**fault), pytest.raises(GitDaytonaError):
+            coordinator.start(f"ses_{number}")
+        local.faults.gateway.drop_after_bytes = None
+        assert coordinator.state.get(f"ses_{number}").git_return.state == "setup-failed", name
+        started = coordinate(repo.path).start(f"ses_{number}")
+        assert started.names.number == number, name
+        assert len([each for each in local.sandboxes if each.labels.get("git-daytona/session") == f"ses_{number}"]) == 1, name
+        assert coordinator.execute(str(number), "git log --format=%s").result.output == "Add README\n", name
+        assert coordinator.state.get(f"ses_{number}").git_return.state == "pending", name
 
 
-def test_case_35_a_repository_without_commits(local, tmp_path, begin, repo):
-    fresh = type(repo)(tmp_path / "fresh")
-    fresh.path.mkdir()
-    fresh.git("init", "-q")
-    fresh.write("staged")
-    fresh.git("add", "staged")
-    session = begin(fresh)
-    session.agent("echo first > first")
-    session.sync()
-    assert fresh.show("opencode/1", "first") == "first"
-    assert fresh.git("status", "--porcelain") == "A  staged"
+def test_case_35_repositories_without_commits(local, tmp_path, begin, repo):
+    """The user's unborn branch and index are untouched; the first sync lands in opencode/1, later ones on top of it."""
+    examples = {
+        "something staged": ("main", "echo x > staged; git add staged"),
+        "nothing at all": ("main", ""),
+        "another branch, an untracked file": ("trunk", "echo x > untracked; git branch -m trunk 2>/dev/null || true"),
+        "intent to add, and a remote with commits": (
+            "main",
+            f"echo x > new; git add -N new; git fetch -q '{repo.path}' main:refs/remotes/o/main",
+        ),
+    }
+    for number, (name, (branch, make)) in enumerate(examples.items()):
+        fresh = type(repo)(tmp_path / f"fresh{number}")
+        fresh.path.mkdir()
+        fresh.git("init", "-q", "-b", branch)
+        subprocess.run(("sh", "-c", make), cwd=fresh.path, check=True)
+        before = fresh.git("status", "--porcelain=v2", "--branch"), fresh.git("ls-files", "-s")
+        session = begin(fresh)
+        assert session.number == 1, name
+        session.agent("echo first > first")
+        session.sync()
+        assert fresh.show("opencode/1", "first") == "first", name
+        session.agent("echo second > second")
+        session.sync()
+        assert fresh.git("ls-tree", "--name-only", "opencode/1").split() == ["first", "second"], name
+        assert (fresh.git("status", "--porcelain=v2", "--branch"), fresh.git("ls-files", "-s")) == before, name
+        assert fresh.git("symbolic-ref", "HEAD") == f"refs/heads/{branch}", name
     assert begin(fresh).number == 2
+
+
+def test_case_36_detached_linked_or_gone(local, tmp_path, begin, repo):
+    """Where a session begins, and what becomes of that place, does not matter to what comes back."""
+    head = repo.git("rev-parse", "HEAD")
+
+    def linked(name: str) -> Path:
+        repo.git("worktree", "add", "-q", "--detach", str(tmp_path / name))
+        return tmp_path / name
+
+    def detached() -> Path:
+        repo.git("switch", "-q", "--detach")
+        return repo.path
+
+    examples = {
+        "detached": (detached, lambda: None),
+        "linked worktree": (lambda: linked("linked"), lambda: None),
+        "worktree removed by hand": (lambda: linked("gone"), lambda: shutil.rmtree(tmp_path / "gone")),
+        "worktree removed by git": (lambda: linked("removed"), lambda: repo.git("worktree", "remove", str(tmp_path / "removed"))),
+    }
+    for number, (name, (make, meanwhile)) in enumerate(examples.items(), 1):
+        session = begin(type(repo)(make()))
+        assert session.agent("git rev-parse HEAD").strip() == head, name
+        session.agent("echo b > b")
+        meanwhile()
+        # A process of today, in what is left of the repository, and the one that had begun it.
+        session.sync()
+        assert repo.show(f"opencode/{number}", "b") == "b", name
+        assert repo.git("rev-parse", "HEAD") == head, name
 
 
 def test_case_37_sha256(local, tmp_path, begin, repo):

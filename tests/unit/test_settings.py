@@ -1,5 +1,6 @@
 """Where each setting may come from, and a project's .env as python-dotenv reads it (DESIGN.md §3, CASES 53, 54)."""
 
+import contextlib
 import os
 import threading
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from git_daytona import keystore, settings
-from git_daytona.errors import BadSetting, NoKey
+from git_daytona.errors import BadSetting, GitDaytonaError, NoKey
 
 NEVER = settings.NEVER_FROM_DOTENV
 
@@ -116,9 +117,13 @@ def test_no_dotenv(project):
 def test_precedence(project):
     (project / ".env").write_text("DAYTONA_API_KEY=from-dotenv\nDAYTONA_SNAPSHOT=snap-dotenv\n")
     found = settings.load(project, {})
-    assert (found.key.reveal(), found.key_source, found.snapshot) == ("from-dotenv", "'.env' of the project", "snap-dotenv")
+    assert (found.key.reveal(), found.key_source, found.snapshot) == ("from-dotenv", f"'.env' of '{project}'", "snap-dotenv")
     found = settings.load(project, {"DAYTONA_API_KEY": " from-env\n", "DAYTONA_SNAPSHOT": "snap-env"})
-    assert (found.key.reveal(), found.key_source, found.snapshot) == ("from-env", "the environment", "snap-env")
+    assert (found.key.reveal(), found.key_source, found.snapshot) == (
+        "from-env",
+        "the environment variable DAYTONA_API_KEY",
+        "snap-env",
+    )
     found = settings.load(project, {"DAYTONA_API_KEY": "  ", "DAYTONA_SNAPSHOT": ""})
     assert (found.key.reveal(), found.snapshot) == ("from-dotenv", "snap-dotenv"), "blank is unset"
     assert settings.load(None, {}).key is None
@@ -140,7 +145,7 @@ def test_nothing_of_dotenv_is_exported(project, monkeypatch):
     assert dict(os.environ) == before
 
 
-@pytest.mark.parametrize("key", ["a b", "a\nb", "schlüssel", "a\tb", "a\x1bb"])
+@pytest.mark.parametrize("key", ["a b", "a\nb", "schlüssel", "a\tb", "a\x1bb", "a" * 4097])
 def test_a_key_that_is_none(key):
     with pytest.raises(BadSetting) as refused:
         settings.load(None, {"DAYTONA_API_KEY": key})
@@ -202,7 +207,7 @@ def test_no_key_anywhere():
 
 
 BACKENDS = """
-import keyring.backend, time
+import keyring.backend, keyring.errors, time
 
 class Base(keyring.backend.KeyringBackend):
     priority = 0
@@ -212,6 +217,10 @@ class Base(keyring.backend.KeyringBackend):
 class Raising(Base):
     def get_password(self, service, username):
         raise RuntimeError(f"locked: {service} dtn_topsecret")
+
+class Locked(Base):
+    def get_password(self, service, username):
+        raise keyring.errors.KeyringLocked("dtn_topsecret")
 
 class Waiting(Base):
     def get_password(self, service, username):
@@ -233,7 +242,7 @@ def backend(tmp_path, monkeypatch):
     before = keyring.get_keyring()
 
     def choose(name: str) -> None:
-        monkeypatch.setenv("PYTHON_KEYRING_BACKEND", f"odd_keyrings.{name}")
+        monkeypatch.setenv("PYTHON_KEYRING_BACKEND", name)
         keyring.core.init_backend()
 
     yield choose
@@ -241,17 +250,30 @@ def backend(tmp_path, monkeypatch):
 
 
 def test_a_key_from_the_keyring(backend):
-    backend("Holding")
+    backend("odd_keyrings.Holding")
     key, source = settings.load(None, {"DAYTONA_API_URL": "http://h/api/"}).api_key()
     assert key.reveal() == "daytona|http://h/api"
     assert "keyring" in source
 
 
-@pytest.mark.parametrize(("name", "says"), [("Raising", "cannot be read: RuntimeError"), ("Waiting", "did not answer within")])
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("odd_keyrings.Raising", "cannot be read: RuntimeError"),
+        ("odd_keyrings.Waiting", "did not answer within"),
+        ("odd_keyrings.Locked", "the keyring is locked"),
+        ("keyring.backends.fail.Keyring", "no API key"),
+        ("keyring.backends.null.Keyring", "no API key"),
+        ("no_such_module.Keyring", "cannot be read|no API key"),
+    ],
+)
 def test_case_54_a_keyring_in_the_way(backend, name, says, monkeypatch):
+    """One that raises, waits for ever, stays locked; none at all: the wait is bounded, the message clear."""
     monkeypatch.setattr(keystore, "SECONDS", 0.3)
-    backend(name)
-    with pytest.raises(BadSetting, match=says) as refused:
+    with contextlib.suppress(ModuleNotFoundError):
+        backend(name)
+    with pytest.raises(GitDaytonaError, match=says) as refused:
         settings.load(None, {}).api_key()
+    assert "DAYTONA_API_KEY" in refused.value.hint
     assert "dtn_topsecret" not in str(refused.value) + (refused.value.details or "")
     assert settings.load(None, {"DAYTONA_API_KEY": "k"}).api_key()[0].reveal() == "k", "the environment's key never asks it"
