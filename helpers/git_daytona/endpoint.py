@@ -1,8 +1,9 @@
-"""Where an SSH gateway listens, read from what the API says. Pure: strings in, values out."""
+"""Where an SSH gateway listens, and what a link leads to, read from what the API says. Pure: strings in, values out."""
 
 import re
 import shlex
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from git_daytona.errors import BadAnswer
 
@@ -36,8 +37,10 @@ def endpoint(host: object, port: object = 22) -> Endpoint:
     """Check a host and port that somebody sent; raises BadAnswer for anything that is not plainly one (option syntax, controls)."""
     if isinstance(host, str):
         bare = host.strip().removeprefix("[").removesuffix("]").lower()
-        number = int(port) if isinstance(port, (int, float)) and not isinstance(port, bool) and port == int(port) else 0
-        if (_NAME.fullmatch(bare) or _ADDRESS6.fullmatch(bare)) and 0 < number < 65536:
+        # Compared before it is converted: JSON knows 1e999.
+        plain = isinstance(port, (int, float)) and not isinstance(port, bool) and 0 < port < 65536 and port == int(port)
+        number = int(port) if plain else 0  # type: ignore[call-overload]
+        if (_NAME.fullmatch(bare) or _ADDRESS6.fullmatch(bare)) and number:
             return Endpoint(bare, number)
     raise BadAnswer(
         "the Daytona API names no usable SSH gateway", hint="check DAYTONA_API_URL; a self-hosted server may need an update"
@@ -74,3 +77,38 @@ def from_ssh_command(command: object) -> Endpoint | None:
     if host is None:
         raise unusable
     return endpoint(host.rsplit("@", 1)[-1], port)
+
+
+def web_link(url: object) -> str:
+    """A link that is shown to people, to be opened in their browser: http or https, a host, ASCII (RFC 3986), no user name. Raises
+    BadAnswer for anything else."""
+    try:
+        if isinstance(url, str) and len(url) <= 2048 and re.fullmatch(r"https?://[\x21-\x7e]+", url):
+            parts = urlsplit(url)
+            if parts.hostname and parts.username is None and parts.port != 0:
+                return url
+    except ValueError:  # of the brackets of an address, or a port that is none
+        pass
+    raise BadAnswer("the Daytona API sent a link that is none", hint="try again, or find the preview in Daytona's dashboard")
+
+
+def toolbox_base(url: object, api_url: str) -> str:
+    """Where the API says that the toolboxes of its sandboxes are, without a last slash: the API's own host, or another of its design.
+
+    The key goes there with every command. Whoever answers as the API has it anyway, so any host will do; but over TLS if the API itself
+    is reached so. Raises BadAnswer.
+    """
+    bad = BadAnswer("the Daytona API names no usable toolbox for the sandbox", hint="check DAYTONA_API_URL")
+    try:
+        if isinstance(url, str) and len(url) <= 2048 and re.fullmatch(r"https?://[\x21-\x7e]+", url):
+            parts = urlsplit(url)
+            if parts.hostname and parts.username is None and parts.port != 0 and not parts.query and not parts.fragment:
+                if parts.scheme == "https" or urlsplit(api_url).scheme == "http":
+                    return url.rstrip("/")
+                bad = BadAnswer(
+                    f"the Daytona API names a toolbox without TLS, at '{parts.hostname}'; the key was not sent there",
+                    hint="report it to whoever runs the server",
+                )
+    except ValueError:  # of the brackets of an address, or a port that is none
+        pass
+    raise bad
