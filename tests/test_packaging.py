@@ -67,7 +67,12 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
     assert {"git_daytona/py.typed", "git_daytona/ssh.py", "git_daytona/scripts/report.sh"} <= package
     data = {name.removeprefix(f"{DATA}/") for name in names if name.startswith(f"{DATA}/")}
     pages = {f"data/share/man/man{path.suffix[1:]}/{path.name}" for path in (ROOT / "man").iterdir()}
-    assert data == {f"scripts/{name}" for name in EXECUTABLES} | pages
+    shells = {"bash-completion/completions": "bash", "fish/vendor_conf.d": "fish", "zsh/site-functions": "zsh"}
+    completions = {
+        f"data/share/{place}/{path.name}" for place, shell in shells.items() for path in (PACKAGE / "completions" / shell).iterdir()
+    }
+    assert len(completions) == 6
+    assert data == {f"scripts/{name}" for name in EXECUTABLES} | pages | completions
     other = names - package - {f"{DATA}/{name}" for name in data}
     assert all(name.startswith(f"git_daytona-{__version__}.dist-info/") for name in other)
     assert any(name.endswith("licenses/LICENSE") for name in other)

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 import click
 
@@ -17,8 +18,17 @@ def run(command: click.Command, program: str, arguments: Sequence[str], *, displ
 
     ``program`` names the executable in messages, ``display`` in usage lines (``git daytona``).
     """
+    complete = f"_{program.replace('-', '_')}_COMPLETE".upper()
+    if complete in os.environ:
+        import_module("git_daytona.cli.completing")  # makes the format known that our scripts ask for
     try:
-        result = command.main(list(arguments), prog_name=display or program, standalone_mode=False, terminal_width=WIDTH)
+        result = command.main(
+            list(arguments),
+            prog_name=display or program,
+            standalone_mode=False,
+            complete_var=complete,
+            terminal_width=WIDTH,
+        )
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as done:

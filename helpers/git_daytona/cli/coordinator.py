@@ -8,7 +8,7 @@ from git_daytona.cli.lazy import LazyGroup
 SECTIONS = {
     "Work in sessions": ("start", "status", "exec", "sync", "fetch", "push", "wait", "delete"),
     "Mend": ("doctor", "logs", "recover", "adopt", "prune"),
-    "Set up": ("install", "uninstall", "serve", "hook"),
+    "Set up": ("install", "uninstall", "completion", "serve", "hook"),
 }
 PLACES = {
     "start": "sessions",
@@ -26,6 +26,7 @@ PLACES = {
     "prune": "mending",
     "install": "upkeep",
     "uninstall": "upkeep",
+    "completion": "completing",
     "serve": "hosts",
     "hook": "hosts",
 }

@@ -1,0 +1,72 @@
+"""What completes a command line, for the scripts in completions/: they ask a program by a variable of its name (click's way).
+
+``_GIT_DAYTONA_COMPLETE=lines_complete`` with COMP_WORDS (shell-quoted) and COMP_CWORD in the environment makes it print one line for
+each candidate: type (``plain``, ``file``, ``dir``), value and help, with tabs between.
+"""
+
+import contextlib
+import os
+from importlib import resources
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem, ShellComplete, add_completion_class, split_arg_string
+
+if TYPE_CHECKING:
+    from git_daytona.state import Session
+
+
+@add_completion_class
+class Lines(ShellComplete):
+    """One format for every shell; what they need besides stands in their scripts."""
+
+    name = "lines"
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        words = split_arg_string(os.environ.get("COMP_WORDS", ""))
+        index = int(os.environ.get("COMP_CWORD", "0"))
+        return words[1:index], words[index] if index < len(words) else ""
+
+    def format_completion(self, item: CompletionItem[str]) -> str:
+        return "\t".join((item.type, item.value, " ".join((item.help or "").split())))
+
+
+def _sessions() -> "list[Session]":
+    """The sessions of the repository we stand in, from the state file; none where there is no repository or anything is wrong."""
+    from git_daytona import git, settings
+    from git_daytona.errors import GitDaytonaError
+    from git_daytona.sessions import Coordinator
+
+    with contextlib.suppress(GitDaytonaError, OSError):
+        repository = git.discover(git.here())
+        return Coordinator(repository, settings.load(repository.worktree)).sessions()
+    return []
+
+
+def sessions(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """Session numbers, each with its branch and how the last sync went."""
+    from git_daytona.secret import printable
+
+    found = []
+    for session in _sessions():
+        value = str(session.number) if session.number else session.id
+        if value.startswith(incomplete):
+            branch = f"opencode/{session.number}, " if session.number else ""
+            found.append(CompletionItem(value, help=printable(f"{branch}{session.git_return.state}")))
+    return found
+
+
+SCRIPTS = {"bash": "bash/git-daytona", "zsh": "zsh/_git-daytona", "fish": "fish/git-daytona.fish"}
+
+
+@click.command(short_help="Print the completion script for a shell.")
+@click.argument("shell", type=click.Choice(tuple(SCRIPTS)))
+def completion(shell: str) -> None:
+    """Print the script that completes git daytona and the other programs in SHELL.
+
+    An installation from a wheel has it in its share folder, where the shells find it if the installation is the system's. Otherwise:
+    for bash add 'eval "$(git-daytona completion bash)"' to ~/.bashrc, for zsh 'source <(git-daytona completion zsh)' to ~/.zshrc
+    behind compinit, for fish save it as ~/.config/fish/conf.d/git-daytona.fish.
+    """
+    script = resources.files("git_daytona").joinpath("completions", SCRIPTS[shell])
+    click.echo(script.read_text("utf-8"), nl=False)
