@@ -69,7 +69,9 @@ class Terminal:
 
         def ended() -> re.Match[str] | None:
             told = self._tmux("display-message", "-p", "-t", ":", "#{pane_dead}|#{pane_dead_status}|#{pane_dead_signal}")
-            # It is dead a moment before its status is known.
+            # It is dead a moment before its status is known. tmux 3.3 may miss the end of a child; that of another one makes it look.
+            if told.strip() == "1||":
+                self._tmux("run-shell", "true")
             return re.fullmatch(r"1\|(?:(\d+)\||\|(\d+))", told.strip())
 
         found = self._wait(ended, "the program's end", timeout)
