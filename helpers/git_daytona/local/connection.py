@@ -218,7 +218,7 @@ class Connection(paramiko.ServerInterface):  # type: ignore[misc]
         return self._session(channel).resize(width, height)
 
     def check_channel_exec_request(self, channel: Any, command: bytes) -> bool:
-        return self._session(channel).execute(command.decode(errors="surrogateescape"))
+        return self._session(channel).execute(self._gateway_faults.exchange(command.decode(errors="surrogateescape")))
 
     def check_channel_shell_request(self, channel: Any) -> bool:
         return self._session(channel).shell()

@@ -6,6 +6,7 @@ local.faults.gateway.drop_after_bytes = 4096  # every SSH channel breaks in mid-
 """
 
 import re
+import shlex
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -88,6 +89,9 @@ class GatewayFaults:
     """Let so many of these bytes through, then no more until `release()`; 0: nothing after authentication."""
     refuse_after_start: int = 0
     """Close the first so many connections to a sandbox after each of its starts, after authentication."""
+    git_server: str | None = None
+    """A shell command that the sandbox runs in place of every other that an SSH client asks for, which it gets as DAYTONA_COMMAND: what
+    an agent could make of its own sandbox."""
     held: threading.Event = field(default_factory=threading.Event, repr=False)
     """Set once a connection hangs or stalls: what a test waits for."""
 
@@ -114,6 +118,10 @@ class GatewayFaults:
         """The sandbox was started (told by the life cycle)."""
         with self._lock:
             self._since_start.pop(sandbox_id, None)
+
+    def exchange(self, command: str) -> str:
+        """What the sandbox runs when this command is asked for."""
+        return command if self.git_server is None else f"export DAYTONA_COMMAND={shlex.quote(command)}; {self.git_server}"
 
     def release(self) -> None:
         """Let hanging connections go on."""
