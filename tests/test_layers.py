@@ -17,7 +17,7 @@ LAYERS = {
     "alone": "ssh",  # the wrapper: nothing may be below it
     "ground": "__init__ help errors secret endpoint refs hostkeys knownhosts trust published gitenv jsonc",
     "rim": "run files paths say log",
-    "sources": "keystore settings state git account cloud cloud_errors probe glance pinfile manual refusals asked pin verify registered install",
+    "sources": "keystore cliprofile settings state git bounded account cloud cloud_errors probe glance pinfile manual refusals asked pin verify registered install",
     "transfers": "leases transfer sandbox branches old_remotes worktrees lifecycle",
     "sessions": "sync sessions status recovery doctor.*",
     "tools": "tools.*",
@@ -32,7 +32,7 @@ LOCAL_FROM_GROUND = {"errors", "secret", "endpoint", "hostkeys", "__init__"}
 DOORS = {
     "daytona": "cloud",
     "daytona_api_client": "account",
-    "urllib3": "account cloud_errors",
+    "urllib3": "account bounded cloud_errors",
     "pydantic": "cloud_errors",
     "keyring": "keystore",
     "dotenv": "settings",
@@ -196,6 +196,7 @@ def loaded_by(program: str, *arguments: str) -> set[str]:
         "git-daytona install",
         "git-daytona doctor",
         "daytona-token",
+        "daytona-token login",
         "daytona-token mint",
         "daytona-token exec",
         "daytona-pin",

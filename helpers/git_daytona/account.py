@@ -8,7 +8,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -46,6 +46,8 @@ class KeyInfo:
     permissions: tuple[str, ...]
     expires_at: datetime | None
     answered_at: datetime | None
+    organization_id: str
+    """Empty where it does not say."""
 
 
 def _moment(text: object, read: Callable[[str], datetime]) -> datetime | None:
@@ -88,7 +90,8 @@ class Account:
         """The API key; the keyring is asked at most once. Raises NoKey, BadSetting."""
         with self._lock:
             if self._key is None:
-                self._key = self.settings.api_key()[0]
+                self._key, source = self.settings.api_key()
+                self.settings = replace(self.settings, key_source=source)  # for who refuses it to name
             return self._key
 
     def config(self) -> dict[str, Any]:
@@ -115,10 +118,24 @@ class Account:
         permissions = answer.get("permissions")
         return KeyInfo(
             name=printable(str(answer.get("name") or "")),
-            permissions=tuple(map(str, permissions)) if isinstance(permissions, list) else (),
+            permissions=tuple(printable(str(each)) for each in permissions) if isinstance(permissions, list) else (),
             expires_at=_moment(answer.get("expiresAt"), datetime.fromisoformat),
             answered_at=_moment(sent, parsedate_to_datetime),
+            organization_id=printable(str(answer.get("organizationId") or "")),
         )
+
+    def organization_name(self, organization_id: str) -> str:
+        """Its name. Raises, among others, Forbidden and KeyRefused for a key that is fine but may not ask this."""
+        doing = "ask about the organisation"
+        if not _SANDBOX_ID.fullmatch(organization_id):
+            raise BadAnswer(f"could not {doing}: its id makes no sense", hint="check DAYTONA_API_URL")
+        with self._translated(doing):
+            import daytona_api_client as rest
+
+            response = rest.OrganizationsApi(self._rest_client()).get_organization_without_preload_content(
+                organization_id, _request_timeout=self.request_seconds
+            )
+        return printable(str(self._json(response, doing)[0].get("name") or ""))
 
     def snapshot_state(self, name: str) -> str:
         """The state of a snapshot, ``active`` for one that can be used. Raises NotFound."""

@@ -1,9 +1,11 @@
 """Files that are written whole, private whatever the umask, and locks between processes."""
 
 import contextlib
+import errno
 import itertools
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +33,20 @@ def private_directory(path: Path) -> Path:
             hint="make its parent writable, or point XDG_DATA_HOME and XDG_STATE_HOME to directories that are",
         ) from problem
     return path
+
+
+def read_bounded(path: Path, limit: int) -> tuple[bytes, int]:
+    """The content of a regular file of at most ``limit`` bytes, and its mode. Raises OSError, also for what is larger or no regular file:
+    a named pipe or a device in a stranger's folder must not keep us waiting."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as handle:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        data = handle.read(limit + 1)
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"it is larger than {limit >> 20} MiB")
+    return data, mode
 
 
 def write_whole(path: Path, content: bytes, *, replace: bool = True) -> bool:

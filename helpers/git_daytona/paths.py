@@ -1,6 +1,7 @@
 """Where things are kept. Pure lookups: nothing is created here."""
 
 import os
+import sys
 from pathlib import Path
 from urllib.parse import quote
 
@@ -24,6 +25,19 @@ def opencode_config() -> Path:
     it: any value but the empty one counts."""
     named = os.environ.get("XDG_CONFIG_HOME")
     return (Path(named).absolute() if named else Path.home() / ".config") / "opencode"
+
+
+def daytona_cli_config() -> Path:
+    """The file with the Daytona CLI's profiles: ``$DAYTONA_CONFIG_DIR``, else ``daytona`` in the directory that Go's os.UserConfigDir
+    gives."""
+    if named := os.environ.get("DAYTONA_CONFIG_DIR"):
+        return Path(named) / "config.json"
+    base = os.environ.get("XDG_CONFIG_HOME")
+    if sys.platform == "darwin":
+        folder = Path.home() / "Library" / "Application Support"
+    else:
+        folder = Path(base) if base and Path(base).is_absolute() else Path.home() / ".config"
+    return folder / "daytona" / "config.json"
 
 
 def storage() -> Path:

@@ -10,9 +10,7 @@ Stricter than ssh, which skips what it cannot read: a file of ours with such a l
 
 import contextlib
 import io
-import os
 import re
-import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -61,15 +59,8 @@ class Pins:
 
 
 def read_bounded(path: Path) -> bytes:
-    """Read a regular file of at most FILE_BYTES; raises OSError, also for what is no regular file (a pipe would block)."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as handle:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(0, "it is not a regular file")
-        data = handle.read(FILE_BYTES + 1)
-    if len(data) > FILE_BYTES:
-        raise OSError(0, "it is larger than 16 MiB")
-    return data
+    """Read a regular file of at most FILE_BYTES; raises OSError."""
+    return files.read_bounded(path, FILE_BYTES)[0]
 
 
 def load(path: Path) -> Pins:

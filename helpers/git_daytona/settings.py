@@ -2,18 +2,17 @@
 
 import io
 import os
-import re
-import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from git_daytona import keystore
+from git_daytona import cliprofile, files, keystore
 from git_daytona.errors import BadSetting, NoKey
-from git_daytona.secret import Secret
+from git_daytona.secret import Secret, key_problem
 
 DEFAULT_API_URL = "https://app.daytona.io/api"
+KEYS_PAGE = "https://app.daytona.io/dashboard/keys"
 FROM_DOTENV = ("DAYTONA_API_KEY", "DAYTONA_SNAPSHOT")
 NEVER_FROM_DOTENV = (
     "DAYTONA_API_URL",
@@ -45,7 +44,7 @@ class Settings:
     ssh_known_hosts: str | None
     auto_pin: bool
     key: Secret | None
-    """From the environment or .env; the keyring is asked by api_key() when this is None."""
+    """From the environment or .env; api_key() asks the keyring and the Daytona CLI when this is None."""
     key_source: str | None
     warnings: tuple[str, ...] = ()
 
@@ -53,14 +52,23 @@ class Settings:
         """The API key and where it came from. Raises NoKey, or BadSetting for a keyring that cannot be asked."""
         if self.key is not None:
             return self.key, self.key_source or "the environment"
-        stored = keystore.get(self.api_url)
-        if stored is None:
-            raise NoKey(
-                f"there is no API key for {self.api_url}",
-                hint="set DAYTONA_API_KEY (https://app.daytona.io/dashboard/keys), or try without an account:"
-                " daytona-local exec -- COMMAND",
-            )
-        return stored, f"the keyring ({keystore.backend()})"
+        if stored := keystore.find(self.api_url):
+            source = f"the OS keyring ({stored.place})"
+            _check_key(stored.key.reveal(), source, "store it anew: daytona-token login")
+            return stored.key, source
+        profile = cliprofile.look(self.api_url)
+        if profile and profile.key:
+            return profile.key, profile.source
+        raise NoKey(
+            f"there is no API key for {self.api_url}",
+            hint=f"store one with 'daytona-token login', or set DAYTONA_API_KEY ({KEYS_PAGE}); without an account:"
+            f" daytona-local exec -- COMMAND{f'; {profile.remark}' if profile and profile.remark else ''}",
+        )
+
+
+def _check_key(text: str, source: str, hint: str) -> None:
+    if problem := key_problem(text):
+        raise BadSetting(f"the API key in {source} {problem}", hint=hint)
 
 
 def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Settings:
@@ -76,9 +84,9 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Sett
 
     def first(name: str) -> Value | None:
         if value := env.get(name, "").strip():
-            return Value(value, "the environment")
+            return Value(value, f"the environment variable {name}")
         if name in FROM_DOTENV and (value := dotenv.get(name, "").strip()):
-            return Value(value, "'.env' of the project")
+            return Value(value, f"'.env' of '{project}'")
         return None
 
     def plain(name: str) -> str | None:
@@ -86,11 +94,8 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Sett
         return found.value if found else None
 
     key = first("DAYTONA_API_KEY")
-    if key and not re.fullmatch(r"[\x21-\x7e]+", key.value):
-        raise BadSetting(
-            f"the API key in {key.source} holds blanks or characters that no key has",
-            hint="set DAYTONA_API_KEY to the key alone, in one line",
-        )
+    if key:
+        _check_key(key.value, key.source, "set DAYTONA_API_KEY to the key alone, in one line")
     return Settings(
         api_url=check_api_url(plain("DAYTONA_API_URL") or DEFAULT_API_URL),
         target=plain("DAYTONA_TARGET"),
@@ -122,26 +127,12 @@ def check_api_url(text: str) -> str:
 def read_dotenv(project: Path, warn: Callable[[str], None]) -> dict[str, str]:
     """The project's ``.env`` as python-dotenv reads it, without expansion: ``${NAME}`` in a stranger's file must not pull
     values out of our environment. A file that cannot be used is a warning, not an error (CASES 53)."""
-    path = project / ".env"
     try:
-        # A named pipe or a device in a stranger's repository must not keep us waiting.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
-            with io.FileIO(descriptor, closefd=False) if regular else io.BytesIO() as handle:
-                raw = handle.read(DOTENV_BYTES + 1) or b""
-        finally:
-            os.close(descriptor)
+        raw, _ = files.read_bounded(project / ".env", DOTENV_BYTES)
     except FileNotFoundError:
         return {}
     except OSError as problem:
         warn(f"'.env' of the project not read: {problem.strerror}")
-        return {}
-    if not regular:
-        warn("'.env' of the project not read: it is not a regular file")
-        return {}
-    if len(raw) > DOTENV_BYTES:
-        warn("'.env' of the project not read: it is larger than 1 MiB")
         return {}
     try:
         text = raw.decode("utf-8-sig")

@@ -102,7 +102,7 @@ def test_all_is_well(healthy: Repo, tell: Tell, local: LocalDaytona, tools: Path
     text = dict(line.removeprefix("ok").strip().split(": ", 1) for line in lines)
     assert text["opencode"] == f"1.18.33 ('{tools / 'opencode'}')"
     assert text["plugin"] == f"registered in '{healthy.path / 'opencode.json'}'"
-    assert text["key"] == "from the environment"
+    assert text["key"] == "from the environment variable DAYTONA_API_KEY"
     assert text["api"] == f"{local.api_url} answers"
     assert text["gateway"].endswith(", pinned, verified: published = presented")
     assert text["sessions"] == "none yet"
@@ -340,9 +340,9 @@ def test_keys(healthy: Repo, examine: Callable[[Path], Examined], local: LocalDa
     assert found["gateway"][0] == "ok", "needs no key"
     (healthy.path / ".env").write_text("DAYTONA_API_KEY=dtn_wrongwrongwrong\n")
     found = examine(healthy.path)
-    assert found["key"][1] == "from '.env' of the project"
+    assert found["key"][1] == f"from '.env' of '{healthy.path}'"
     detail, hint = found.only("key accepted", "fail")
-    assert "does not accept the API key from '.env' of the project" in detail
+    assert f"does not accept the API key from '.env' of '{healthy.path}'" in detail
 
 
 @pytest.mark.parametrize(

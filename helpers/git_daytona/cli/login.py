@@ -1,0 +1,204 @@
+"""``daytona-token login``, ``logout`` and ``whoami``: the API key, where it is kept, and what it may do."""
+
+import json
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from git_daytona.cli.leasing import PROGRAM, settings_here
+
+if TYPE_CHECKING:
+    from git_daytona.account import Account, KeyInfo
+    from git_daytona.secret import Secret
+    from git_daytona.settings import Settings
+
+NEEDED = ("write:sandboxes", "delete:sandboxes")
+"""The permissions without which no session can be started or ended."""
+
+
+class KeylessCommand(click.Command):
+    """A command that takes no arguments, and does not repeat one that it is given: it may be a key."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        from git_daytona.errors import UsageError
+        from git_daytona.settings import KEYS_PAGE
+
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError:
+            raise UsageError(
+                f"'{ctx.info_name}' takes no arguments, and no options but those that '{PROGRAM} {ctx.info_name} --help' lists",
+                hint=f"if a key stood there, revoke it ({KEYS_PAGE}): the shell's history has it, and other users could see it",
+            ) from None
+
+
+@click.command(cls=KeylessCommand)
+@click.option("--no-check", is_flag=True, help="Do not ask the API whether it takes the key.")
+def login(no_check: bool) -> None:
+    """Store an API key in the keyring of the system.
+
+    The key is asked for without echo, or is the first line of standard input if that is no terminal. It is stored only if the API takes it.
+    """
+    from git_daytona import keystore, say
+    from git_daytona.account import Account
+    from git_daytona.errors import GitDaytonaError
+
+    found, _ = settings_here()
+    before = keystore.required(found.api_url)  # before anybody types a key that could not be kept
+    key, source = _given(found)
+    name = ""
+    if not no_check:
+        try:
+            info = Account(replace(found, key=key, key_source=source)).key_info()
+        except GitDaytonaError as problem:
+            problem.message += "; the key was not stored"
+            raise
+        name = f" '{info.name}'" if info.name else ""
+        _warn(info)
+    place = keystore.keep(found.api_url, key)
+    say.note(f"the key{name} for {found.api_url} is in the OS keyring: {place}{' (it replaced another)' if before else ''}")
+    if place.plain:
+        say.warning(PROGRAM, f"that is plain text: whoever reads '{place.file}' has the key")
+    if found.key is not None:
+        say.warning(PROGRAM, f"here, the key from {found.key_source} is used instead: it comes before the keyring")
+
+
+@click.command(cls=KeylessCommand)
+def logout() -> None:
+    """Remove the API key from the keyring of the system.
+
+    The key itself stays valid: revoke it in Daytona's dashboard. Exits with 1 if there is none in the keyring.
+    """
+    from git_daytona import cliprofile, keystore, say
+    from git_daytona.errors import GitDaytonaError
+
+    found, _ = settings_here()
+    place = keystore.forget(found.api_url)
+    profile = cliprofile.look(found.api_url)
+    left = found.key_source if found.key else profile.source if profile and profile.key else None
+    if place is None:
+        raise GitDaytonaError(
+            f"there is no key for {found.api_url} in a keyring",
+            hint=f"the one in use is from {left}" if left else "see DAYTONA_API_URL: each API has a key of its own",
+        )
+    say.note(f"the key for {found.api_url} was removed from the OS keyring: {place}")
+    if left:
+        say.warning(PROGRAM, f"there is still a key: the one from {left}")
+
+
+@click.command(cls=KeylessCommand)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: organization, apiUrl, source, key.")
+def whoami(as_json: bool) -> None:
+    """Show whose API key is used, where it comes from, and what it may do."""
+    from git_daytona import cliprofile, say
+    from git_daytona.account import Account
+
+    found, _ = settings_here()
+    account = Account(found)
+    info = account.key_info()
+    source = account.settings.key_source or ""
+    profile = None if found.key else cliprofile.look(found.api_url)
+    if profile and profile.remark and profile.source == source:
+        say.warning(PROGRAM, profile.remark)
+    _warn(info)
+    name = _organization(account, info)
+    if as_json:
+        answer = {
+            "organization": {"id": info.organization_id or None, "name": name},
+            "apiUrl": found.api_url,
+            "source": source,
+            "key": {
+                "name": info.name,
+                "permissions": list(info.permissions),
+                "expiresAt": info.expires_at.isoformat() if info.expires_at else None,
+            },
+        }
+        click.echo(json.dumps(answer))
+        return
+    identity = f"{name} ({info.organization_id})" if name else info.organization_id or "the API does not say"
+    expiry = f"{info.expires_at:%Y-%m-%d %H:%M %Z}" if info.expires_at else "never"
+    rows = {
+        "organisation": identity,
+        "API": found.api_url,
+        "key": f"'{info.name}'" if info.name else "without a name",
+        "source": source,
+        "may": _words(info.permissions),
+        "expires": expiry,
+    }
+    for label, text in rows.items():
+        click.echo(f"{label:<14}{text}")
+
+
+# -- inside -----------------------------------------------------------------------------------------------------------
+
+
+def _given(found: "Settings") -> "tuple[Secret, str]":
+    """The key that somebody types or pipes, and where it was. Raises UsageError, which never quotes it."""
+    from git_daytona.errors import UsageError
+    from git_daytona.secret import KEY_CHARACTERS, Secret, key_problem
+
+    again = f"{PROGRAM} login <FILE, where FILE holds the key alone"
+    if sys.stdin is None:
+        raise UsageError("standard input is closed, and the key is read from it", hint=again)
+    if sys.stdin.isatty():
+        text, source = _typed(found), "the prompt"
+    else:
+        # Bytes: what is no text is no key either. One more than fits, so that a longer one is noticed.
+        text, source = sys.stdin.buffer.readline(KEY_CHARACTERS + 2).decode("utf-8", "replace"), "standard input"
+    text = text.strip()
+    if not text:
+        raise UsageError(f"there was no key on {source}" if source == "standard input" else "no key was typed", hint=again)
+    if problem := key_problem(text):
+        raise UsageError(f"what came from {source} is no API key: it {problem}", hint="give the key alone, in one line")
+    return Secret(text), source
+
+
+def _typed(found: "Settings") -> str:
+    import getpass
+    import warnings
+
+    from git_daytona.errors import UsageError
+    from git_daytona.settings import DEFAULT_API_URL, KEYS_PAGE
+
+    page = f" ({KEYS_PAGE})" if found.api_url == DEFAULT_API_URL else ""
+    with warnings.catch_warnings():
+        # Without this it would go on, and show what is typed.
+        warnings.simplefilter("error", getpass.GetPassWarning)
+        try:
+            text: str = click.prompt(f"API key for {found.api_url}{page}, not shown", hide_input=True, err=True)
+        except getpass.GetPassWarning:
+            raise UsageError(
+                "this terminal cannot hide what is typed", hint=f"{PROGRAM} login <FILE, where FILE holds the key alone"
+            ) from None
+    return text
+
+
+def _organization(account: "Account", info: "KeyInfo") -> str | None:
+    """Its name; None where the API does not tell a key."""
+    from git_daytona.errors import GitDaytonaError
+
+    if not info.organization_id:
+        return None
+    try:
+        return account.organization_name(info.organization_id) or None
+    except GitDaytonaError:
+        return None
+
+
+def _warn(info: "KeyInfo") -> None:
+    from git_daytona import say
+
+    missing = [name for name in NEEDED if info.permissions and name not in info.permissions]
+    if missing:
+        say.warning(PROGRAM, f"the key lacks the permission {' and '.join(missing)}: sessions cannot be started and ended with it")
+
+
+def _words(permissions: tuple[str, ...]) -> str:
+    """Permissions (``write:sandboxes``) by what they are for."""
+    verbs: dict[str, list[str]] = {}
+    for permission in permissions:
+        verb, _, thing = permission.partition(":")
+        verbs.setdefault(thing or "anything", []).append(verb.replace("_", " "))
+    return "; ".join(f"{' and '.join(names)} {thing.replace('_', ' ')}" for thing, names in verbs.items()) or "the API does not say"
