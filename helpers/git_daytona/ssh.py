@@ -108,9 +108,10 @@ _HONOURED = frozenset(
         "tcpkeepalive",
     )
 )
-# One path each, or several.
-_HONOURED_FILES = frozenset(("revokedhostkeys",))
-_INHERITED_FILES = frozenset(("userknownhostsfile", "globalknownhostsfile"))
+
+
+# Signals that end ssh along with us.
+_PASSED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Refusal(Exception):
@@ -213,7 +214,12 @@ def quoted(path: str) -> str:
         raise Refusal(
             EXIT_SETTING, "the known_hosts file's path holds a quote, '${' or a control character", "move it to a plainer path"
         )
-    return '"' + path.replace("\\", "\\\\").replace("%", "%%") + '"'
+    return _argument(path.replace("%", "%%"))
+
+
+def _argument(text: str) -> str:
+    """A text with blanks and backslashes, but no quotes, as one argument of ssh_config (misc.c, argv_split)."""
+    return '"' + text.replace("\\", "\\\\") + '"'
 
 
 def options(host: str, trust_file: str | None, trust_name: str | None) -> list[str]:
@@ -244,8 +250,12 @@ def honoured(shown: str, client: list[str], *, inherited: bool) -> list[str]:
     for name, value in pairs:
         if name in _HONOURED or (inherited and name == "hostkeyalias"):
             lines.append(f"{name} {value}")
-        elif name in _HONOURED_FILES or (inherited and name in _INHERITED_FILES):
-            lines.append(" ".join([name, *(quoted(path) for path in _paths(value))]))
+        elif name == "revokedhostkeys":  # shown as it stands there, tokens and all
+            lines.append(f"{name} {_argument(value)}")
+        elif inherited and name == "globalknownhostsfile":  # has no tokens
+            lines.append(" ".join([name, *map(_argument, _paths(value))]))
+        elif inherited and name == "userknownhostsfile":  # shown with its tokens expanded
+            lines.append(" ".join([name, *map(quoted, _paths(value))]))
         elif name == "proxycommand" or (inherited and name == "knownhostscommand"):
             lines.append(f"{name} {_as_user(value, user)}")
         elif name == "proxyjump":
@@ -337,18 +347,16 @@ def attend(program: str, argv: list[str], environ: dict[str, str], lifeline: int
     ``lifeline`` is a pipe to read from: at its end ssh is ended, because the coordinator, which would have done that, was killed.
     """
     child = 0
-    early: list[int] = []
 
     def pass_on(number: int, _frame: object) -> None:
-        if child:
-            try:
-                os.kill(child, number)
-            except ProcessLookupError:  # it has just ended by itself
-                pass
-        else:
-            early.append(number)
+        try:
+            os.kill(child, number)
+        except ProcessLookupError:  # it has just ended by itself
+            pass
 
-    for passed in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+    # Blocked until there is a child to pass them on to, and in the child until they end it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED)
+    for passed in _PASSED:
         signal.signal(passed, pass_on)
     awake, asleep = os.pipe()
     os.set_blocking(asleep, False)
@@ -357,16 +365,16 @@ def attend(program: str, argv: list[str], environ: dict[str, str], lifeline: int
     parent = os.getpid()
     child = os.fork()
     if child == 0:
-        for passed in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
+        for passed in (*_PASSED, signal.SIGPIPE):
             signal.signal(passed, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
         _die_with(parent)
         try:
             os.execve(program, [program, *argv], environ)
         except OSError as problem:
-            _complain(EXIT_MISSING, f"cannot run '{program}': {problem.strerror}", "install OpenSSH, or set DAYTONA_SSH_BINARY")
+            _cannot_run(program, problem)
         os._exit(EXIT_MISSING)
-    for number in early:
-        os.kill(child, number)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
     watched = [awake] if lifeline is None else [awake, lifeline]
     while True:
         done, status = os.waitpid(child, os.WNOHANG)
@@ -458,20 +466,23 @@ def _status(argv: list[str], environ: dict[str, str]) -> int:
 
 
 def _heard(argv: list[str], environ: dict[str, str], *, quiet: bool = False) -> tuple[int, str]:
-    """Run a program with nothing to read: its exit status (127: it cannot be run) and what it writes to stdout. Its stderr is ours,
+    """Run a program with nothing to read: its exit status (12: it cannot be run) and what it writes to stdout. Its stderr is ours,
     unless it is to be quiet."""
     reading, writing = os.pipe()
     parent = os.getpid()
     child = os.fork()
     if child == 0:
         try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
             _die_with(parent)
             nothing = os.open(os.devnull, os.O_RDWR)
             for descriptor, opened in ((0, nothing), (1, writing), (2, nothing if quiet else 2)):
                 os.dup2(opened, descriptor)
             os.execvpe(argv[0], argv, environ)
+        except OSError as problem:
+            _cannot_run(argv[0], problem)
         finally:
-            os._exit(127)
+            os._exit(EXIT_MISSING)
     os.close(writing)
     with os.fdopen(reading, encoding="utf-8", errors="surrogateescape") as stream:
         text = stream.read()
@@ -481,6 +492,10 @@ def _heard(argv: list[str], environ: dict[str, str], *, quiet: bool = False) -> 
 def scrubbed(environ: dict[str, str]) -> dict[str, str]:
     """The environment without any of our variables, the API key among them."""
     return {name: value for name, value in environ.items() if not name.startswith("DAYTONA_")}
+
+
+def _cannot_run(program: str, problem: OSError) -> None:
+    _complain(EXIT_MISSING, f"cannot run '{program}': {problem.strerror}", "install OpenSSH, or set DAYTONA_SSH_BINARY")
 
 
 # As errors.py has them; see git-daytona-errors(7).
@@ -568,6 +583,7 @@ def connect(call: Call, environ: dict[str, str]) -> int:
     if clean.get("SHELL", "").rsplit("/", 1)[-1] in ("nologin", "false", "true"):
         del clean["SHELL"]
     leftovers: list[str] = []
+    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED)  # until attend() can pass them on
     try:
         theirs, left = private_file(users_configuration(os.path.expanduser("~")))
         leftovers += left
