@@ -1,173 +1,378 @@
-"""The canary: a complete run with every kind of tracing on, its failures included, and then a search for each token and the API key in
-every file and every word that came out (STYLE 1, 2; CASES 4, 56)."""
+"""The canary: complete runs of every executable with debug logging, every kind of tracing and every failure, and then a search for each
+token and the API key wherever something could stand (tests/leaks.py). The fault matrix has the canary, too (test_faults.py)."""
 
 import base64
+import json
+import logging
 import os
-import re
-import traceback
-import zlib
-from collections.abc import Iterable
-from pathlib import Path
+import subprocess
+import sys
+import threading
 from urllib.parse import quote
 
 import pytest
+from test_service import Host
 
-from git_daytona import git, settings
+from git_daytona import log, paths
 from git_daytona.errors import GitDaytonaError
-from git_daytona.sessions import Coordinator
-from rig import Ran
+from leaks import Canary, forms, reprs, shown
+from processes import until
+from rig import BIN, Ran
 
 PLANTED = "Planted+Canary/0123456789"
-
-
-def forms(secret: str) -> set[bytes]:
-    """How a secret may be written down. (Of base64 the part that does not depend on what stands before it.)"""
-    raw = secret.encode()
-    encoded = {base64.b64encode(b"x" * shift + raw)[4:-4] for shift in range(3)}
-    return {raw, quote(secret, safe="").encode(), raw.hex().encode(), raw[::-1], *encoded}
-
-
-def contents(path: Path) -> Iterable[bytes]:
-    """A file's bytes, and what is compressed in them (git's objects and packs)."""
-    data = path.read_bytes()
-    yield data
-    for found in re.finditer(rb"\x78[\x01\x5e\x9c\xda]", data):
-        try:
-            yield zlib.decompressobj().decompress(data[found.start() :], 1 << 20)
-        except zlib.error:
-            continue
-
-
-def leaks(places: Iterable[Path], texts: dict[str, str], secrets: Iterable[str]) -> list[str]:
-    """Where any of the secrets stands: in a file's content or name, or in a text."""
-    wanted = {form for secret in secrets for form in forms(secret)}
-    found = [name for name, text in texts.items() if any(form in text.encode("utf-8", "surrogateescape") for form in wanted)]
-    for place in places:
-        for path in place.rglob("*"):
-            if any(form in os.fsencode(path) for form in wanted):
-                found.append(f"name of {path}")
-            if path.is_file() and not path.is_symlink() and any(form in data for data in contents(path) for form in wanted):
-                found.append(str(path))
-    return found
+WRONG = "dtn_AnotherKeyThatIsWrong"
 
 
 @pytest.fixture
-def traced(monkeypatch, tmp_path, home) -> Path:
-    """Every kind of tracing that git knows, to files and to stderr; TMPDIR and umask as they should not be."""
-    traces = tmp_path / "traces"
-    traces.mkdir()
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
-    monkeypatch.setenv("DAYTONA_DEBUG", "1")
-    for name in ("GIT_TRACE", "GIT_TRACE_PACKET", "GIT_TRACE_SETUP", "GIT_TRACE_CURL", "GIT_TRACE2_EVENT"):
-        monkeypatch.setenv(name, str(traces / name))
-    for name in ("GIT_TRACE_PERFORMANCE", "GIT_TRACE2_PERF", "GIT_CURL_VERBOSE", "GIT_TRANSFER_TRACE"):
-        monkeypatch.setenv(name, "1")
+def keyless(local, monkeypatch) -> str:
+    """The key is in nobody's environment but that of whom it is given to: it is returned. git is asked to trace it."""
+    monkeypatch.delenv("DAYTONA_API_KEY")
     monkeypatch.setenv("GIT_TRACE2_ENV_VARS", "DAYTONA_SSH_TOKEN,DAYTONA_API_KEY")
-    with (home / ".gitconfig").open("a") as file:
-        file.write(f"[trace2]\n\tnormalTarget = {traces}/normal\n\tenvVars = DAYTONA_API_KEY,DAYTONA_SSH_TOKEN\n")
-    before = os.umask(0)
-    yield traces
-    os.umask(before)
+    return local.api_key
 
 
-def test_case_04_and_case_56_a_complete_run_leaves_no_secret_anywhere(local, repo, command, traced, tmp_path, home, monkeypatch):
-    tokens: list[str] = []
-    local.watch_tokens(tokens.append)
-    texts: dict[str, str] = {}
-    before = set(home.rglob("*"))
+@pytest.fixture
+def executed(canary, repo, command, keyless):
+    """Run an executable as a user does; what it says is searched later."""
 
-    def run(*words: str, stdin: str = "", status: int | None = 0) -> Ran:
-        told = command(*words, cwd=repo.path, stdin=stdin)
+    def run(*words: str, stdin: str = "", status: int | None = 0, key: str | None = keyless, secret: bool = False) -> Ran:
+        told = command(*words, cwd=repo.path, stdin=stdin, env={} if key is None else {"DAYTONA_API_KEY": key})
         assert status is None or told.status == status, told.err
-        texts[f"stdout of {words} ({len(texts)})"] = told.out
-        texts[f"stderr of {words} ({len(texts)})"] = told.err
+        if not secret:
+            canary.tell(f"stdout of {words}", told.out)
+        canary.tell(f"stderr of {words}", told.err)
         return told
 
-    # As people and scripts run it.
-    run("git-daytona", "start")
-    run("git-daytona", "exec", "1", "env; echo x >x; tr '\\0' '\\n' </proc/self/environ; cat .git/config .git/FETCH_HEAD; true")
-    run("git-daytona", "sync", "1")
-    sandbox = local.sandboxes[-1].id
-    # The command has the token in its environment, as asked; so whoever asks git to trace that variable gets it.
-    run(
-        "daytona-token",
-        "exec",
-        sandbox,
-        "--",
-        "sh",
-        "-c",
-        'unset GIT_TRACE2_ENV_VARS; GIT_CONFIG_GLOBAL=/dev/null git ls-remote "ssh://$DAYTONA_SSH_GATEWAY/home/daytona/project" >/dev/null',
-    )
-    minted = command("daytona-token", "mint", sandbox, cwd=repo.path)
-    assert minted.out == f"{tokens[-1]}\n"
-    texts["stderr of mint"] = minted.err
-    run("daytona-token", "revoke", sandbox, stdin=minted.out)
+    return run
 
-    # In this process: pushes, failures of all kinds, and a server that repeats what it was told.
-    repository = git.discover(repo.path)
-    coordinator = Coordinator(
-        repository, settings.load(repository.worktree), lambda line: texts.update({f"told {len(texts)}": line})
-    )
-    with pytest.MonkeyPatch.context() as own:  # git as this test calls it is traced, too
-        own.delenv("DAYTONA_API_KEY")
-        repo.git("switch", "-q", "opencode/1")
-        repo.commit("mine")
-    coordinator.push("1")
-    for number, (fault, gateway) in enumerate(
-        [
-            ({"route": "mint", "status": 500, "message": local.api_key}, {}),
-            ({"route": "mint", "drop": "after"}, {}),
-            ({"route": "mint", "body": b'{"token": "-bad token"}'}, {}),
-            ({"route": "revoke", "status": 400, "message": f"no {tokens[-1]} {local.api_key}"}, {}),
-            ({"route": "revoke", "drop": "after"}, {}),
-            ({"route": "nothing"}, {"drop_after_handshake": -1}),
-            ({"route": "nothing"}, {"drop_after_bytes": 2000}),
-        ]
-    ):
-        monkeypatch.setattr("git_daytona.leases._wait", lambda state: 0.01)
+
+def test_a_complete_run_leaves_no_secret_anywhere(local, repo, canary, executed, coordinate, home, tmp_path, monkeypatch):
+    """Each executable and each verb, the failures of the API and of the gateway, a server that repeats what it is told."""
+    canary.keys.add(WRONG)
+    before = set(home.rglob("*"))
+    with canary.watching():
+        executed("daytona-pin", "status", key=None, status=None)
+        executed("git-daytona", "start")
+        executed("git-daytona", "exec", "1", "env; echo x >x; tr '\\0' '\\n' </proc/self/environ; cat .git/config; true")
+        executed("git-daytona", "sync", "1")
+        for words in (("status",), ("doctor",), ("logs",), ("fetch", "1")):
+            executed("git-daytona", *words, status=None)
+        sandbox = local.sandboxes[-1].id
+        minted = executed("daytona-token", "mint", sandbox, secret=True)
+        assert minted.out == f"{canary.tokens[-1]}\n"
+        executed("daytona-token", "revoke", sandbox, stdin=minted.out)
+        executed("daytona-token", "revoke", sandbox, stdin=f"{minted.out.strip()} {minted.out}", status=2)
+        executed("daytona-token", "mint", sandbox, key=WRONG, status=6)
+        executed("git-daytona", "sync", "1", key=WRONG, status=6)
+        executed("daytona-ssh", "-p", str(local.gateway_port), "127.0.0.1", "git-upload-pack 'x'", key=None, status=None)
+        executed("daytona-pin", "verify", key=None, status=None)
+        executed("daytona-token", "reap")
+        host = Host(None)
+        with pytest.MonkeyPatch.context() as own:
+            own.setenv("DAYTONA_API_KEY", local.api_key)
+            host.close()
+            host = Host(repo.path)
+        host.bash("echo y > y; env; cat /proc/self/environ", session="ses_served")
+        with local.faults.call(route="mint", status=403, message=f"not you, {local.api_key} {quote(canary.tokens[-1], safe='')}"):
+            host.event("session.idle", session="ses_served")
+            assert "may not mint" in host.toast("Sync failed")
+        host.call("tool", name="gitSync", sessionID="ses_served", arguments={})
+        host.call("guard", tool="lsp", builtin=["lsp"], servers=[])
+        _, errors = host.close()
+        canary.tell("what the service sent, toasts among it", json.dumps(host.lines))
+        canary.tell("stderr of the service", errors)
+        executed("git-daytona", "delete", "1")
+        executed("git-daytona", "delete", "ses_served")
+    assert local.live_tokens() == 0
+    assert len(canary.tokens) >= 6
+    assert {"git", "ssh"} <= set(canary.seen), "it did look"
+    assert canary.leaks() == []
+    log_file = paths.log_file().read_text()
+    assert "token.mint" in log_file and "token.revoke" in log_file
+    assert list((tmp_path / "tmp").iterdir()) == [], "nothing is left in TMPDIR"
+    wrong = [path for path in set(home.rglob("*")) - before if path.stat().st_mode & 0o777 != (0o700 if path.is_dir() else 0o600)]
+    assert [path for path in wrong if ".cache" not in path.parts] == []
+
+
+def test_failures_show_no_secret(local, repo, canary, begin, monkeypatch, keyless):
+    """Exceptions of a transfer with their frames' values, and the reprs of all that is alive, in this process."""
+    monkeypatch.setenv("DAYTONA_API_KEY", keyless)
+    monkeypatch.setattr("git_daytona.leases._wait", lambda state: 0.01)
+    session = begin(repo)
+    session.agent("echo x > x")
+    session.sync()
+    coordinator = session.coordinator
+    echo = f"no {canary.tokens[-1]} {local.api_key}"
+    failures = [
+        ({"route": "mint", "status": 500, "message": echo}, {}),
+        ({"route": "mint", "status": 404, "message": f"Sandbox {echo}"}, {}),
+        ({"route": "mint", "drop": "after"}, {}),
+        ({"route": "mint", "body": json.dumps({"token": f"-{PLANTED} {echo}", "expiresAt": 7}).encode()}, {}),
+        ({"route": "mint", "body": json.dumps({"token": echo, "sandboxId": [echo]}).encode()}, {}),
+        ({"route": "revoke", "status": 400, "message": echo}, {}),
+        ({"route": "revoke", "drop": "after"}, {}),
+        ({"route": "get", "status": 400, "message": echo}, {"drop_after_handshake": -1}),
+        ({"route": "nothing"}, {"drop_before_handshake": -1}),
+        ({"route": "nothing"}, {"drop_after_bytes": 1000}),
+    ]
+    met = 0
+    for number, (fault, gateway) in enumerate(failures):
         local.faults.gateway = type(local.faults.gateway)(**gateway)
         with local.faults.call(**fault):
             try:
                 coordinator.fetch("1", show=True)
-                coordinator.close()
             except GitDaytonaError as problem:
-                texts[f"error {number}"] = (
-                    "".join(traceback.format_exception(problem)) + f"{problem!r} {problem.hint} {problem.details}"
+                met += 1
+                canary.tell(f"error {number}", shown(problem, frames=echo not in str(fault)))
+            coordinator.close()
+    for number, shape in enumerate(({}, {"token": f"-{local.api_key}"}, {"id": local.api_key})):
+        with local.faults.call(route="^get$", body=json.dumps(shape | {"apiKey": local.api_key}).encode()):
+            try:
+                coordinator.cloud.get(session.sandbox_id)
+            except GitDaytonaError as problem:
+                canary.tell(f"odd answer {number}", shown(problem, frames=False))
+    assert met >= 7
+    for name, text in reprs():
+        canary.tell(name, text)
+    assert any("Secret" in name for name in canary.texts) and any("Coordinator" in name for name in canary.texts)
+    assert canary.leaks() == []
+
+
+HOLDS = {
+    "before authentication": {"hang": -1},
+    "after authentication": {"stall_after_bytes": 0},
+    "in the pack": {"stall_after_bytes": 100_000},
+}
+
+
+@pytest.mark.parametrize("who", ["this process", "git-daytona", "daytona-token exec"])
+def test_a_held_transfer_shows_no_secret(local, repo, canary, begin, monkeypatch, keyless, who):
+    """Every process, every file and every object is looked at while the transfer stands still."""
+    monkeypatch.setenv("DAYTONA_API_KEY", keyless)
+    session = begin(repo)
+    coordinator = session.coordinator
+    session.agent("git log >/dev/null")
+    monkeypatch.delenv("DAYTONA_API_KEY")
+    if who == "daytona-token exec":
+        # The command gets the token in its environment, as asked, and git with it; ssh does not.
+        canary.may_have_token = lambda each: each.name in ("sh", "git", "git-remote-ssh") or "ssh.py" in each.arguments.decode()
+    with canary.watching():
+        for hold, fault in HOLDS.items():
+            session.agent("head -c 300000 /dev/urandom >big")
+            local.faults.gateway = type(local.faults.gateway)(**fault)
+            before, process, thread = canary.seen.get("ssh", 0), None, None
+            if who == "this process":
+                thread = threading.Thread(target=session.sync)
+                thread.start()
+            else:
+                words = ("git-daytona", "sync", "1")
+                if who == "daytona-token exec":
+                    session.agent("git add big; git commit -q -m big")
+                    # Whoever asks git to trace that variable gets it.
+                    script = (
+                        "unset GIT_TRACE2_ENV_VARS; export GIT_CONFIG_GLOBAL=/dev/null;"
+                        ' git clone -q --bare "ssh://$DAYTONA_SSH_GATEWAY/home/daytona/project" "$1"'
+                    )
+                    words = ("daytona-token", "exec", session.sandbox_id, "--", "sh", "-c", script, "sh", f"clone {hold}")
+                env = os.environ | {"DAYTONA_API_KEY": keyless}
+                process = subprocess.Popen(
+                    (str(BIN / words[0]), *words[1:]),
+                    cwd=repo.path,
+                    env=env,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
                 )
-    assert len([name for name in texts if name.startswith("error")]) >= 4
-    local.faults.gateway = type(local.faults.gateway)()
+            held = local.faults.gateway.held.wait(30)
+            until(lambda: canary.seen.get("ssh", 0) > before)  # noqa: B023
+            canary.look()
+            meanwhile = Canary(keys=canary.keys, tokens=canary.tokens, places=canary.places)
+            if thread is not None:
+                meanwhile.texts.update(reprs())
+            leaks = meanwhile.leaks()
+            local.faults.gateway.release()
+            if thread is not None:
+                thread.join()
+            else:
+                out, err = process.communicate(timeout=60)
+                assert process.returncode == 0, err
+                canary.tell(f"stdout {hold}", out)
+                canary.tell(f"stderr {hold}", err)
+            assert held, hold
+            assert leaks == [], hold
     coordinator.close()
-    run("daytona-token", "reap", status=None)
-    monkeypatch.setenv("DAYTONA_API_KEY", "dtn_AnotherKeyThatIsWrong")
-    run("git-daytona", "sync", "1", status=6)
-    monkeypatch.setenv("DAYTONA_API_KEY", local.api_key)
-    run("git-daytona", "delete", "1")
     assert local.live_tokens() == 0
-
-    secrets = {*tokens, local.api_key, "AnotherKeyThatIsWrong"}
-    assert len(tokens) > 8
-    assert leaks([home, repo.path, tmp_path / "tmp", traced], texts, secrets) == []
-    log = (home / ".local/share/opencode/log/daytona.log").read_text()
-    assert "token.mint" in log
-    assert "token.revoke" in log
-    assert list((tmp_path / "tmp").iterdir()) == [], "nothing is left in TMPDIR"
-    for path in set(home.rglob("*")) - before:
-        if ".cache" not in path.parts:
-            assert oct(path.stat().st_mode & 0o777) == (oct(0o700) if path.is_dir() else oct(0o600)), path
+    assert canary.leaks() == []
 
 
-def test_the_search_finds_what_is_planted(repo, tmp_path, home):
-    """In a file, a file's name, a git object, a text; raw and encoded."""
-    assert leaks([home, repo.path], {"text": "nothing"}, [PLANTED]) == []
-    (home / "deep" / "er").mkdir(parents=True)
-    for number, form in enumerate(sorted(forms(PLANTED))):
-        (home / "deep" / "er" / f"file{number}").write_bytes(b"before " + form + b" after")
-    (home / quote(PLANTED, safe="")).mkdir()
-    (home / "base64").write_bytes(base64.b64encode(f"user:{PLANTED}:password".encode()))
+def test_a_key_of_the_project_is_in_no_environment(local, repo, canary, executed, keyless):
+    """Nobody exports it: not even the coordinator's own environment has it."""
+    canary.may_have_key = lambda each: False
+    canary.places = [path for path in canary.places if path not in repo.path.parents] + [repo.path / ".git"]
+    repo.write(".env", f"DAYTONA_API_KEY={keyless}\n")
+    with canary.watching():
+        executed("git-daytona", "start", key=None)
+        executed("git-daytona", "delete", "1", key=None)
+    assert canary.leaks() == []
+
+
+LOCALLY = """
+printf %s "$DAYTONA_API_KEY" >"$SECRETS/key"
+git-daytona start && git-daytona exec 1 -- 'echo x > x; env' && git-daytona sync 1 || exit
+id=$(git-daytona status --json | tr -d ' \\n' | sed 's/.*"sandboxId":"\\([^"]*\\)".*/\\1/')
+daytona-token mint "$id" >"$SECRETS/token" && daytona-token revoke "$id" <"$SECRETS/token" && git-daytona delete 1
+"""
+
+
+def test_the_embedded_daytona_keeps_its_secrets(repo, canary, command, tmp_path_factory, monkeypatch):
+    """Its key and its tokens are worth something while it runs; its command has the key, as asked."""
+    secrets = tmp_path_factory.mktemp("secrets")
+    for name in ("DAYTONA_API_KEY", "DAYTONA_API_URL"):
+        monkeypatch.delenv(name)
+    env = {"SECRETS": str(secrets), "PATH": f"{BIN}:{os.environ['PATH']}"}
+    told = command("daytona-local", "exec", "--", "sh", "-c", LOCALLY, cwd=repo.path, env=env)
+    assert told.status == 0, told.err
+    canary.tell("stdout", told.out)
+    canary.tell("stderr", told.err)
+    canary.keys.add((secrets / "key").read_text())
+    canary.tokens.append((secrets / "token").read_text().strip())
+    assert all(len(each) > 20 for each in (*canary.keys, *canary.tokens))
+    assert canary.leaks() == []
+
+
+def running(environment, *words):
+    script = "import sys; print('ready', flush=True); sys.stdin.read()"
+    process = subprocess.Popen(
+        (sys.executable, "-c", script, *words), env=os.environ | environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    process.stdout.readline()
+    return process
+
+
+def planted_environment(canary, repo, tmp_path):
+    with running({"T": PLANTED}) as process:
+        canary.look()
+        process.stdin.close()
+
+
+def planted_argument(canary, repo, tmp_path):
+    with running({}, f"--token={PLANTED}") as process:
+        canary.look()
+        process.stdin.close()
+
+
+def planted_file(canary, repo, tmp_path):
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "deep" / "er" / "file").write_text(f"before {PLANTED} after")
+
+
+def planted_name(canary, repo, tmp_path):
+    (tmp_path / quote(PLANTED, safe="")).mkdir()
+
+
+def planted_object(canary, repo, tmp_path):
     repo.commit("committed", f"x {PLANTED} y\n")
     (repo.path / "committed").unlink()
+
+
+def planted_pack(canary, repo, tmp_path):
+    planted_object(canary, repo, tmp_path)
     repo.git("gc", "-q")
-    found = leaks([home, repo.path], {"text": f"a{PLANTED}b"}, [PLANTED])
-    assert len(found) == 1 + len(forms(PLANTED)) + 1 + 1 + 1
-    assert any(path.endswith(".pack") for path in found)
+    assert not list(repo.path.glob(".git/objects/??"))
+
+
+def planted_log(canary, repo, tmp_path):
+    log.logger.warning("%s", PLANTED)
+
+
+def planted_stdout(canary, repo, tmp_path):
+    done = subprocess.run(("echo", PLANTED[:5], PLANTED), capture_output=True, text=True)
+    canary.tell("stdout", done.stdout)
+
+
+def planted_toast(canary, repo, tmp_path):
+    canary.tell("toasts", json.dumps([{"method": "toast", "params": {"message": f"failed: {PLANTED}"}}]))
+
+
+class Chatty(GitDaytonaError):
+    """An error that knows too much."""
+
+
+Chatty.__module__ = "git_daytona.chatty"
+
+
+def planted_exception(canary, repo, tmp_path):
+    for where in ({"hint": PLANTED}, {"details": PLANTED}):
+        canary.tell("exception", shown(Chatty("it failed", **where)))
+
+
+def planted_cause(canary, repo, tmp_path):
+    try:
+        try:
+            raise ValueError(f"bad token {PLANTED}")
+        except ValueError as problem:
+            raise Chatty("it failed") from problem
+    except Chatty as problem:
+        canary.tell("exception", shown(problem))
+
+
+def planted_local(canary, repo, tmp_path):
+    code = "def mint(answer):\n    raise Chatty('it failed')\nmint(planted)"
+    try:
+        exec(code, {"__name__": "git_daytona.planted", "Chatty": Chatty, "planted": {"token": PLANTED}})
+    except Chatty as problem:
+        canary.tell("exception", shown(problem))
+
+
+def planted_repr(canary, repo, tmp_path):
+    alive = Chatty(f"token {PLANTED}")
+    canary.texts.update(reprs())
+    assert alive
+
+
+def planted_form(number):
+    def plant(canary, repo, tmp_path):
+        (tmp_path / "form").write_bytes(b"before " + sorted(forms(PLANTED))[number] + b" after")
+
+    return plant
+
+
+def planted_header(canary, repo, tmp_path):
+    (tmp_path / "header").write_bytes(base64.b64encode(f"user:{PLANTED}:password".encode()))
+
+
+PLANTS = {
+    name.removeprefix("planted_"): plant
+    for name, plant in sorted(globals().items())
+    if name.startswith("planted_") and name != "planted_form"
+} | {f"form {number}": planted_form(number) for number in range(len(forms(PLANTED)))}
+
+
+@pytest.mark.parametrize("kind", PLANTS)
+def test_the_search_finds_what_is_planted(kind, repo, tmp_path, home, monkeypatch):
+    """One leak of each kind; without it nothing is found."""
+    log.to_file()
+    canary = Canary(tokens=[PLANTED], places=[home, tmp_path])
+    canary.look()
+    assert canary.leaks() == []
+    try:
+        monkeypatch.setattr(log, "redact", lambda text: text)  # which would not let it pass
+        PLANTS[kind](canary, repo, tmp_path)
+    finally:
+        for handler in list(log.logger.handlers):
+            if not isinstance(handler, logging.NullHandler):
+                log.logger.removeHandler(handler)
+    assert canary.leaks(), kind
+
+
+def test_an_executable_may_have_the_key_and_nothing_below_it():
+    """The exception from the rule is as narrow as it sounds."""
+    canary = Canary(keys={PLANTED})
+    with running({"DAYTONA_API_KEY": PLANTED}, "-m", "git_daytona", "git-daytona") as process:
+        canary.look()
+        process.stdin.close()
+    assert canary.leaks() == []
+    with running({"DAYTONA_API_KEY": PLANTED}, "git-daytona") as process:
+        canary.look()
+        process.stdin.close()
+    assert canary.leaks()
