@@ -51,6 +51,27 @@ def test_case_40_and_case_64_uncommitted_work_in_the_worktree_is_kept(local, rep
     assert (repo.path / "ignored").read_text() == "stays\n"
 
 
+def test_case_40_several_worktrees(local, repo, begin, tmp_path):
+    """Checked out here and in two linked worktrees by force, each of them dirty in its own way: all follow, each one's work is kept."""
+    session = begin(repo)
+    session.agent("echo theirs > theirs; echo agent > README")
+    repo.git("switch", "-q", "opencode/1")
+    places = {"here": repo.path, "linked": tmp_path / "linked", "odd \n'name": tmp_path / "odd \n'name"}
+    for name, path in places.items():
+        if path != repo.path:
+            repo.git("worktree", "add", "-q", "--force", str(path), "opencode/1")
+        type(repo)(path).write("README", f"edited in {name}\n")
+        type(repo)(path).write(f"new in {name}")
+    outcome = session.sync()
+    kept = {repo.show(each.ref, "README"): each.ref for each in outcome.kept}
+    assert set(kept) == {f"edited in {name}" for name in places}
+    for name, path in places.items():
+        assert f"new in {name}" in repo.git("ls-tree", "-z", "--name-only", kept[f"edited in {name}"]).split("\0")
+        assert kept[f"edited in {name}"] in outcome.message
+        assert (path / "README").read_text() == "agent\n" and (path / "theirs").exists(), name
+        assert type(repo)(path).git("status", "--porcelain", "--untracked-files=no") == "", name
+
+
 def test_case_40_a_clean_worktree_keeps_nothing_and_follows(local, repo, begin, tmp_path):
     session = begin(repo)
     repo.git("worktree", "add", "-q", str(tmp_path / "watching"), "opencode/1")
@@ -189,6 +210,7 @@ def test_case_50_and_case_63_hooks_signing_and_identity_of_the_sandbox(local, re
         "git config --unset user.name; git config --unset user.email; git config commit.gpgsign true; git config gpg.program false;"
         " printf '#!/bin/sh\\nexit 1\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit;"
         " printf '#!/bin/sh\\nsleep 60\\n' > .git/hooks/post-update; chmod +x .git/hooks/post-update; echo x > x"
+        "; mkdir .husky; cp .git/hooks/pre-commit .husky; cp .git/hooks/pre-commit .husky/reference-transaction; git config core.hooksPath .husky"
     )
     session.sync()
     assert repo.git("log", "-1", "--format=%an", "opencode/1") == "OpenCode"

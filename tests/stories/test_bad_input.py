@@ -273,12 +273,13 @@ def test_case_22_a_named_ssh_that_cannot_be_used(local, repo, tell, monkeypatch,
 
 
 @pytest.mark.parametrize("name", ["XDG_DATA_HOME", "XDG_STATE_HOME"])
-def test_case_55_a_folder_that_cannot_be_written(local, repo, tell, monkeypatch, tmp_path, name):
-    """A clear error before a sandbox is created (CASES 55)."""
+@pytest.mark.parametrize("place", ["{}/file", "/proc/readonly", "/dev/null"])
+def test_case_55_a_folder_that_cannot_be_written(local, repo, tell, monkeypatch, tmp_path, name, place):
+    """A clear error before a sandbox is created."""
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv(name, str(tmp_path / "file"))
+    monkeypatch.setenv(name, place.format(tmp_path))
     told = tell("git-daytona", "start", cwd=repo.path)
-    check(told, "git-daytona", SETTING, str(tmp_path / "file"), "make")
+    check(told, "git-daytona", SETTING, place.format(tmp_path), "make")
     assert local.counts["create"] == 0
 
 

@@ -36,6 +36,20 @@ def test_everything_is_private_whatever_the_umask(tmp_path, umask):
     assert modes(top) == {"a": folder, "a/b": folder, "a/b/file": file, "a/b/once": file, "locks": folder, "locks/one": file}
 
 
+@pytest.mark.parametrize("named", ["", "   ", "relative", "./here", "~/data", "../up", None])
+@pytest.mark.parametrize("system", ["linux", "darwin"])
+def test_case_55_a_data_directory_that_is_none(named, system, monkeypatch):
+    """~/.local/share on every system, where OpenCode and the existing plugin look, too; the same wherever one is called."""
+    monkeypatch.setattr(sys, "platform", system)
+    if named is None:
+        monkeypatch.delenv("XDG_DATA_HOME")
+    else:
+        monkeypatch.setenv("XDG_DATA_HOME", named)
+    place = Path.home() / ".local" / "share" / "opencode"
+    assert (paths.opencode_data(), paths.storage()) == (place, place / "storage" / "daytona")
+    assert paths.state_file("a/b").parent == paths.pin_file().parent == paths.storage()
+
+
 def test_a_folder_that_is_there_keeps_its_mode(tmp_path):
     (tmp_path / "shared").mkdir(mode=0o755)
     (tmp_path / "shared").chmod(0o755)
