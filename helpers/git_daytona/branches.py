@@ -9,9 +9,11 @@ from git_daytona import files, log, paths, worktrees
 from git_daytona.endpoint import Endpoint
 from git_daytona.errors import NoRepository, TransferFailed
 from git_daytona.git import Repository
-from git_daytona.refs import COUNTER, SANDBOX_BRANCH, Names, number_of_branch, number_of_remote, url
+from git_daytona.refs import COUNTER, KEPT, SANDBOX_BRANCH, Names, number_of_branch, number_of_remote, url
 
 RESERVE_TRIES = 200
+MOST_TOLD = 10
+"""How many kept things a message names."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,13 @@ def integrate(repository: Repository, names: Names, head: str | None, operation:
         return kept
 
 
+def forget_incoming(repository: Repository, names: Names) -> None:
+    """Remove what an interrupted sync left under ``names.incoming``."""
+    leftovers = repository.refs(names.incoming)
+    if leftovers:
+        repository.update_refs([f"delete {ref} {oid}" for ref, oid in leftovers.items()])
+
+
 def _plan(
     repository: Repository,
     names: Names,
@@ -276,4 +285,7 @@ def _stamp() -> str:
 
 def describe(kept: Sequence[Kept]) -> str:
     """``kept: WHAT as REF; …`` for a message, empty for nothing."""
-    return "; ".join(f"{each.what} kept as {each.ref}" for each in kept)
+    told = [f"{each.what} kept as {each.ref}" for each in kept[:MOST_TOLD]]
+    if len(kept) > MOST_TOLD:
+        told.append(f"{len(kept) - MOST_TOLD} more kept, see 'git for-each-ref {KEPT}'")
+    return "; ".join(told)

@@ -40,6 +40,12 @@ TRANSFER_CONFIG = (
     "fetch.showForcedUpdates=false",
     "fetch.fsckObjects=true",
     "transfer.fsckObjects=true",
+    # One pack, whose size can be limited, in place of up to a hundred objects each of which can be as large.
+    "fetch.unpackLimit=1",
+    # What comes, comes from the sandbox itself: not from where it points to, nor by a program of somebody's naming.
+    "fetch.uriProtocols=",
+    "transfer.bundleURI=false",
+    "protocol.ext.allow=never",
     "core.askPass=",
     "credential.helper=",
 )

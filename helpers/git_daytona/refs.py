@@ -1,6 +1,8 @@
 """The names that git sees: branches, remotes, and the refs of our own. Pure."""
 
 import re
+import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from git_daytona.endpoint import Endpoint
@@ -81,3 +83,40 @@ def number_in(text: str) -> int | None:
     """The number that a person means by ``3``, ``sandbox-3`` or ``opencode/3``; None for anything else (a sandbox or session id)."""
     found = re.fullmatch(r"(?:sandbox-|(?:refs/heads/)?opencode/)?([1-9][0-9]{0,8})", text)
     return int(found[1]) if found else None
+
+
+MOST = 2000
+"""How many refs of a sandbox are taken."""
+NAME_BYTES, COMPONENT_BYTES = 1000, 240
+"""The longest name of a ref that is taken, and the longest piece between its slashes: file systems take 255 bytes, with git's ``.lock``."""
+# What check-ref-format allows, without what it forbids in a piece: names become refs here, and reach terminals.
+_NAME = re.compile(r"refs/(?:heads|daytona)/[^\s~^:?*\[\\\x00-\x20\x7f]+")
+_FORBIDDEN = re.compile(r"\.\.|@\{|//|/$|\.$|/\.|\.lock(?:/|$)")
+
+
+def takeable(names: Iterable[str], *, folding: bool) -> tuple[list[str], list[str]]:
+    """Of the names that a sandbox gives to its refs those that can be refs here, at most MOST, and those that cannot: not well-formed,
+    not printable, too long, or in the way of another one. ``folding``: the file system tells neither case nor Unicode forms apart."""
+    taken: dict[str, str] = {}
+    folders: set[str] = set()
+    refused: list[str] = []
+    for name in names:
+        key = unicodedata.normalize("NFC", name).casefold() if folding else name
+        pieces = key.split("/")
+        parents = {"/".join(pieces[:count]) for count in range(3, len(pieces))}
+        if (
+            len(taken) < MOST
+            and _NAME.fullmatch(name)
+            and not _FORBIDDEN.search(name)
+            and name.isprintable()
+            and len(name.encode("utf-8", "surrogateescape")) <= NAME_BYTES
+            and all(len(piece.encode("utf-8", "surrogateescape")) <= COMPONENT_BYTES for piece in name.split("/"))
+            and key not in taken
+            and not parents & taken.keys()
+            and key not in folders
+        ):
+            taken[key] = name
+            folders |= parents
+        else:
+            refused.append(name)
+    return list(taken.values()), refused

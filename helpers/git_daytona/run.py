@@ -1,7 +1,9 @@
 """The one place where a child process starts: a tuple of strings, never a shell, always with an end."""
 
 import contextlib
+import math
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -21,6 +23,16 @@ GRACE_SECONDS = 3.0
 STDOUT_BYTES = 256 * 1024 * 1024
 STDERR_BYTES = 64 * 1024
 """How much of a child's stderr is kept: the end of it. A server's endless message must not fill our memory."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a command that listens to a stranger may use, in bytes: all it says on stderr, any file it writes, the data of each of its
+    processes (mapped files not counted). The last two where the system can set them for a child (Linux)."""
+
+    talk: int
+    file: int
+    memory: int
 
 
 @dataclass(frozen=True)
@@ -82,11 +94,14 @@ def end_all() -> None:
 
 
 class _Pump(threading.Thread):
-    """Reads a stream to its end, keeps at most ``limit`` bytes (the last or the first ones), and notes when something came."""
+    """Reads a stream to its end, keeps at most ``limit`` bytes (the last or the first ones), and notes when something came. ``enough``
+    is called once more than ``most`` bytes have come in all."""
 
     def __init__(self, stream: IO[bytes], limit: int, *, keep_end: bool, show: bool = False) -> None:
         super().__init__(daemon=True)
         self.stream, self.limit, self.keep_end, self.show = stream, limit, keep_end, show
+        self.most, self.came = math.inf, 0
+        self.enough: Callable[[], None] = lambda: None
         self.kept = bytearray()
         self.overflow = False
         self.last = time.monotonic()
@@ -98,6 +113,11 @@ class _Pump(threading.Thread):
     def _pump(self) -> None:
         while chunk := os.read(self.stream.fileno(), 65536):
             self.last = time.monotonic()
+            if self.came <= self.most < self.came + len(chunk):
+                self.enough()
+            self.came += len(chunk)
+            if self.came > self.most:
+                continue
             self.kept += chunk
             if len(self.kept) > self.limit:
                 self.overflow = True
@@ -114,6 +134,11 @@ class _Pump(threading.Thread):
 def _for_terminal(chunk: bytes) -> str:
     """git's progress for a terminal. What the sandbox's side says passes through here, so no control character but CR and LF does."""
     return "".join(c if c in "\r\n" or c.isprintable() else "?" for c in redact(chunk.decode("utf-8", "replace")))
+
+
+def _kill_group(process: "subprocess.Popen[bytes]") -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def end_group(process: "subprocess.Popen[bytes]") -> None:
@@ -187,6 +212,7 @@ def run(
     stdin: bytes | None = None,
     show: bool = False,
     pass_fds: Sequence[int] = (),
+    limits: Limits | None = None,
 ) -> Result:
     """Run a command and wait for it. ``env`` is always said: what is inherited by default holds the API key.
 
@@ -215,6 +241,9 @@ def run(
         assert process.stdout is not None and process.stderr is not None
         out = _Pump(process.stdout, STDOUT_BYTES, keep_end=False)
         err = _Pump(process.stderr, STDERR_BYTES, keep_end=True, show=show)
+        if limits is not None:
+            _limit(process, limits)
+            err.most, err.enough = limits.talk, lambda: _kill_group(process)
         try:
             unwinding.arm()
             _children.add(process)
@@ -241,9 +270,26 @@ def run(
                 hint="check the network, then try again",
                 details=redact(" ".join(argv)) + "\n" + redact(bytes(err.kept).decode("utf-8", "replace")),
             )
+    if err.came > err.most:
+        raise TimedOut(
+            f"'{argv[0]}' printed more than {int(err.most) >> 20} MiB of messages and was ended",
+            hint="see what the sandbox does: 'git daytona exec N -- ps aux'",
+            details=redact(bytes(err.kept).decode("utf-8", "replace")),
+        )
     if out.overflow:
         raise TimedOut(f"'{argv[0]}' printed more than {STDOUT_BYTES >> 20} MiB", hint="this is not expected: please report it")
     return Result(tuple(argv), process.returncode, bytes(out.kept), bytes(err.kept))
+
+
+def _limit(process: "subprocess.Popen[bytes]", limits: Limits) -> None:
+    """Set the limits of a child that has just started; its own children inherit them."""
+    prlimit = getattr(resource, "prlimit", None)
+    if prlimit is None:
+        return
+    sizes = ((resource.RLIMIT_FSIZE, limits.file), (resource.RLIMIT_DATA, limits.memory), (resource.RLIMIT_CORE, 0))
+    for which, size in sizes:
+        with contextlib.suppress(OSError, ValueError):  # it has ended, or has a lower limit that we may not raise
+            prlimit(process.pid, which, (size, size))
 
 
 def _feed(stream: IO[bytes], data: bytes) -> None:

@@ -6,6 +6,7 @@ The sandbox is untrusted: its report is data, checked line by line, and no strin
 import re
 import secrets
 import shlex
+import sys
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -13,16 +14,18 @@ from pathlib import Path
 from git_daytona import leases, log
 from git_daytona.cloud import Cloud, Execution
 from git_daytona.errors import BadAnswer, SandboxBusy, SandboxCommandFailed
-from git_daytona.refs import PROJECT
+from git_daytona.refs import MOST, PROJECT, takeable
 from git_daytona.secret import printable
 
 PREPARE_SECONDS = 60.0
 REPORT_SECONDS = 300.0
 """Limits of the scripts in the sandbox: a commit of a large tree takes its time."""
 
+NOTES = 20
+"""How many nested repositories, notes and refused branches of one report are listed."""
+PORTS = 1000
+
 _OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-# What check-ref-format allows, and printable besides: names reach terminals and our ref transaction.
-_REF = re.compile(r"refs/(?:heads|daytona)/[^\s~^:?*\[\\\x00-\x20\x7f]+")
 
 
 @dataclass
@@ -35,6 +38,8 @@ class Report:
     operation: str | None = None
     """merge, rebase, cherry-pick, revert, bisect, or git: a command that holds the index."""
     refs: dict[str, str] = field(default_factory=dict)
+    refused: list[str] = field(default_factory=list)
+    """Branches that cannot be taken, by what can be shown of their names."""
     nested: list[str] = field(default_factory=list)
     ports: list[int] = field(default_factory=list)
     lfs: int = 0
@@ -101,10 +106,20 @@ def report(cloud: Cloud, sandbox_id: str, message: str, *, adopt: bool = False) 
         return found
 
 
+def refs(cloud: Cloud, sandbox_id: str) -> Report:
+    """The sandbox's refs as they are, nothing committed. One API call. Raises SandboxCommandFailed, BadAnswer."""
+    mark = secrets.token_hex(8)
+    source = (
+        'cd "$1" && git -c "safe.directory=*" for-each-ref --count="$3" --format="$2 ref %(objectname) %(refname)" refs/heads refs/daytona'
+        ' && echo "$2 end ok"'
+    )
+    return parse(run_once(cloud, sandbox_id, source, PROJECT, mark, str(MOST + 1), timeout=PREPARE_SECONDS), mark)
+
+
 def ports(cloud: Cloud, sandbox_id: str) -> list[int]:
     """The TCP ports that the sandbox's own processes listen on. One API call."""
     result = run_once(cloud, sandbox_id, script("ports") + "listening", timeout=PREPARE_SECONDS)
-    return [int(line, 16) for line in result.output.split() if re.fullmatch(r"[0-9A-Fa-f]{4}", line)]
+    return [int(line, 16) for line in result.output.split() if re.fullmatch(r"[0-9A-Fa-f]{4}", line)][:PORTS]
 
 
 def parse(result: Execution, mark: str) -> Report:
@@ -126,19 +141,19 @@ def parse(result: Execution, mark: str) -> Report:
             )
         if key in ("head", "committed") and value != "-":
             setattr(found, key, _oid(value))
-        elif key == "branch" and value.startswith("refs/heads/") and _REF.fullmatch(value):
+        elif key == "branch" and value.startswith("refs/heads/") and takeable([value], folding=False)[0]:
             found.branch = value
         elif key == "operation" and value in ("merge", "rebase", "cherry-pick", "revert", "bisect", "git"):
             found.operation = value
         elif key == "ref":
             oid, _, name = value.partition(" ")
-            if _REF.fullmatch(name) and name.isprintable():
+            if len(found.refs) <= MOST:
                 found.refs[name] = _oid(oid)
-        elif key == "nested":
+        elif key == "nested" and len(found.nested) < NOTES:
             found.nested.append(printable(value)[:200])
-        elif key == "note":
+        elif key == "note" and len(found.notes) < NOTES:
             found.notes.append(printable(value)[:200])
-        elif key == "port" and re.fullmatch(r"[0-9A-Fa-f]{4}", value):
+        elif key == "port" and re.fullmatch(r"[0-9A-Fa-f]{4}", value) and len(found.ports) < PORTS:
             found.ports.append(int(value, 16))
         elif key == "lfs" and value.strip().isdigit():
             found.lfs = int(value.strip()[:9])
@@ -146,6 +161,9 @@ def parse(result: Execution, mark: str) -> Report:
             found.missing = value
         elif key == "end":
             ended = True
+    taken, refused = takeable(found.refs, folding=sys.platform == "darwin")
+    found.refs = {name: found.refs[name] for name in taken}
+    found.refused = [printable(name)[:100] for name in refused[:NOTES]]
     if not ended and found.missing is None:
         raise SandboxCommandFailed(
             f"the sandbox's git did not finish (exit status {result.status})",

@@ -14,6 +14,10 @@ MESSAGE = "Changes of the OpenCode session"
 """Subject of the commits that a sync makes in the sandbox."""
 
 
+MESSAGE_LENGTH = 4000
+"""The longest message of a sync, characters."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a sync did. ``message`` is one line for people and the state file."""
@@ -43,7 +47,7 @@ def sync(repository: Repository, transfers: Transfers, sandbox_id: str, names: N
 def fetch(repository: Repository, transfers: Transfers, sandbox_id: str, names: Names, *, show: bool = False) -> Outcome:
     """Fetch the sandbox's branches into the tracking refs, and nothing else."""
     before = repository.refs(names.tracking)
-    transfers.fetch(repository, sandbox_id, _refspecs(names), show=show)
+    _fetch(repository, transfers, sandbox_id, names, sandbox.refs(transfers.cloud, sandbox_id), show=show)
     kept = branches.integrate(repository, names, None, None)
     changed = repository.refs(names.tracking) != before
     return Outcome(changed, None, tuple(kept), message="fetched" if changed else "nothing new in the sandbox")
@@ -90,12 +94,22 @@ def _take(
 ) -> Outcome:
     changed = _moved(repository, names, report)
     if changed:
-        transfers.fetch(repository, sandbox_id, _refspecs(names), show=show)
+        try:
+            _fetch(repository, transfers, sandbox_id, names, report, show=show)
+        except TransferFailed as problem:
+            if "couldn't find remote ref" not in problem.message:
+                raise
+            # A branch was deleted since the report: the next one does not name it.
+            report = sandbox.report(transfers.cloud, sandbox_id, MESSAGE)
+            _fetch(repository, transfers, sandbox_id, names, report, show=show)
         kept = kept + branches.integrate(repository, names, report.head, report.operation)
-    left = ""
+    left = []
     if report.nested:
-        left = f"nested repositories do not travel: {', '.join(report.nested)}"
-    return Outcome(changed, report.head, tuple(kept), left, _message(names, report, changed, kept, left), tuple(report.ports))
+        left.append(f"nested repositories do not travel: {', '.join(report.nested)}")
+    if report.refused:
+        left.append(f"branches that cannot be taken stay in the sandbox: {', '.join(report.refused)}")
+    behind = "; ".join(left)
+    return Outcome(changed, report.head, tuple(kept), behind, _message(names, report, changed, kept, behind), tuple(report.ports))
 
 
 def _moved(repository: Repository, names: Names, report: Report) -> bool:
@@ -112,8 +126,12 @@ def _moved(repository: Repository, names: Names, report: Report) -> bool:
     return not extra <= {*here.values(), report.head}
 
 
-def _refspecs(names: Names) -> list[str]:
-    return [f"+refs/heads/*:{names.incoming}heads/*", f"+refs/daytona/*:{names.incoming}daytona/*"]
+def _fetch(repository: Repository, transfers: Transfers, sandbox_id: str, names: Names, report: Report, *, show: bool) -> None:
+    """Fetch what the report names, and nothing else that the sandbox's git may offer, to where ``branches.integrate`` expects it."""
+    branches.forget_incoming(repository, names)
+    if report.refs:
+        refspecs = [f"+{ref}:{names.incoming}{ref.removeprefix('refs/')}" for ref in report.refs]
+        transfers.fetch(repository, sandbox_id, refspecs, show=show)
 
 
 def _restore(repository: Repository, transfers: Transfers, sandbox_id: str, names: Names, report: Report) -> Report:
@@ -157,4 +175,4 @@ def _message(names: Names, report: Report, changed: bool, kept: list[Kept], left
         parts.append(left)
     if report.lfs:
         parts.append(f"{report.lfs} LFS objects stay in the sandbox")
-    return "; ".join(parts)
+    return "; ".join(parts)[:MESSAGE_LENGTH]

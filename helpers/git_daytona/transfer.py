@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import shlex
+import signal
 import sys
 import tempfile
 import threading
@@ -20,18 +21,26 @@ from git_daytona.errors import (
     HostKeyRefused,
     MissingProgram,
     SandboxNotRunning,
+    TimedOut,
     TransferFailed,
 )
 from git_daytona.git import Repository, failure
 from git_daytona.pin import Policy, Trust
 from git_daytona.refs import url
-from git_daytona.run import Result, run
+from git_daytona.run import Limits, Result, run
 from git_daytona.secret import Secret, printable
 from git_daytona.settings import Settings
 
 TRANSFER_SECONDS = 3600.0
 IDLE_SECONDS = 120.0
 """A transfer is ended when git reports no progress for this long; it reports every second while anything moves."""
+TALK_BYTES = 4 * 1024 * 1024
+"""What git and the sandbox behind it may print in one transfer. git's own progress of an hour is a tenth of that."""
+FETCH_BYTES = 4 * 1024**3
+"""The largest pack that is taken, unless git's configuration has ``daytona.maxFetchSize``."""
+FETCH_KEY = "daytona.maxFetchSize"
+MEMORY_BYTES = max(1024**3, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
+"""What each of git's processes may hold, mapped files not counted: git reads the list of refs, and a message without an end, into it."""
 
 # What OpenSSH says when the connection did not come about or broke (its messages are not translated), and git's own conclusion.
 _CONNECTION = re.compile(
@@ -124,7 +133,7 @@ class Transfers:
             attempts += 1
             if attempts == 3:  # told apart only now: twice closed is no longer a gateway that has just started (FACTS)
                 self._need_running(sandbox_id)
-            self._check_address(repository, url(self.check().endpoint))
+            self._configuration(repository, url(self.check().endpoint))
             with self.lease(sandbox_id, background=True) as (access, trust):
                 event.update(gateway=trust.endpoint, attempt=attempts)
                 self._once(repository, access.token, trust, verb, options, server, refspecs, show)
@@ -151,8 +160,12 @@ class Transfers:
         show: bool,
     ) -> None:
         address = url(trust.endpoint)
-        self._check_address(repository, address)
-        shield = (f"url.{address}.insteadOf={address}", f"url.{address}.pushInsteadOf={address}")
+        theirs = self._configuration(repository, address)
+        shield = [f"url.{address}.insteadOf={address}", f"url.{address}.pushInsteadOf={address}"]
+        if "core.alternaterefscommand" in theirs:  # a program that git would start, with the token in reach (git-config(1))
+            shield.append("core.alternateRefsCommand=:")
+        most = size(theirs.get(FETCH_KEY.lower())) or FETCH_BYTES
+        limits = Limits(TALK_BYTES, most if verb == "fetch" else FETCH_BYTES, MEMORY_BYTES)
         with inheritable(token) as descriptor, lifeline() as pipe:
             env = gitenv.base() | ssh_environment(self.settings, trust, repository)
             env |= {"DAYTONA_SSH_TOKEN_FD": str(descriptor), "DAYTONA_SSH_LIFELINE_FD": str(pipe)}
@@ -160,24 +173,50 @@ class Transfers:
             # A worktree is the current directory of what we run: of nothing, if it is gone meanwhile.
             place = ("--git-dir", str(repository.existing_dir))
             argv = ("git", *place, *configuration, verb, "--progress", *options, server, "--", address, *refspecs)
-            result = run(argv, env=env, timeout=TRANSFER_SECONDS, idle=IDLE_SECONDS, show=show, pass_fds=(descriptor, pipe))
+            before = leftovers(repository)
+            try:
+                result = run(
+                    argv,
+                    env=env,
+                    timeout=TRANSFER_SECONDS,
+                    idle=IDLE_SECONDS,
+                    show=show,
+                    pass_fds=(descriptor, pipe),
+                    limits=limits,
+                )
+            except TimedOut:
+                remove_leftovers(repository, before)
+                raise
         if result.status != 0:
+            remove_leftovers(repository, before)
+            if f"died of signal {int(signal.SIGXFSZ)}" in result.complaint:
+                raise TransferFailed(
+                    f"the sandbox sent more than {most >> 20} MiB at once, which was refused",
+                    hint=f"see what is in it; if it is meant: git config {FETCH_KEY} 16g",
+                    details=result.complaint,
+                )
             raise self._explain(result, trust, verb)
 
-    def _check_address(self, repository: Repository, address: str) -> None:
-        """The URL that git really uses must be ours. The shield in _once rewrites the whole URL to itself, and the longest rule wins;
-        only a rule of the user's for exactly this URL is as long (CASES 14)."""
-        pattern = r"^url\..*\.(insteadof|pushinsteadof)$"
+    def _configuration(self, repository: Repository, address: str) -> dict[str, str]:
+        """What git's configuration, of whatever file, has of the keys that matter here (in lower case).
+
+        The URL that git really uses must be ours. The shield in _once rewrites the whole URL to itself, and the longest rule wins;
+        only a rule of the user's for exactly this URL is as long (CASES 14). Raises BadSetting.
+        """
+        pattern = rf"^(url\..*\.(insteadof|pushinsteadof)|core\.alternaterefscommand|{re.escape(FETCH_KEY.lower())})$"
         argv = ("git", "--git-dir", str(repository.existing_dir), "config", "-z", "--get-regexp", pattern)
         result = run(argv, env=gitenv.base(), timeout=60)
         if result.status not in (0, 1):
             raise failure(result, "git cannot read its configuration")
+        found = {}
         for key, _, value in (entry.partition("\n") for entry in result.text.split("\0")):
-            if value == address:
+            if key.startswith("url.") and value == address:
                 raise BadSetting(
                     f"git's configuration rewrites the sandbox's URL: {printable(key)}",
                     hint="remove that rule: git config --show-origin -l",
                 )
+            found[key] = value
+        return found
 
     def _explain(self, result: Result, trust: Trust, verb: str) -> GitDaytonaError:
         text = result.complaint
@@ -237,6 +276,37 @@ def ssh_environment(
     command = repository.config("core.sshCommand") if repository else None
     variant = repository.config("ssh.variant") if repository else None
     return env | gitenv.user_ssh(source, command, variant)
+
+
+def size(text: str | None) -> int | None:
+    """A number of bytes as git's configuration writes it (``512m``); None for what is none."""
+    found = re.fullmatch(r"\s*([1-9][0-9]{0,11})([kmg]?)\s*", (text or "").lower())
+    return int(found[1]) * 1024 ** " kmg".index(found[2] or " ") if found else None
+
+
+def leftovers(repository: Repository) -> set[Path]:
+    """The packs and objects that some git has begun to write."""
+    objects = repository.common_dir / "objects"
+    return {*objects.glob("pack/tmp_*"), *objects.glob("tmp_*")}
+
+
+def remove_leftovers(repository: Repository, before: set[Path]) -> None:
+    """Remove what a fetch that failed left half-written: git itself does after two weeks, and a sandbox may send gigabytes each time.
+
+    Another git's files stay: those that were there before, and those that somebody has open. Where that cannot be seen (no /proc),
+    all stay.
+    """
+    new = leftovers(repository) - before
+    if not new or not Path("/proc/self/fd").is_dir():
+        return
+    opened = set()
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):  # another user's, or ended meanwhile
+            opened.add(os.readlink(link))  # noqa: PTH115 — a text to compare
+    for path in new:
+        if str(path.resolve()) not in opened:
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 @contextlib.contextmanager

@@ -145,7 +145,7 @@ hold stash "$(g rev-parse -q --verify refs/stash || true)"
 say head "${tip:--}"
 say branch "${branch:--}"
 say operation "${operation:--}"
-g for-each-ref --count=2000 --format='%(objectname) %(refname)' refs/heads refs/daytona | while read -r line; do say ref "$line"; done
+g for-each-ref --count=2001 --format='%(objectname) %(refname)' refs/heads refs/daytona | while read -r line; do say ref "$line"; done
 if [ -d "$dir/lfs/objects" ]; then
   say lfs "$(find "$dir/lfs/objects" -type f | wc -l)"
 fi
