@@ -54,6 +54,12 @@ def look(api_url: str) -> Found | None:
     return Found(source, Secret(key), exposed)
 
 
+def warning(api_url: str, source: str) -> str | None:
+    """What is wrong with the way the key from ``source`` is kept, if that is a profile and something is."""
+    found = look(api_url)
+    return found.remark if found and found.key and found.source == source else None
+
+
 def _active(config: Any) -> dict[str, Any] | None:
     """The active profile; None when there is none. Raises ValueError for what cannot be the CLI's."""
     if not isinstance(config, dict):

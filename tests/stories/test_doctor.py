@@ -343,6 +343,16 @@ def test_keys(healthy: Repo, examine: Callable[[Path], Examined], local: LocalDa
     assert found["key"][1] == f"from '.env' of '{healthy.path}'"
     detail, hint = found.only("key accepted", "fail")
     assert f"does not accept the API key from '.env' of '{healthy.path}'" in detail
+    (healthy.path / ".env").unlink()
+    profile = paths.daytona_cli_config()
+    profile.parent.mkdir(parents=True)
+    api = {"url": local.api_url, "key": local.api_key}
+    profile.write_text(json.dumps({"activeProfile": "1", "profiles": [{"id": "1", "name": "mine", "api": api}]}))
+    profile.chmod(0o644)  # as the Daytona CLI leaves it
+    found = examine(healthy.path)
+    detail, hint = found.only("key", "warn")
+    assert detail == f"from profile 'mine' of the Daytona CLI in '{profile}'"
+    assert "chmod 600" in hint
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -185,6 +186,26 @@ def test_whoami_as_json_with_a_lesser_key(keyless, tell, monkeypatch):
     assert "write sandboxes; read audit logs; odd\\x1b[2J anything" in shown.out
 
 
+def test_whoami_and_odd_answers(keyless, tell, monkeypatch):
+    monkeypatch.setenv("DAYTONA_API_KEY", keyless.api_key)
+    for answer, expiry, organisation in (
+        ({"expiresAt": "2031-02-03T04:05:06Z", "organizationId": "org"}, "2031-02-03 04:05 UTC", "org"),
+        ({"expiresAt": "tomorrow", "organizationId": "../../x", "permissions": {"a": 1}, "name": ["\x1b[2J"]}, "never", "../../x"),
+        ({"name": None, "permissions": None, "organizationId": None, "expiresAt": 5}, "never", "the API does not say"),
+    ):
+        with keyless.faults.call(route="^key$", body=json.dumps(answer).encode()):
+            told = tell(PROGRAM, "whoami")
+            as_json = tell(PROGRAM, "whoami", "--json")
+        assert (told.status, as_json.status) == (0, 0), answer
+        rows = dict(row.split(None, 1) for row in told.out.splitlines())
+        assert (rows["expires"], rows["organisation"], rows["may"]) == (expiry, organisation, "the API does not say")
+        assert "\x1b" not in told.out
+        json.loads(as_json.out)
+    for body in (b"<html>", b"[]", b"", b"[" * 5000):
+        with keyless.faults.call(route="^key$", body=body):
+            assert tell(PROGRAM, "whoami").status == 15
+
+
 def test_whoami_that_fails(keyless, tell, monkeypatch):
     told = tell(PROGRAM, "whoami")
     assert told.status == 5
@@ -250,7 +271,7 @@ def test_the_profile_of_the_daytona_cli(keyless, tell, keyrings, home, monkeypat
     assert tell(PROGRAM, "whoami").status == 0, "a link of the user's own is followed"
 
 
-def test_keyrings_in_the_way(keyless, tell, keyrings, monkeypatch):
+def test_case_54_keyrings_in_the_way(keyless, tell, keyrings, monkeypatch):
     """Bounded, named, and never in the way of a key from the environment."""
     key, url = keyless.api_key, keyless.api_url
     monkeypatch.setattr(keystore, "SECONDS", 0.2)
@@ -299,7 +320,7 @@ def test_keyrings_in_the_way(keyless, tell, keyrings, monkeypatch):
     assert keyrings.keys == {}
 
 
-def test_a_keyring_that_cannot_be_loaded(keyless, command, keyrings):
+def test_case_54_a_keyring_that_cannot_be_loaded(keyless, command, keyrings):
     keyrings.choose("no_such_module.Keyring", load=False)
     told = command(PROGRAM, "login", stdin=keyless.api_key)
     assert told.status == 13
@@ -353,7 +374,7 @@ def test_on_a_terminal(keyless, keyrings, home):
 
         shown.wait_for(r"^\$")
         run(f"{BIN / PROGRAM} login; echo ended $?")
-        shown.wait_for(r"^API key for http://127.*, not shown:")
+        shown.wait_for(r"^paste an API key for http://127.*\n(.*\n)?API key \(not shown\):")
         shown.type(keyless.api_key)
         shown.send("C-c")
         shown.wait_for("^interrupted")
@@ -361,7 +382,7 @@ def test_on_a_terminal(keyless, keyrings, home):
         assert keyrings.keys == {}
 
         run(f"{BIN / PROGRAM} login; echo ended $?")
-        shown.wait_for("not shown:")
+        shown.wait_for("not shown")
         below = descendants(shown.pid)
         shown.type(keyless.api_key)
         shown.send("Enter")
@@ -369,6 +390,12 @@ def test_on_a_terminal(keyless, keyrings, home):
         ended(0)
         assert keyrings.keys == {keyless.api_url: keyless.api_key}
         assert below and not any(keyless.api_key.encode() in each.arguments + each.environment for each in below)
+
+        run(f"{BIN / PROGRAM} login; echo ended $?")
+        shown.wait_for("not shown")
+        shown.type(keyless.api_key[:9])
+        os.kill(max(each.pid for each in descendants(shown.pid)), signal.SIGTERM)
+        ended(128 + signal.SIGTERM)
 
         keyrings.choose("Asking", load=False)  # given up while it asks, with the echo off
         run(f"{BIN / PROGRAM} login; echo ended $?")
@@ -421,7 +448,7 @@ gdbus call --session --dest org.freedesktop.secrets --object-path /org/freedeskt
 @pytest.mark.skipif(
     not all(map(shutil.which, ("gnome-keyring-daemon", "dbus-run-session", "gdbus"))), reason="gnome-keyring is not there"
 )
-def test_the_secret_service(keyless, home, monkeypatch):
+def test_case_54_the_secret_service(keyless, home, monkeypatch):
     """gnome-keyring itself: unlocked, then locked, with nobody there to unlock it."""
     monkeypatch.delenv("PYTHON_KEYRING_BACKEND")
     (home / "run").mkdir(mode=0o700)

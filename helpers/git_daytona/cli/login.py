@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 NEEDED = ("write:sandboxes", "delete:sandboxes")
 """The permissions without which no session can be started or ended."""
+FROM_A_FILE = f"{PROGRAM} login <FILE, where FILE holds the key alone"
 
 
 class KeylessCommand(click.Command):
@@ -43,7 +44,8 @@ def login(no_check: bool) -> None:
     """
     from git_daytona import keystore, say
     from git_daytona.account import Account
-    from git_daytona.errors import GitDaytonaError
+    from git_daytona.errors import GitDaytonaError, KeyRefused
+    from git_daytona.settings import KEYS_PAGE
 
     found, _ = settings_here()
     before = keystore.required(found.api_url)  # before anybody types a key that could not be kept
@@ -54,6 +56,8 @@ def login(no_check: bool) -> None:
             info = Account(replace(found, key=key, key_source=source)).key_info()
         except GitDaytonaError as problem:
             problem.message += "; the key was not stored"
+            if isinstance(problem, KeyRefused):
+                problem.hint = f"copy it whole, or make a new one ({KEYS_PAGE}), then try again"
             raise
         name = f" '{info.name}'" if info.name else ""
         _warn(info)
@@ -99,9 +103,8 @@ def whoami(as_json: bool) -> None:
     account = Account(found)
     info = account.key_info()
     source = account.settings.key_source or ""
-    profile = None if found.key else cliprofile.look(found.api_url)
-    if profile and profile.remark and profile.source == source:
-        say.warning(PROGRAM, profile.remark)
+    if remark := cliprofile.warning(found.api_url, source):
+        say.warning(PROGRAM, remark)
     _warn(info)
     name = _organization(account, info)
     if as_json:
@@ -139,9 +142,8 @@ def _given(found: "Settings") -> "tuple[Secret, str]":
     from git_daytona.errors import UsageError
     from git_daytona.secret import KEY_CHARACTERS, Secret, key_problem
 
-    again = f"{PROGRAM} login <FILE, where FILE holds the key alone"
     if sys.stdin is None:
-        raise UsageError("standard input is closed, and the key is read from it", hint=again)
+        raise UsageError("standard input is closed, and the key is read from it", hint=FROM_A_FILE)
     if sys.stdin.isatty():
         text, source = _typed(found), "the prompt"
     else:
@@ -149,7 +151,7 @@ def _given(found: "Settings") -> "tuple[Secret, str]":
         text, source = sys.stdin.buffer.readline(KEY_CHARACTERS + 2).decode("utf-8", "replace"), "standard input"
     text = text.strip()
     if not text:
-        raise UsageError(f"there was no key on {source}" if source == "standard input" else "no key was typed", hint=again)
+        raise UsageError(f"there was no key on {source}" if source == "standard input" else "no key was typed", hint=FROM_A_FILE)
     if problem := key_problem(text):
         raise UsageError(f"what came from {source} is no API key: it {problem}", hint="give the key alone, in one line")
     return Secret(text), source
@@ -157,21 +159,31 @@ def _given(found: "Settings") -> "tuple[Secret, str]":
 
 def _typed(found: "Settings") -> str:
     import getpass
+    import signal
     import warnings
 
+    from git_daytona import say
     from git_daytona.errors import UsageError
     from git_daytona.settings import DEFAULT_API_URL, KEYS_PAGE
 
-    page = f" ({KEYS_PAGE})" if found.api_url == DEFAULT_API_URL else ""
-    with warnings.catch_warnings():
-        # Without this it would go on, and show what is typed.
-        warnings.simplefilter("error", getpass.GetPassWarning)
-        try:
-            text: str = click.prompt(f"API key for {found.api_url}{page}, not shown", hide_input=True, err=True)
-        except getpass.GetPassWarning:
-            raise UsageError(
-                "this terminal cannot hide what is typed", hint=f"{PROGRAM} login <FILE, where FILE holds the key alone"
-            ) from None
+    page = f"; they are made at {KEYS_PAGE}" if found.api_url == DEFAULT_API_URL else ""
+    say.note(f"paste an API key for {found.api_url}{page}")
+
+    def end(*_: object) -> None:
+        """By an exception: an end by SIGTERM must give the terminal its echo back, too."""
+        say.note("")
+        sys.exit(128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        with warnings.catch_warnings():
+            # Without this it would go on, and show what is typed.
+            warnings.simplefilter("error", getpass.GetPassWarning)
+            text: str = click.prompt("API key (not shown)", hide_input=True, err=True)
+    except getpass.GetPassWarning:
+        raise UsageError("this terminal cannot hide what is typed", hint=FROM_A_FILE) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return text
 
 

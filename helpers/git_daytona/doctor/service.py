@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from git_daytona import leases, probe, settings, state, verify
+from git_daytona import cliprofile, leases, probe, settings, state, verify
 from git_daytona.cloud import Cloud, KeyInfo
 from git_daytona.doctor.findings import Seen, fail, ok, skipped, warn
 from git_daytona.endpoint import Endpoint
@@ -48,6 +48,8 @@ class Service:
 
     def key(self) -> Seen:
         _, source = self.found.api_key()
+        if remark := cliprofile.warning(self.found.api_url, source):
+            return warn(f"from {source}", remark)
         return ok(f"from {source}")
 
     def api(self) -> Seen:
