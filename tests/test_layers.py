@@ -16,9 +16,9 @@ PACKAGE = Path(__file__).parents[1] / "helpers" / "git_daytona"
 LAYERS = {
     "alone": "ssh",  # the wrapper: nothing may be below it
     "ground": "__init__ help errors secret endpoint refs hostkeys knownhosts trust published gitenv jsonc",
-    "rim": "run files paths say log",
+    "rim": "run files paths say log lastseen",
     "sources": "keystore cliprofile settings state git bounded account cloud cloud_errors probe glance pinfile manual refusals asked pin verify registered install",
-    "transfers": "leases transfer sandbox branches old_remotes worktrees lifecycle",
+    "transfers": "leases transfer sandbox branches old_remotes worktrees lifecycle ahead",
     "sessions": "sync sessions status recovery doctor.*",
     "tools": "tools.*",
     "service": "lanes rpc harmless prompt hosttools toasts workspace previews turns events calls hosting service hooks",
@@ -40,6 +40,7 @@ DOORS = {
     "filelock": "files local.store",
     "tenacity": "git leases lifecycle status",
     "click": "cli.*",
+    "wcwidth": "cli.table",
     "cryptography": "hostkeys local.*",
     "paramiko": "probe local.*",
     "aiohttp": "local.*",

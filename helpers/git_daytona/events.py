@@ -23,7 +23,10 @@ class Events:
         self._lock = threading.Lock()
         self._parents: dict[str, str | None] = {}
         """Session → its parent; None for a root. As told by events, else asked for."""
-        self._notes = Lane("sub-agents", 1)
+        self._titles: dict[str, str] = {}
+        """Titles that are not on record yet: a session has a record from its first tool call on."""
+        self._known_titles: dict[str, str] = {}
+        self._notes = Lane("sub-agents and titles", 1)
 
     def handle(self, kind: str, properties: Mapping[str, Any]) -> None:
         """One event of OpenCode's; one that we do not know, or names no session, is ignored."""
@@ -34,15 +37,20 @@ class Events:
             return
         status = properties.get("status")
         idle = kind == "session.idle" or (isinstance(status, dict) and status.get("type") == "idle")
+        if isinstance(title := info.get("title"), str) and kind in ("session.created", "session.updated"):
+            self._called(session_id, title)
         if kind == "session.created":
             parent = info.get("parentID") or properties.get("parentID")
             self._born(session_id, parent if isinstance(parent, str) and parent else None)
         elif kind == "session.deleted":
             with self._lock:
                 child = bool(self._parents.pop(session_id, None) or info.get("parentID"))
+                self._titles.pop(session_id, None)
+                self._known_titles.pop(session_id, None)
             if not child:
                 self._turns.delete(session_id)
         elif kind in ("session.idle", "session.status") and self._is_root(session_id):
+            self._notes.submit(lambda: self._note_title(session_id))
             # A sub-agent's end is not the turn's: its root goes on, and ends later.
             (self._turns.ended if idle else self._turns.begun)(session_id)
 
@@ -83,6 +91,30 @@ class Events:
             self._workspace.coordinator().state.note_child(session_id, self.root(session_id))
         except GitDaytonaError:  # it is only for after a restart; what is wrong here, the tool call says
             pass
+
+    def _called(self, session_id: str, title: str) -> None:
+        """A session's title, which OpenCode repeats with everything that happens in it."""
+        with self._lock:
+            if self._known_titles.get(session_id) == title:
+                return
+            self._known_titles[session_id] = self._titles[session_id] = title
+        self._notes.submit(lambda: self._note_title(session_id))
+
+    def _note_title(self, session_id: str) -> None:
+        with self._lock:
+            title = self._titles.get(session_id)
+        if title is None:
+            return
+        try:
+            file = self._workspace.coordinator().state
+            if file.get(session_id) is None:  # not yet, or a sub-agent's: these have no record
+                return
+            file.set_title(session_id, title)
+        except GitDaytonaError:  # it is only for people's eyes
+            return
+        with self._lock:
+            if self._titles.get(session_id) == title:
+                del self._titles[session_id]
 
     def _is_root(self, session_id: str) -> bool:
         with self._lock:

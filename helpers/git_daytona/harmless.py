@@ -1,6 +1,6 @@
 """What OpenCode is told at once: which events we want, and which of its own tools need no question."""
 
-EVENTS = ("session.created", "session.status", "session.idle", "session.deleted")
+EVENTS = ("session.created", "session.updated", "session.status", "session.idle", "session.deleted")
 
 HARMLESS = (
     "invalid",

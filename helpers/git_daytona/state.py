@@ -25,6 +25,8 @@ SETUP_FAILED = "setup-failed"
 DISABLED = "disabled"
 CHILDREN = 500
 """How many sub-agents' sessions the file remembers."""
+TITLE = 200
+"""Characters of a session's title that are kept."""
 NO_PROJECT = "global"
 """OpenCode's project id of a directory without a repository, or of one without commits."""
 
@@ -55,6 +57,8 @@ class Session:
     """When the deletion of its sandbox began, its work being here (ours); 0: it did not."""
     synced_at: int = 0
     """When the last successful sync began (ours): what was done later may not be here."""
+    title: str = ""
+    """What its host or its user calls it (ours), in one line."""
 
     @property
     def needs_sync(self) -> bool:
@@ -124,6 +128,12 @@ class StateFile:
             record.pop("deleting", None)
 
         self._edit(session_id, change)
+
+    def set_title(self, session_id: str, title: str) -> None:
+        """Record what a session is called, if it exists and is called something else."""
+        record = self._read()["sessions"].get(session_id)
+        if isinstance(record, dict) and record.get("title") != (text := one_line(title)):
+            self._edit(session_id, lambda record: record.update(title=text))
 
     def mark_deleting(self, session_id: str) -> None:
         """Record that a session's work is here and that its sandbox goes now."""
@@ -282,7 +292,13 @@ def _session(session_id: str, record: object) -> Session | None:
         git_dir=git_dir if isinstance(git_dir, str) else None,
         deleting=_milliseconds(record.get("deleting")),
         synced_at=_milliseconds(record.get("syncedAt")) or updated_at,
+        title=one_line(title) if isinstance(title := record.get("title"), str) else "",
     )
+
+
+def one_line(title: str) -> str:
+    """A title as one line of bounded length, without characters that could move a cursor or turn the direction of writing."""
+    return "".join(c for c in " ".join(title.split()) if c.isprintable())[:TITLE]
 
 
 def _milliseconds(value: object) -> int:

@@ -6,8 +6,9 @@ from git_daytona import __version__
 from git_daytona.cli.lazy import LazyGroup
 
 SECTIONS = {
-    "Work in sessions": ("start", "status", "exec", "sync", "fetch", "push", "wait", "delete"),
-    "Mend": ("doctor", "logs", "recover", "adopt", "prune"),
+    "Work in sessions": ("start", "exec", "sync", "fetch", "push", "wait", "delete"),
+    "Look": ("status", "logs"),
+    "Mend": ("doctor", "recover", "adopt", "prune"),
     "Set up": ("install", "uninstall", "completion", "serve", "hook"),
 }
 PLACES = {

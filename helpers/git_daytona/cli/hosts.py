@@ -10,7 +10,7 @@ import click
 EVENTS = ("session.created", "session.idle", "session.deleted", "tool", "shutdown")
 
 
-@click.command()
+@click.command(short_help="Serve OpenCode's plugin (it starts this itself)")
 def serve() -> int:
     """Serve OpenCode's plugin: JSON-RPC on standard input and output, until the end of input. See git-daytona-hooks(7)."""
     from git_daytona.service import serve as serve_
@@ -18,7 +18,7 @@ def serve() -> int:
     return serve_()
 
 
-@click.command()
+@click.command(short_help="Handle one event of another host")
 @click.argument("event", type=click.Choice(EVENTS))
 def hook(event: str) -> None:
     """Handle one EVENT of a host that is not OpenCode. Its JSON comes on standard input; a tool's result is printed as JSON.

@@ -32,7 +32,7 @@ class LazyGroup(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands below their headings, each with its whole first sentence."""
+        """The commands below their headings, each with its short help (at most 56 characters: one line)."""
         for heading, names in self.sections.items():
             rows = [(name, _first_sentence(command)) for name in names if (command := self.get_command(ctx, name)) is not None]
             with formatter.section(heading):

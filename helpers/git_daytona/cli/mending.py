@@ -5,7 +5,7 @@ import click
 from git_daytona.cli import common
 
 
-@click.command()
+@click.command(short_help="Make good what an interrupted process left")
 def recover() -> int:
     """Make good what an interrupted process left: tokens, half-made sandboxes, work that did not come back."""
     from git_daytona import recovery, say
@@ -22,7 +22,7 @@ def recover() -> int:
         return GitDaytonaError.status if found.failed else 0
 
 
-@click.command()
+@click.command(short_help="Remove sandboxes, remotes and leases that nobody uses")
 @click.option("--dry-run", "-n", is_flag=True, help="Only say what would be removed.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 def prune(dry_run: bool, yes: bool) -> None:
@@ -49,7 +49,7 @@ def prune(dry_run: bool, yes: bool) -> None:
             click.echo("pruned")
 
 
-@click.command()
+@click.command(short_help="Make a session from an existing sandbox")
 @click.argument("sandbox")
 def adopt(sandbox: str) -> None:
     """Make a session of this repository from an existing SANDBOX, and bring its work back."""
@@ -61,7 +61,7 @@ def adopt(sandbox: str) -> None:
         click.echo(f"session {names.number}: sandbox {started.session.sandbox_id}, branch {names.branch}")
 
 
-@click.command()
+@click.command(short_help="Print the end of the log")
 @click.option("--follow", "-f", is_flag=True, help="Go on printing what is added, until Ctrl-C.")
 @click.option(
     "--lines", "-n", type=click.IntRange(0), default=50, show_default=True, metavar="COUNT", help="How many of the last lines."

@@ -7,12 +7,13 @@ import click
 from git_daytona.cli import common
 
 
-@click.command()
+@click.command(short_help="Start a session: a sandbox with HEAD in it")
 @click.option("--session", metavar="ID", help="The session's id, if a host such as OpenCode gave it one.")
+@click.option("--title", metavar="TEXT", help="What 'git daytona status' shall call it.")
 @click.option(
     "--no-sync", is_flag=True, help="A sandbox with an empty project, also where there is no repository; nothing is synced."
 )
-def start(session: str | None, no_sync: bool) -> None:
+def start(session: str | None, title: str | None, no_sync: bool) -> None:
     """Start a session: a sandbox with HEAD in it, and branch opencode/N for what comes back.
 
     Starting a session that exists is safe: it makes good what an earlier start left undone.
@@ -21,6 +22,8 @@ def start(session: str | None, no_sync: bool) -> None:
 
     with common.coordinator(anywhere=no_sync) as coordinator:
         started = coordinator.start(session, synced=not no_sync, show=common.show())
+        if title is not None:
+            coordinator.state.set_title(started.session.id, title)
         if started.replaced:
             say.warning(common.PROGRAM, "the session's sandbox was gone; what it had not synced is lost")
         word = "started" if started.new else "already there"
@@ -31,7 +34,11 @@ def start(session: str | None, no_sync: bool) -> None:
             click.echo(f"session {names.number} {word}: sandbox {started.session.sandbox_id}, branch {names.branch}")
 
 
-@click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(
+    "exec",
+    short_help="Run a command in a session's sandbox",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
 @click.option(
     "--timeout", type=click.IntRange(1, 86400), default=3600, show_default=True, metavar="S", help="End it after S seconds."
 )
@@ -64,7 +71,7 @@ def exec_(timeout: int, name: str, command: tuple[str, ...]) -> int:
         return result.status
 
 
-@click.command()
+@click.command(short_help="Bring a session's work back to opencode/N")
 @click.argument("name", metavar="N")
 def sync(name: str) -> None:
     """Commit what is pending in the sandbox and bring all of it back to opencode/N.
@@ -75,7 +82,7 @@ def sync(name: str) -> None:
         common.tell(coordinator.sync(name, show=common.show()))
 
 
-@click.command()
+@click.command(short_help="Fetch a sandbox's branches into sandbox-N/*, no more")
 @click.argument("name", metavar="N")
 def fetch(name: str) -> None:
     """Fetch the sandbox's branches into sandbox-N/*, and leave opencode/N where it is."""
@@ -83,7 +90,7 @@ def fetch(name: str) -> None:
         common.tell(coordinator.fetch(name, show=common.show()))
 
 
-@click.command()
+@click.command(short_help="Push opencode/N into its sandbox, fast-forward only")
 @click.argument("name", metavar="N")
 def push(name: str) -> None:
     """Push the local branch opencode/N into the sandbox, fast-forward only."""
@@ -92,7 +99,7 @@ def push(name: str) -> None:
         click.echo(f"the sandbox is at {commit[:10]}")
 
 
-@click.command()
+@click.command(short_help="Wait until a session's work is here")
 @click.option(
     "--timeout", type=click.FloatRange(0, 86400), default=300.0, show_default=True, metavar="S", help="Give up after S seconds."
 )
@@ -108,7 +115,7 @@ def wait(timeout: float, name: str) -> None:
         click.echo(statuses.wait(coordinator, name, timeout))
 
 
-@click.command()
+@click.command(short_help="Sync a session a last time and delete its sandbox")
 @click.option("--force", is_flag=True, help="Delete it even if its work cannot be brought back.")
 @click.argument("name", metavar="N")
 def delete(force: bool, name: str) -> None:

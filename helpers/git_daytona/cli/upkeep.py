@@ -23,7 +23,7 @@ def _scope(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.command()
+@click.command(short_help="Add the plugin to OpenCode's configuration")
 @_scope
 def install(scope: str | None, dry_run: bool) -> None:
     """Add the plugin to OpenCode's configuration, and show the change.
@@ -51,7 +51,7 @@ def install(scope: str | None, dry_run: bool) -> None:
         say.warning(PROGRAM, line)
 
 
-@click.command()
+@click.command(short_help="Take the plugin out of it again")
 @_scope
 def uninstall(scope: str | None, dry_run: bool) -> int:
     """Take the plugin out of OpenCode's configuration again, and show the change.
@@ -99,7 +99,7 @@ def _make(change: "Change", dry_run: bool) -> None:
     say.note(f"'{change.path}' would be {verb}" if dry_run else f"{verb}: '{change.path}'")
 
 
-@click.command()
+@click.command(short_help="Check the whole chain, and say what to do")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
 def doctor(as_json: bool) -> int:
     """Check the whole chain, from OpenCode to the gateway's host key, and say what to do where a link fails.
