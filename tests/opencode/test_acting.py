@@ -69,7 +69,11 @@ def test_the_service_has_no_way_to_the_terminal(opencode, model, repo):
     server = opencode.serve(repo.path)
     server.session()
     server.http("GET", "/experimental/tool/ids")
-    [service] = [each for each in descendants(server.process.pid) if each.words[-1] == "serve" and "git_daytona" in each.words]
+    [service] = [
+        each
+        for each in descendants(server.process.pid)
+        if each.words[-1] == "serve" and any("git_daytona" in word for word in each.words)
+    ]
     theirs, mine = ({Path(f"/proc/{pid}/fd/{n}").readlink() for n in (0, 1, 2)} for pid in (server.process.pid, service.pid))
     assert theirs & mine <= {Path("/dev/null")}
     assert os.getsid(service.pid) == service.pid, "no controlling terminal either"

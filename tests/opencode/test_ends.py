@@ -13,7 +13,11 @@ MAKE = [[("bash", {"command": "echo made > made", "description": "make"})], "ok"
 
 def service(process):
     """The pid of the service below an OpenCode (its own children look the same until they have become git)."""
-    return next(each.pid for each in descendants(process.pid) if each.words[-1] == "serve" and "git_daytona" in each.words)
+    return next(
+        each.pid
+        for each in descendants(process.pid)
+        if each.words[-1] == "serve" and any("git_daytona" in word for word in each.words)
+    )
 
 
 def test_case_44_killed_in_mid_sync(opencode, model, repo, local):
@@ -44,6 +48,10 @@ def test_case_44_and_case_59_and_case_67_opencode_ended_in_mid_sync(opencode, mo
         session = server.session()
         server.prompt(session, "make")
         assert fault.reached.wait(40)
+        # A transfer stands still, and OpenCode goes on: another session begins, and has its answer (CASES 59).
+        model.scripts["hello"] = ["good day"]
+        server.prompt(server.session(), "hello")
+        assert len(server.http("GET", "/session")) == 2
         mine = service(server.process)
         server.process.send_signal(number)
         assert gone(server.process.pid)
