@@ -72,6 +72,9 @@ class Service:
         if request.method == "initialize":
             self._initialize(request)
             return
+        if request.method == "ping":  # the host asks whether anybody is there; calls themselves may take their time
+            request.answer({})
+            return
         if request.method not in ("tool", "event", "guard", "cancel", "shutdown"):
             raise Refused(METHOD_NOT_FOUND, f"there is no method '{request.method[:80]}'")
         hosting = self._hosting

@@ -7,6 +7,8 @@ import { dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
 
 const START_MS = 20_000 // for the first answer
+const PING_MS = 10_000 // while something is asked for: how often the service is asked whether it is there
+const ANSWER_MS = 30_000 // for its answer to that; a call itself may take its time
 const SHUTDOWN_MS = 75_000 // the service drains syncs for 60 s, then revokes
 const TOAST_MS = 5_000 // how long a toast is shown
 const READ_MS = 2_000 // how long before the next one may cover it
@@ -74,7 +76,26 @@ class Service {
     const answer = new Promise((resolve, reject) => this.pending.set(id, { resolve, reject }))
     onId?.(id)
     this.send({ id, method, params })
+    if (method !== "initialize") this.attend()
     return answer
+  }
+
+  // A service that is there but stands still (stopped, stuck) must not keep OpenCode waiting. Whatever it says to a ping is an answer.
+  attend() {
+    if (this.attending) return
+    this.attending = setTimeout(async () => {
+      if (!this.dead && this.pending.size) {
+        await within(this.call("ping", {}).catch(() => {}), ANSWER_MS, "").catch(() => this.kill("it does not answer"))
+      }
+      this.attending = undefined
+      if (!this.dead && this.pending.size) this.attend()
+    }, PING_MS)
+    this.attending.unref?.()
+  }
+
+  kill(reason) {
+    this.died(reason)
+    this.child.kill("SIGKILL")
   }
 
   async receive(line) {
@@ -142,7 +163,7 @@ export default async function daytona({ client, project, directory, worktree }) 
   function start() {
     const mine = (service = new Service(handlers))
     ready = within(mine.call("initialize", { directory, worktree, projectID: project?.id }), START_MS, "it does not answer")
-    ready.catch((error) => { broken = error.message; mine.died(error.message); mine.child.kill() })
+    ready.catch((error) => { broken = error.message; mine.kill(error.message) })
     mine.ended.then(() => {
       if (disposing || broken) return
       if (restarted) {
