@@ -1,0 +1,124 @@
+"""3. How soon the executables answer, beside an interpreter that does nothing, and how many modules they load for it."""
+
+import functools
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from apart import Apart
+from measure import in_turns, median, run
+from population import populate
+
+from rig import BIN, Repo
+
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(600)]
+
+PROGRAMS = ("git-daytona", "daytona-token", "daytona-pin", "daytona-local", "daytona-ssh")
+INITIALIZE = 150
+"""Milliseconds from the service's start to its first answer, which OpenCode waits for."""
+
+
+def launch(*words: str, cwd=None) -> float:
+    used = run((str(BIN / words[0]), *words[1:]), cwd=cwd)
+    assert used.status == 0, words
+    return used.wall
+
+
+def nothing(*flags: str) -> float:
+    return run((sys.executable, *flags, "-c", "pass")).wall
+
+
+@pytest.fixture
+def modules(tmp_path: Path) -> Callable[..., int]:
+    """Count the modules that a program loads, the interpreter's own ones among them: by its launcher, in a checkout whose interpreter
+    notes its imports."""
+    checkout, noted = tmp_path / "checkout", tmp_path / "imports"
+    interpreter = checkout / ".venv/bin/python"
+    interpreter.parent.mkdir(parents=True)
+    interpreter.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -X importtime "$@" 2>{shlex.quote(str(noted))}\n')
+    interpreter.chmod(0o755)
+    shutil.copytree(BIN, checkout / "bin", symlinks=True)
+    (checkout / "helpers").symlink_to(BIN.parent / "helpers")
+
+    def count(*words: str, cwd: Path | None = None) -> int:
+        noted.unlink(missing_ok=True)
+        program = interpreter if words[0] == "python" else checkout / "bin" / words[0]
+        assert run((str(program), *words[1:]), cwd=cwd).status == 0, words
+        return sum(line.startswith("import time:") for line in noted.read_text().splitlines()) - 1
+
+    return count
+
+
+def test_help_and_version(modules, table) -> None:
+    works = {"python": functools.partial(nothing, "-I"), "python for daytona-ssh": functools.partial(nothing, "-I", "-S", "-B")}
+    words = {f"{program} {option}": (program, option) for program in PROGRAMS for option in ("--help", "--version")}
+    works |= {name: functools.partial(launch, *each) for name, each in words.items()}
+    for work in works.values():
+        work()  # compiles
+    spent = in_turns(works)
+    part = table.part("3. start-up : python -c pass")
+    for name, (program, _) in words.items():
+        part.ratio(name, spent[name], spent["python for daytona-ssh" if program == "daytona-ssh" else "python"], 4)
+    part = table.part("3. start-up: modules loaded")
+    part.count("python -c pass", modules("python", "-I", "-c", "pass"))
+    for name, each in words.items():
+        part.count(name, modules(*each))
+
+
+def test_commands_that_only_look(daytona: Apart, make_repo, modules, table) -> None:
+    """Without the network, besides the last one."""
+    repos = {count: make_repo(f"with-{count}") for count in (1, 100, 2000)}
+    for count, repo in repos.items():
+        populate(repo, count).transfers.check()  # pins the gateway's key
+    offline = ("git-daytona", "status", "--offline")
+    works = {"python": functools.partial(nothing, "-I")}
+    works["daytona-pin verify --offline"] = functools.partial(launch, "daytona-pin", "verify", "--offline")
+    for count, repo in repos.items():
+        works[f"git daytona status --offline with {count}"] = functools.partial(launch, *offline, cwd=repo.path)
+    works["git daytona status with 1, asking the API"] = functools.partial(launch, *offline[:2], cwd=repos[1].path)
+    for work in works.values():
+        work()
+    spent = in_turns(works)
+    part = table.part("3. start-up of commands that only look : python -c pass")
+    for name in list(works)[1:]:
+        part.ratio(name, spent[name], spent["python"])
+    part = table.part("3. git daytona status : the same with 1 session")
+    one = spent["git daytona status --offline with 1"]
+    for count, bound in ((100, None), (2000, 3)):
+        part.ratio(f"with {count} sessions", spent[f"git daytona status --offline with {count}"], one, bound)
+    part = table.part("3. start-up of commands that only look: modules loaded")
+    part.count("daytona-pin verify --offline", modules("daytona-pin", "verify", "--offline"))
+    part.count("git daytona status --offline", modules(*offline, cwd=repos[1].path))
+    part.count("git daytona status", modules(*offline[:2], cwd=repos[1].path))
+
+
+def test_initialize(make_repo, monkeypatch: pytest.MonkeyPatch, table) -> None:
+    """How soon the service answers: OpenCode waits for this at every start."""
+    monkeypatch.setenv("DAYTONA_API_URL", "http://127.0.0.1:1/api")
+    monkeypatch.setenv("DAYTONA_API_KEY", "a-key-that-opens-nothing")
+    repo: Repo = make_repo("repository")
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"directory": str(repo.path)}})
+
+    def initialize() -> float:
+        begun = time.perf_counter()
+        argv = (str(BIN / "git-daytona"), "serve")
+        with subprocess.Popen(argv, cwd="/", env=os.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as service:
+            service.stdin.write(line.encode() + b"\n")
+            service.stdin.flush()
+            assert b'"tools"' in service.stdout.readline()
+            spent = time.perf_counter() - begun
+            service.kill()
+        return spent
+
+    initialize()
+    spent = in_turns({"python": functools.partial(nothing, "-I"), "initialize": initialize})
+    part = table.part("3. start-up of the service")
+    part.ratio("its first answer : python -c pass", spent["initialize"], spent["python"])
+    part.count("milliseconds from its start to its first answer", median(spent["initialize"]) * 1000, at_most=INITIALIZE)
