@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -295,3 +296,13 @@ def test_a_checkout_without_venv_says_what_to_do(checkout: Path) -> None:
     done = run(checkout / "bin" / "git-daytona", "status")
     assert done.returncode == 70
     assert done.stderr == "git-daytona: error: this checkout has no .venv yet\nhint: run bin/demo or bin/test once, they make it\n"
+
+
+def test_each_command_of_git_daytona_is_one_line_of_its_help() -> None:
+    from git_daytona.cli.coordinator import cli
+
+    context = click.Context(cli)
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None and command.short_help, name
+        assert len(command.short_help) <= 56 and not command.short_help.endswith("."), name

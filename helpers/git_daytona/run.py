@@ -323,8 +323,10 @@ def _wait(process: "subprocess.Popen[bytes]", pumps: Sequence[_Pump], timeout: f
         return None
 
 
-def foreground(argv: Sequence[str], env: Mapping[str, str]) -> int:
+def foreground(argv: Sequence[str], env: Mapping[str, str], *, stdin: int | None = None, pass_fds: Sequence[int] = ()) -> int:
     """Run a person's own command in the foreground, on the terminal if there is one, and return its status (128 + signal).
+
+    ``stdin`` is a descriptor that it reads from instead of ours.
 
     Signals that reach us are passed on, and we go on waiting: what the caller cleans up afterwards is cleaned up. No time limit, it is
     the person's. Raises MissingProgram.
@@ -342,7 +344,7 @@ def foreground(argv: Sequence[str], env: Mapping[str, str]) -> int:
     before = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)}
     try:
         try:
-            process = subprocess.Popen(tuple(argv), env=dict(env))
+            process = subprocess.Popen(tuple(argv), env=dict(env), stdin=stdin, pass_fds=tuple(pass_fds))
         except OSError as problem:
             raise MissingProgram(
                 f"cannot run '{argv[0]}': {problem.strerror}", hint=f"see whether '{argv[0]}' is installed and on PATH"

@@ -9,10 +9,22 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from git_daytona.sessions import Coordinator
     from git_daytona.sync import Outcome
 
 PROGRAM = "git-daytona"
+
+
+def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> "list[CompletionItem[str]]":
+    from git_daytona.cli.completing import sessions
+
+    return sessions(context, parameter, incomplete)
+
+
+session = click.argument("name", metavar="N", shell_complete=_complete)
+"""The session that a command is for."""
 
 
 @contextmanager

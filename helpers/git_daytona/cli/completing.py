@@ -59,7 +59,7 @@ def sessions(_context: click.Context, _parameter: click.Parameter, incomplete: s
 SCRIPTS = {"bash": "bash/git-daytona", "zsh": "zsh/_git-daytona", "fish": "fish/git-daytona.fish"}
 
 
-@click.command(short_help="Print the completion script for a shell.")
+@click.command(short_help="Print the completion script for a shell")
 @click.argument("shell", type=click.Choice(tuple(SCRIPTS)))
 def completion(shell: str) -> None:
     """Print the script that completes git daytona and the other programs in SHELL.

@@ -6,20 +6,24 @@ from git_daytona import __version__
 from git_daytona.cli.lazy import LazyGroup
 
 SECTIONS = {
-    "Work in sessions": ("start", "exec", "sync", "fetch", "push", "wait", "delete"),
-    "Look": ("status", "logs"),
+    "Work in sessions": ("start", "exec", "sync", "fetch", "push", "merge", "apply", "wait", "delete"),
+    "Look": ("status", "log", "diff", "logs"),
     "Mend": ("doctor", "recover", "adopt", "prune"),
     "Set up": ("install", "uninstall", "completion", "serve", "hook"),
 }
 PLACES = {
     "start": "sessions",
-    "status": "listing",
     "exec": "sessions:exec_",
     "sync": "sessions",
     "fetch": "sessions",
     "push": "sessions",
+    "merge": "plain",
+    "apply": "plain",
     "wait": "sessions",
     "delete": "sessions",
+    "status": "listing",
+    "log": "plain",
+    "diff": "plain",
     "doctor": "upkeep",
     "logs": "mending",
     "recover": "mending",

@@ -42,7 +42,7 @@ def start(session: str | None, title: str | None, no_sync: bool) -> None:
 @click.option(
     "--timeout", type=click.IntRange(1, 86400), default=3600, show_default=True, metavar="S", help="End it after S seconds."
 )
-@click.argument("name", metavar="N")
+@common.session
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def exec_(timeout: int, name: str, command: tuple[str, ...]) -> int:
     """Run COMMAND in the session's project directory, and exit with its status.
@@ -72,7 +72,7 @@ def exec_(timeout: int, name: str, command: tuple[str, ...]) -> int:
 
 
 @click.command(short_help="Bring a session's work back to opencode/N")
-@click.argument("name", metavar="N")
+@common.session
 def sync(name: str) -> None:
     """Commit what is pending in the sandbox and bring all of it back to opencode/N.
 
@@ -83,7 +83,7 @@ def sync(name: str) -> None:
 
 
 @click.command(short_help="Fetch a sandbox's branches into sandbox-N/*, no more")
-@click.argument("name", metavar="N")
+@common.session
 def fetch(name: str) -> None:
     """Fetch the sandbox's branches into sandbox-N/*, and leave opencode/N where it is."""
     with common.coordinator() as coordinator:
@@ -91,7 +91,7 @@ def fetch(name: str) -> None:
 
 
 @click.command(short_help="Push opencode/N into its sandbox, fast-forward only")
-@click.argument("name", metavar="N")
+@common.session
 def push(name: str) -> None:
     """Push the local branch opencode/N into the sandbox, fast-forward only."""
     with common.coordinator() as coordinator:
@@ -103,7 +103,7 @@ def push(name: str) -> None:
 @click.option(
     "--timeout", type=click.FloatRange(0, 86400), default=300.0, show_default=True, metavar="S", help="Give up after S seconds."
 )
-@click.argument("name", metavar="N")
+@common.session
 def wait(timeout: float, name: str) -> None:
     """Wait until what a session is busy with has ended and its work is here.
 
@@ -117,7 +117,7 @@ def wait(timeout: float, name: str) -> None:
 
 @click.command(short_help="Sync a session a last time and delete its sandbox")
 @click.option("--force", is_flag=True, help="Delete it even if its work cannot be brought back.")
-@click.argument("name", metavar="N")
+@common.session
 def delete(force: bool, name: str) -> None:
     """Sync a session once more, then delete its sandbox. Branch opencode/N stays."""
     from git_daytona import say
