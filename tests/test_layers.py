@@ -30,8 +30,8 @@ LOCAL_FROM_GROUND = {"errors", "secret", "endpoint", "hostkeys", "__init__"}
 """All that the embedded Daytona may use of the suite that is tested against it."""
 
 DOORS = {
-    "daytona": "cloud",
-    "daytona_api_client": "account",
+    "daytona_api_client": "account cloud",
+    "daytona_toolbox_api_client": "cloud",
     "urllib3": "account bounded cloud_errors",
     "pydantic": "cloud_errors",
     "keyring": "keystore",

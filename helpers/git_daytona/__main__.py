@@ -46,7 +46,7 @@ def leave(status: int) -> None:
     """End the process without the interpreter's own ending.
 
     That stops daemon threads (a keyring that does not answer, the look at a running command's output) wherever they are, and in the
-    middle of the SDK's compiled code this aborts the process with SIGABRT. Threads that are no daemons (revocations) are waited for.
+    middle of compiled code (of the clients, say) this aborts the process with SIGABRT. Threads that are no daemons (revocations) are waited for.
     """
     # Not imported here: who has not loaded them has no threads and no log.
     if threading := sys.modules.get("threading"):

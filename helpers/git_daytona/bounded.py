@@ -16,6 +16,8 @@ from git_daytona.errors import ApiUnreachable, BadAnswer
 
 ANSWER_BYTES = 32 * 1024 * 1024
 """The largest answer that is read. A command's output is cut to 4 MiB in the sandbox (scripts/guard.sh); JSON may make six of one."""
+SLACK_SECONDS = 0.25
+"""How much later than the socket's own limit, which has the better message for a server that says nothing at all."""
 ANSWER_SECONDS = 600.0
 """How long a whole answer may take where the caller gives no limit; where one is given, it counts for the whole answer, too."""
 
@@ -99,7 +101,7 @@ def _cut(connection: socket.socket, seconds: float) -> Iterator[None]:
             # Below TLS, whose own shutdown is not for two threads: the reading one sees the end of the stream.
             socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
-    timer = threading.Timer(seconds, cut)
+    timer = threading.Timer(seconds + SLACK_SECONDS, cut)
     timer.daemon = True
     timer.start()
     try:

@@ -1,10 +1,9 @@
-"""What the SDK, its generated clients and the libraries below them raise, turned into the suite's own errors. Pure.
+"""What Daytona's generated clients and the libraries below them raise, turned into the suite's own errors. Pure.
 
 Their texts may hold URLs with tokens: they go, redacted, into the details only.
 """
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,13 +17,12 @@ from git_daytona.errors import (
     KeyRefused,
     NotFound,
     RateLimited,
-    SandboxBroken,
     SandboxGone,
     SandboxNotRunning,
     ServerError,
     TimedOut,
 )
-from git_daytona.secret import redact
+from git_daytona.secret import printable, redact
 from git_daytona.settings import Settings
 
 _NOT_RUNNING = ("not running", "not started", "is the sandbox started", "is stopped")
@@ -34,17 +32,18 @@ _NOT_RUNNING = ("not running", "not started", "is the sandbox started", "is stop
 def translate(problem: Exception, doing: str, settings: Settings) -> GitDaytonaError:
     status = getattr(problem, "status_code", None) or getattr(problem, "status", None)
     text = _message(problem)
-    if isinstance(status, int):
+    if isinstance(status, int) and status:  # 0: of the clients, for TLS that failed
         return from_status(status, text, doing, settings, getattr(problem, "headers", None) or {})
     import urllib3.exceptions
     from pydantic import ValidationError
 
     details = redact(f"{type(problem).__name__}: {problem}")
     chain = list(_chain(problem))
+    for each in chain:
+        if isinstance(each, GitDaytonaError):  # of bounded.py, below the clients
+            return each
     names = {kind.__name__ for each in chain for kind in type(each).__mro__}
-    # The SDK has no class for some of what urllib3 raises (MaxRetryError): what is behind its own error tells.
-    transport = any(isinstance(each, (urllib3.exceptions.HTTPError, OSError)) for each in chain)
-    if transport or names & {"DaytonaConnectionError", "NetworkError"}:
+    if any(isinstance(each, (urllib3.exceptions.HTTPError, OSError)) for each in chain):
         if "DecodeError" in names:
             return BadAnswer(f"could not {doing}: the answer cannot be read", hint="try again", details=details)
         words = " ".join(f"{type(each).__name__} {each}" for each in chain).lower()
@@ -54,16 +53,8 @@ def translate(problem: Exception, doing: str, settings: Settings) -> GitDaytonaE
             hint="check the network and DAYTONA_API_URL, then try again",
             details=details,
         )
-    if "DaytonaTimeoutError" in names:
-        return TimedOut(
-            f"could not {doing} in time", hint="see its state with 'git daytona status', then try again", details=details
-        )
     if isinstance(problem, (ValidationError, ValueError, TypeError)):
         return BadAnswer(f"could not {doing}: the answer makes no sense", hint="check DAYTONA_API_URL", details=details)
-    if "entered error state" in text:
-        return SandboxBroken(
-            f"could not {doing}: {text[:300]}", hint="delete the session, or see the sandbox in Daytona's dashboard"
-        )
     return BadAnswer(f"could not {doing}: {text[:300]}", hint="the log has more", details=details)
 
 
@@ -80,14 +71,20 @@ def _chain(problem: BaseException) -> Iterator[BaseException]:
 def _message(problem: Exception) -> str:
     """The server's own words, if it sent its envelope."""
     body = getattr(problem, "body", None)
-    if isinstance(body, (str, bytes)):
-        try:
-            answer = json.loads(body)
-        except ValueError:
-            return ""
-        text = answer.get("message") or answer.get("error") if isinstance(answer, dict) else ""
-        return redact(" ".join(str(text).split()))[:500]
-    return redact(" ".join(str(problem).split()))[:500]
+    return said(body) if isinstance(body, (str, bytes)) else _one_line(problem)
+
+
+def said(body: str | bytes) -> str:
+    """The server's own words in an answer that says no, as one line; empty for one without its envelope."""
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    return _one_line(answer.get("message") or answer.get("error") or "") if isinstance(answer, dict) else ""
+
+
+def _one_line(text: object) -> str:
+    return printable(redact(" ".join(str(text)[:5000].split())))[:500]
 
 
 def gone(sandbox_id: str) -> SandboxGone:
@@ -95,7 +92,6 @@ def gone(sandbox_id: str) -> SandboxGone:
 
 
 def from_status(status: int, text: str, doing: str, settings: Settings, headers: Mapping[str, Any]) -> GitDaytonaError:
-    text = re.sub(r"^Failed to [^:]{1,60}: ", "", text)  # the SDK's own prefix says what ours says
     said = f": {text}" if text else ""
     if status == 401:
         return KeyRefused(

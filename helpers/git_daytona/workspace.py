@@ -25,7 +25,7 @@ class Workspace:
         """Why nothing of this directory is synced; empty where it is. Known once there is a coordinator."""
 
     def begin(self) -> None:
-        """What can be done before the first tool call, in the background: load the SDK, make good what an earlier run left."""
+        """What can be done before the first tool call, in the background: load Daytona's clients, make good what an earlier run left."""
         self._loading.submit(self._load)
         self._recovery.submit(self._recover)
 

@@ -14,7 +14,7 @@ import pytest
 from git_daytona import hooks, hosttools
 from git_daytona.cli import hosts
 from processes import until
-from rig import BIN
+from rig import BIN, stop
 
 
 class Host:
@@ -208,7 +208,7 @@ def test_what_is_told_of_a_session(host, repo, local, coordinate):
     assert again.bash("cat a") == "a"
     again.toast("Connected")
     session = coordinate(repo.path).state.get("ses_a")
-    coordinate(repo.path).cloud._client().get(session.sandbox_id).stop()
+    stop(coordinate(repo.path).cloud, session.sandbox_id)
     assert again.bash("cat a") == "a"
     assert "stopped" in again.toast("Restoring")
     again.event("session.deleted", info={"id": "ses_a"})

@@ -8,6 +8,7 @@ import pytest
 
 from git_daytona import recovery
 from git_daytona.errors import GitDaytonaError, TransferFailed
+from rig import stop
 
 
 def in_background(work, *arguments):
@@ -68,7 +69,7 @@ def test_case_41_an_editor_holds_the_configuration(local, repo, coordinate):
 def test_case_05_a_sandbox_in_transition_is_waited_for(local, repo, begin, transition):
     session = begin(repo)
     session.agent("echo x > x")
-    session.coordinator.cloud._client().get(session.sandbox_id).stop()
+    stop(session.coordinator.cloud, session.sandbox_id)
     local.force_state(session.sandbox_id, transition)
     local.forget_calls()
     thread, problems = in_background(session.sync)
@@ -83,9 +84,9 @@ def test_case_05_a_sandbox_in_transition_is_waited_for(local, repo, begin, trans
 def test_case_05_an_archived_sandbox(local, repo, begin):
     session = begin(repo)
     session.agent("echo x > x")
-    handle = session.coordinator.cloud._client().get(session.sandbox_id)
-    handle.stop()
-    handle.archive()
+    cloud = session.coordinator.cloud
+    stop(cloud, session.sandbox_id)
+    cloud._sandbox_api().archive_sandbox(session.sandbox_id)
     assert session.sync().changed
 
 
@@ -103,7 +104,7 @@ def test_case_05_only_a_404_replaces_a_sandbox(local, repo, begin):
         "GET answers nonsense": ({"state": "stopped"}, {"body": b"<html>Bad gateway</html>", "content_type": "text/html"}, ""),
     }
     for name, (state, fault, says) in examples.items():
-        session.coordinator.cloud._client().get(session.sandbox_id).stop()
+        stop(session.coordinator.cloud, session.sandbox_id)
         local.force_state(session.sandbox_id, state["state"], reason=state.get("reason"), recoverable=False)
         local.forget_calls()
         injected = local.faults.call(route="^get$", **fault) if fault else contextlib.nullcontext()
