@@ -18,7 +18,8 @@ _last: "collections.deque[Secret]" = collections.deque(maxlen=64)
 # What looks like a secret although this process never held it: userinfo of a URL (earlier tools wrote ssh://TOKEN@host), bearer
 # headers, and the prefix of Daytona's API keys.
 _PATTERNS = (
-    (re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^/\s@'\"]+@", re.IGNORECASE), rf"\1{REDACTED}@"),
+    # (A scheme is short; without a limit each of many words in a row would be read to the end of them all.)
+    (re.compile(r"(\b[a-z][a-z0-9+.-]{0,30}://)[^/\s@'\"]+@", re.IGNORECASE), rf"\1{REDACTED}@"),
     (re.compile(r"(\bbearer\s+)[^\s'\"]+", re.IGNORECASE), rf"\1{REDACTED}"),
     (re.compile(r"\bdtn_[A-Za-z0-9]{8,}"), REDACTED),
     (re.compile(r"([?&]token=)[^&\s'\"]+"), rf"\1{REDACTED}"),

@@ -2,15 +2,15 @@
 
 import re
 
-# ECMA-48: control strings (OSC, DCS, SOS, PM, APC) up to their terminator, control sequences (CSI), other escapes.
+# ECMA-48: control strings (OSC, DCS, SOS, PM, APC) up to their terminator, control sequences (CSI), other escapes. No piece reaches over
+# the beginning of another one, so that the time grows with the text alone.
 _ESCAPES = re.compile(
     r"\x1b[\]PX^_][^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)"
-    r"|[\x90\x98\x9d-\x9f][^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)"
+    r"|[\x90\x98\x9d-\x9f][^\x07\x1b\x90\x98\x9c-\x9f]{0,4096}(?:\x07|\x1b\\|\x9c)"
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
     r"|\x1b[ -/]*[0-~]"
 )
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_BACKSPACED = re.compile(r"[^\n\x08]\x08")
 
 
 def output(text: str) -> str:
@@ -19,8 +19,8 @@ def output(text: str) -> str:
     if _CONTROLS.search(text) is None:
         return text
     text = _ESCAPES.sub("", text)
-    while _BACKSPACED.search(text):
-        text = _BACKSPACED.sub("", text)
+    if "\b" in text:
+        text = _backspaced(text)
     if "\r" in text:
         text = "\n".join(map(_last_drawn, text.split("\n")))
     return _CONTROLS.sub("", text)
@@ -34,6 +34,16 @@ def line(text: str) -> str:
 def name(text: str) -> str:
     """A file name on one line: control characters in it are shown as escapes."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+
+
+def _backspaced(text: str) -> str:
+    kept: list[str] = []
+    for character in text:
+        if character != "\b":
+            kept.append(character)
+        elif kept and kept[-1] != "\n":
+            kept.pop()
+    return "".join(kept)
 
 
 def _last_drawn(line: str) -> str:
