@@ -37,13 +37,14 @@ def changing(repository: Repository) -> Iterator[None]:
 # -- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def check_namespace(repository: Repository) -> None:
-    """A local branch named ``opencode`` makes ``opencode/N`` impossible (CASES 38); raises NoRepository."""
-    if repository.refs(f"refs/heads/{SANDBOX_BRANCH}").get(f"refs/heads/{SANDBOX_BRANCH}"):
-        raise NoRepository(
-            f"the local branch '{SANDBOX_BRANCH}' stands in the way of '{SANDBOX_BRANCH}/N'",
-            hint=f"rename it: git branch -m {SANDBOX_BRANCH} other-name",
-        )
+def in_the_way(repository: Repository) -> NoRepository | None:
+    """A local branch named ``opencode`` makes ``opencode/N`` impossible (CASES 38): what to say of it, None where there is none."""
+    if not repository.refs(f"refs/heads/{SANDBOX_BRANCH}").get(f"refs/heads/{SANDBOX_BRANCH}"):
+        return None
+    return NoRepository(
+        f"the local branch '{SANDBOX_BRANCH}' stands in the way of '{SANDBOX_BRANCH}/N'",
+        hint=f"rename it: git branch -m {SANDBOX_BRANCH} other-name",
+    )
 
 
 def highest(repository: Repository) -> tuple[int, str | None]:
@@ -62,21 +63,21 @@ def highest(repository: Repository) -> tuple[int, str | None]:
     return max(numbers, default=0), counter
 
 
-def reserve(repository: Repository, *, above: int = 0, branch: bool = True) -> Names:
+def reserve(repository: Repository, *, above: int = 0, base: bool = True) -> Names:
     """Reserve the next number: the counter moves and ``opencode/N`` is created at HEAD in one transaction, which one process wins.
 
-    ``above`` is the highest number that the state file knows. In a repository without commits, or with ``branch`` off, only the
-    counter moves. Raises NoRepository, TransferFailed.
+    ``above`` is the highest number that the state file knows. In a repository without commits, or with ``base`` off, only the counter
+    moves; where a branch stands in the way, the branch is left to a later sync. Raises TransferFailed.
     """
-    check_namespace(repository)
     head = repository.resolve("HEAD")
+    blocked = in_the_way(repository)
     for _ in range(RESERVE_TRIES):
         known, counter = highest(repository)
         names = Names(max(known, above) + 1)
         blob = repository.git("hash-object", "-w", "--stdin", stdin=f"{names.number}\n".encode()).text
         commands = [f"update {COUNTER} {blob} {counter or repository.zero}"]
-        if head is not None and branch:
-            commands += [f"create {names.ref} {head}", f"create {names.base} {head}"]
+        if head is not None and base:
+            commands += [f"create {ref} {head}" for ref in ([names.base] if blocked else [names.ref, names.base])]
         if repository.update_refs(commands):
             log.logger.info("branch.reserve number=%d", names.number)
             return names

@@ -63,7 +63,7 @@ def _finish_creation(coordinator: Coordinator, mark: lifecycle.Mark) -> str:
         if not coordinator.cloud.find(labels) and coordinator.state.get(mark.session_id) is None:
             mark.path.unlink(missing_ok=True)
             return ""
-    started = coordinator.start(mark.session_id, synced=coordinator.has_repository)
+    started = coordinator.start(mark.session_id, synced=coordinator.has_repository, for_tools=True)
     mark.path.unlink(missing_ok=True)
     return f"session {started.session.number or mark.session_id}: its interrupted start was finished"
 
@@ -167,7 +167,7 @@ def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:
     with coordinator.one_at_a_time(session_id):
         above = max((each.number or 0 for each in coordinator.sessions()), default=0)
         # Without the branch: it begins where the sandbox's work is, which may be another history than HEAD's.
-        names = branches.reserve(repository, above=above, branch=False)
+        names = branches.reserve(repository, above=above, base=False)
         now = state.now()
         session = Session(
             session_id,

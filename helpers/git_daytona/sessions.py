@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
-from git_daytona import branches, files, leases, log, old_remotes, paths, sandbox, state
+from git_daytona import branches, files, leases, log, old_remotes, paths, preferences, sandbox, state
 from git_daytona import sync as syncing
 from git_daytona.cloud import Cloud, Execution
 from git_daytona.errors import GitDaytonaError, NoRepository, NotFound, SandboxGone, TimedOut, TransferFailed, UsageError
@@ -126,12 +126,13 @@ class Coordinator:
 
     # -- start --------------------------------------------------------------------------------------------------------
 
-    def start(self, session_id: str | None = None, *, synced: bool = True, show: bool = False) -> Started:
+    def start(self, session_id: str | None = None, *, synced: bool = True, show: bool = False, for_tools: bool = False) -> Started:
         """Create a sandbox with local HEAD in it, and ``opencode/N`` for what comes back.
 
         Starting a session that exists makes good what an earlier start left undone. ``synced=False`` makes one without a branch
         (for a directory without a repository). Raises what any step raises; the state file says ``setup-failed`` when the sandbox
-        exists but its repository is not ready.
+        exists but its repository is not ready, or nothing can come back. ``for_tools`` goes on where only a branch is in the way:
+        tools then work on the project, and the agent is told (CASES 38).
         """
         session_id = session_id or f"cli_{secrets.token_hex(8)}"
         if not session_id.isprintable() or len(session_id) > 200 or not session_id.strip():
@@ -153,7 +154,8 @@ class Coordinator:
                 return Started(session, new=False)
             if synced and (session is None or session.number is not None):
                 old_remotes.rewrite(self.repository)
-                branches.check_namespace(self.repository)
+                if not for_tools and (blocked := branches.in_the_way(self.repository)):
+                    raise blocked
                 self.transfers.check()
             if session is None or replaced:
                 session = self._create(session_id, session, synced=synced)
@@ -161,8 +163,9 @@ class Coordinator:
                 self.state.leave_notice(session_id, REPLACED)
             if session.number is None:
                 sandbox.make_project(self.cloud, session.sandbox_id)
-            else:
-                self._set_up(session, show=show, message=REPLACED if replaced else "not synced yet")
+            elif blocked := self._set_up(session, show=show, message=REPLACED if replaced else "not synced yet"):
+                notice = f"nothing comes back from this sandbox as long as {blocked.message} ({blocked.hint})"
+                self.state.leave_notice(session_id, f"{REPLACED}; {notice}" if replaced else notice)
             return Started(session, new=True, replaced=replaced)
 
     def ensure(self, session_id: str) -> Started:
@@ -172,13 +175,20 @@ class Coordinator:
         raises: nothing pretends that the project is there (CASES 58); ``start`` tries it again, and so does the next call.
         """
         session = self.state.get(session_id)
-        if session is not None and session.git_return.state != state.SETUP_FAILED:
+        if session is not None and (session.git_return.state != state.SETUP_FAILED or self._only_blocked(session)):
             return Started(session, new=False)
-        return self.start(session_id, synced=self._repository is not None and self._repository.worktree is not None)
+        synced = self._repository is not None and self._repository.worktree is not None
+        return self.start(session_id, synced=synced, for_tools=True)
+
+    def _only_blocked(self, session: Session) -> bool:
+        """Whether the project is in the session's sandbox, and only its branch cannot be."""
+        blocked = branches.in_the_way(self.repository) if session.number is not None else None
+        return blocked is not None and session.git_return.message == blocked.message
 
     def _create(self, session_id: str, earlier: Session | None, *, synced: bool) -> Session:
         """Create and record the sandbox of a session; an earlier record, whose sandbox is gone, gives its number."""
         mark = mark_for(session_id, self.state.project_id, self.git_dir)
+        self.cloud.settings = preferences.load(self.directory).applied(self.settings)  # the snapshot, as it is set now
         info = self.sandboxes.create(mark)
         number = earlier.number if earlier else mark.number
         if number is None and synced and earlier is None:
@@ -203,8 +213,11 @@ class Coordinator:
     def _highest(self) -> int:
         return max((each.number or 0 for each in self.sessions()), default=0)
 
-    def _set_up(self, session: Session, *, show: bool, message: str) -> None:
-        """Give the session its remote, its sandbox's repository, and HEAD in it; the push checks that out there."""
+    def _set_up(self, session: Session, *, show: bool, message: str) -> NoRepository | None:
+        """Give the session its remote, its sandbox's repository, and HEAD in it; the push checks that out there.
+
+        Returns why nothing can come back all the same; None: it can.
+        """
         names = names_of(session)
         try:
             branches.set_remote(self.repository, names, self.transfers.check().endpoint)
@@ -221,7 +234,9 @@ class Coordinator:
         except GitDaytonaError as problem:
             self.state.note(session.id, state.SETUP_FAILED, problem.message)
             raise
-        self.state.note(session.id, state.PENDING, message)
+        blocked = branches.in_the_way(self.repository)
+        self.state.note(session.id, *((state.SETUP_FAILED, blocked.message) if blocked else (state.PENDING, message)))
+        return blocked
 
     # -- in between ---------------------------------------------------------------------------------------------------
 
@@ -235,7 +250,7 @@ class Coordinator:
         try:
             result = self._execute(session, command, timeout)
         except SandboxGone:
-            self.start(session.id, synced=session.number is not None)
+            self.start(session.id, synced=session.number is not None, for_tools=True)
             result = self._execute(self.find(session.id), command, timeout)
         return Executed(result, self.state.take_notice(session.id))
 
@@ -250,7 +265,7 @@ class Coordinator:
         try:
             value = self._awake(started.session, work)
         except SandboxGone:
-            started = self.start(session_id, synced=started.session.number is not None)
+            started = self.start(session_id, synced=started.session.number is not None, for_tools=True)
             value = self._awake(started.session, work)
         return value, started.session, self.state.take_notice(session_id)
 
@@ -269,6 +284,8 @@ class Coordinator:
 
     def _sync(self, session: Session, *, show: bool) -> Outcome:
         names = names_of(session)
+        if blocked := branches.in_the_way(self.repository):
+            raise blocked
         if session.git_return.state == state.SETUP_FAILED:  # what the sandbox lacks comes first; it may only have been a bad moment
             self.sandboxes.while_awake(session.sandbox_id, lambda: self._set_up(session, show=show, message="not synced yet"))
         return self.sandboxes.while_awake(
@@ -333,7 +350,7 @@ class Coordinator:
             if force:
                 return None
             problem.hint = f"nothing was deleted; {problem.hint or 'the log has more'}; or lose its work: {lose}"
-            self.state.note(session.id, state.FAILED, problem.message)
+            self._note_failure(session.id, problem)
             raise
         if outcome.left_behind and not force:
             message = f"not deleted: {outcome.left_behind}"
@@ -354,15 +371,16 @@ class Coordinator:
             try:
                 result = work(current)
             except GitDaytonaError as problem:
-                failed = state.SETUP_FAILED if self._not_set_up(session.id) else state.FAILED
-                self.state.note(session.id, failed, problem.message)
+                self._note_failure(session.id, problem)
                 raise
             self.state.note(session.id, state.SYNCED, result.message, synced_at=begun)
             return result
 
-    def _not_set_up(self, session_id: str) -> bool:
+    def _note_failure(self, session_id: str, problem: GitDaytonaError) -> None:
+        """What is not set up stays so, whatever fails besides: else tools would take its sandbox for one that has the project."""
         session = self.state.get(session_id)
-        return session is not None and session.git_return.state == state.SETUP_FAILED
+        set_up = session is None or session.git_return.state != state.SETUP_FAILED
+        self.state.note(session_id, state.FAILED if set_up else state.SETUP_FAILED, problem.message)
 
     @contextmanager
     def one_at_a_time(self, session_id: str, *, seconds: float = leases.LOCK_SECONDS) -> Iterator[None]:

@@ -3,7 +3,6 @@
 import pytest
 
 from git_daytona import leases
-from git_daytona.errors import GitDaytonaError
 from rig import program
 from toolbox_context import RealContext, Toolbox
 
@@ -20,7 +19,8 @@ def call(local, coordinate):
 
 
 def test_case_58_an_agent_never_gets_an_empty_project_for_a_full_one(local, repo, begin, call, coordinate, tmp_path):
-    """Its first tool call shows the project, or fails and says why, and what comes back has the project's history."""
+    """Its first tool call shows the project, and what comes back has the project's history. (A branch in the way, and setups that fail:
+    flows/test_nothing_is_lost.py and test_round_trip.py.)"""
     repo.commit("second")
 
     def clone(name: str, *options: str):
@@ -66,16 +66,6 @@ def test_case_58_an_agent_never_gets_an_empty_project_for_a_full_one(local, repo
     assert call(empty, "ls; echo x > x") == "(no output)", "that project is empty"
     coordinate(empty.path).sync("1")
     assert empty.git("ls-tree", "--name-only", "opencode/1") == "x"
-
-    blocked = clone("blocked")
-    blocked.git("branch", "opencode")
-    before = local.counts["create"]
-    with pytest.raises(GitDaytonaError, match="the local branch 'opencode' stands in the way") as refused:
-        call(blocked, "ls")
-    assert "git branch -m opencode" in refused.value.hint
-    assert local.counts["create"] == before, "there is no sandbox in which work could be lost"
-    blocked.git("branch", "-m", "opencode", "mine")
-    assert call(blocked, "ls") == "README\nsecond"
 
 
 def test_case_66_one_bad_answer_fails_nothing(local, repo, begin, monkeypatch):

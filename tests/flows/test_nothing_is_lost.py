@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from git_daytona import sandbox
 from git_daytona.errors import GitDaytonaError, NoRepository, TransferFailed
 
 
@@ -295,11 +296,48 @@ def test_case_39_numbers_are_not_used_again(local, repo, begin):
     assert begin(repo).number == 8
 
 
-def test_case_38_a_branch_named_opencode(local, repo, coordinate):
-    repo.git("branch", "opencode")
-    with pytest.raises(NoRepository, match="the local branch 'opencode'"):
-        coordinate(repo.path).start()
-    assert local.counts["create"] == 0
+def test_case_38_and_case_58_a_branch_named_opencode(local, repo, coordinate):
+    """Named before anything is made; tools work on the project all the same, told once that nothing comes back, and nothing of it is
+    lost: not with a deletion, and with the branch renamed all of it comes."""
+    says = "the local branch 'opencode' stands in the way of 'opencode/N'"
+    examples = {
+        "loose": ("branch", "opencode"),
+        "checked out": ("switch", "-q", "-c", "opencode"),
+        "packed": ("pack-refs", "--all"),
+    }
+    for number, (name, make) in enumerate(examples.items(), 1):
+        if name == "packed":
+            repo.git("branch", "opencode")
+        repo.git(*make)
+        coordinator, id_ = coordinate(repo.path), f"ses_{number}"
+        before = local.counts["create"]
+        with pytest.raises(NoRepository, match=says) as refused:
+            coordinator.start(id_)
+        assert "git branch -m opencode" in refused.value.hint, name
+        assert local.counts["create"] == before, name
+
+        def tool(script, session_id=id_):
+            run = lambda place: sandbox.execute(coordinator.cloud, place, script, timeout=60).output  # noqa: E731, B023
+            output, _, notice = coordinator.within(session_id, run)  # noqa: B023
+            return output, notice
+
+        output, notice = tool("cat README; echo x > x")
+        assert output == "hello\n" and says in notice, name
+        recorded = coordinator.state.get(id_).git_return
+        assert (recorded.state, recorded.message) == ("setup-failed", says), name
+        local.forget_calls()
+        assert tool("cat x") == ("x\n", ""), name
+        assert len(local.calls) == 1, name
+        for work in (coordinator.sync, coordinator.delete):
+            with pytest.raises(NoRepository, match=says):
+                work(id_)
+        repo.git("branch", "-m", "opencode", f"mine-{number}")
+        assert tool("cat x") == ("x\n", ""), name
+        assert coordinator.state.get(id_).git_return.state == "pending", name
+        coordinator.delete(id_)
+        assert repo.show(f"opencode/{number}", "x") == "x", name
+        assert repo.git("rev-parse", f"opencode/{number}~1") == repo.git("rev-parse", "HEAD"), name
+        repo.git("branch", "-m", f"opencode/{number}", f"came-back-{number}")  # the next one needs the name
 
 
 def test_case_38_names_that_are_only_like_it(local, repo, begin):

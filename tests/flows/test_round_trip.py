@@ -154,6 +154,9 @@ def test_case_46_a_failed_setup_is_made_good(local, repo, coordinate):
         with local.faults.call(**fault), pytest.raises(GitDaytonaError):
             coordinator.start(f"ses_{number}")
         local.faults.gateway.drop_after_bytes = None
+        if number == 1:  # nor does a deletion that is refused make it look ready
+            with local.faults.call(**fault), pytest.raises(GitDaytonaError):
+                coordinator.delete(f"ses_{number}")
         assert coordinator.state.get(f"ses_{number}").git_return.state == "setup-failed", name
         started = coordinate(repo.path).start(f"ses_{number}")
         assert started.names.number == number, name

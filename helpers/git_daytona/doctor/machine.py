@@ -111,7 +111,8 @@ def repository(find: Callable[[], Repository | None], start: Path) -> Seen:
         return warn(f"'{start}' is not in a git repository: sessions here would not be synced", "run this in a repository, too")
     if found.worktree is None:
         return warn("it is bare: sessions here would not be synced", "run this in a worktree of it")
-    branches.check_namespace(found)
+    if blocked := branches.in_the_way(found):
+        raise blocked
     if found.resolve("HEAD") is None:
         return warn(f"'{found.worktree}' has no commits: sessions begin with an empty project", "make a first commit")
     return ok(str(found.worktree))
