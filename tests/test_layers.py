@@ -17,7 +17,7 @@ LAYERS = {
     "alone": "ssh",  # the wrapper: nothing may be below it
     "ground": "__init__ help errors secret endpoint refs hostkeys knownhosts trust published gitenv jsonc",
     "rim": "run files paths say log lastseen",
-    "sources": "keystore cliprofile settings state git bounded account cloud cloud_errors probe glance pinfile manual refusals asked pin verify registered install",
+    "sources": "keystore cliprofile settings preferences state git bounded account cloud cloud_errors probe glance pinfile manual refusals asked pin verify registered install",
     "transfers": "leases transfer sandbox branches old_remotes worktrees lifecycle ahead",
     "sessions": "sync sessions status recovery doctor.*",
     "tools": "tools.*",

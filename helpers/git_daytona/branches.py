@@ -1,6 +1,7 @@
 """Local names: numbers, branches, remotes, and what is kept before it is overwritten. Local git only; no network, no state file."""
 
 import contextlib
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -280,8 +281,19 @@ def keep_branches(repository: Repository, names: Names) -> list[Kept]:
         return kept
 
 
+def kept_before(repository: Repository, moment: int) -> dict[str, str]:
+    """Refs with what was kept before a moment (seconds since the epoch), and their commits. A ref that does not say when is never old."""
+    limit = time.strftime(_STAMP, time.gmtime(min(moment, 2**33)))
+    refs = repository.refs(KEPT)
+    stamps = {ref: re.match(r"\d{8}T\d{6}(?=-)", ref.rpartition("/")[2]) for ref in refs}
+    return {ref: refs[ref] for ref, stamp in stamps.items() if stamp and stamp[0] < limit}
+
+
+_STAMP = "%Y%m%dT%H%M%S"
+
+
 def _stamp() -> str:
-    return time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    return time.strftime(_STAMP, time.gmtime())
 
 
 def describe(kept: Sequence[Kept]) -> str:

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from git_daytona import recovery
+from git_daytona import preferences, recovery
 from git_daytona.calls import Call, Shared
 from git_daytona.errors import GitDaytonaError, NotFound, TransferFailed, UsageError
 from git_daytona.previews import Previews
@@ -89,7 +89,8 @@ class Hook:
 
     def _idle(self, coordinator: Coordinator, root: str) -> None:
         session = coordinator.state.get(root)
-        if session is not None and session.number is not None and root == self._need_session():
+        synced = session is not None and session.number is not None and root == self._need_session()
+        if synced and preferences.load(coordinator.directory).sync_on_idle():
             self._tell(coordinator.sync(root).message)
 
     def _deleted(self, coordinator: Coordinator) -> None:

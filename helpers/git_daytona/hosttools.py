@@ -5,12 +5,11 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from git_daytona import gitenv, run
-from git_daytona.errors import GitDaytonaError
+from git_daytona import preferences
 from git_daytona.harmless import HARMLESS
+from git_daytona.preferences import ALLOW_HOST_TOOLS as KEY
 
 VARIABLE = "DAYTONA_ALLOW_HOST_TOOLS"
-KEY = "daytona.allowHostTools"
 
 _NO = {"", "false", "no", "off", "0"}
 _YES = {"true", "yes", "on", "1"}
@@ -24,11 +23,8 @@ def opted_in(directory: Path, environ: Mapping[str, str] | None = None) -> froze
     env = os.environ if environ is None else environ
     value = env.get(VARIABLE, "").strip()
     if not value:
-        try:
-            argv = ("git", "-C", str(directory), "config", "--get", KEY)
-            value = run.run(argv, env=gitenv.base(), timeout=10).text.strip()
-        except GitDaytonaError:  # no git, or a directory that is gone: not opted in
-            value = ""
+        preference = preferences.load(directory).get(KEY)  # no git, or a directory that is gone: not opted in
+        value = preference.value.strip() if preference else ""
     if value.lower() in _NO:
         return frozenset()
     return None if value.lower() in _YES else frozenset(re.split(r"[\s,]+", value))

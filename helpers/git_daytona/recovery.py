@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from git_daytona import branches, files, leases, lifecycle, log, old_remotes, paths, state
+from git_daytona import branches, files, leases, lifecycle, log, old_remotes, paths, preferences, state
 from git_daytona.cloud import SandboxInfo
 from git_daytona.errors import GitDaytonaError, SandboxGone, UsageError
 from git_daytona.refs import Names, number_of_remote
@@ -116,9 +116,11 @@ class Leftovers:
     remotes: tuple[str, ...]
     """Remotes sandbox-N without a session."""
     leases: int
+    kept: tuple[tuple[str, str], ...] = ()
+    """Refs with what a sync kept longer ago than daytona.keptAge, and their commits."""
 
     def __bool__(self) -> bool:
-        return bool(self.sandboxes or self.remotes or self.leases)
+        return bool(self.sandboxes or self.remotes or self.leases or self.kept)
 
 
 def leftovers(coordinator: Coordinator) -> Leftovers:
@@ -132,11 +134,13 @@ def leftovers(coordinator: Coordinator) -> Leftovers:
         if info.id not in known and info.labels.get(label) not in being_made
     )
     remotes: tuple[str, ...] = ()
+    kept: tuple[tuple[str, str], ...] = ()
     if coordinator.has_repository:
+        kept = tuple(branches.kept_before(coordinator.repository, preferences.load(coordinator.directory).kept_until()).items())
         numbers = {session.number for session in coordinator.sessions()}
         names = coordinator.repository.git("remote").text.splitlines()
         remotes = tuple(name for name in names if (number := number_of_remote(name)) and number not in numbers)
-    return Leftovers(sandboxes, remotes, len(leases.stale(coordinator.settings.api_url)))
+    return Leftovers(sandboxes, remotes, len(leases.stale(coordinator.settings.api_url)), kept)
 
 
 def prune(coordinator: Coordinator, found: Leftovers) -> None:
@@ -147,6 +151,10 @@ def prune(coordinator: Coordinator, found: Leftovers) -> None:
         if number := number_of_remote(name):
             branches.keep_branches(coordinator.repository, Names(number))
             branches.remove_remote(coordinator.repository, Names(number))
+    for ref, oid in found.kept:
+        # Only if it still is what was listed. The log names the commit: until git's own gc it can be had back by that.
+        if coordinator.repository.update_refs([f"delete {ref} {oid}"]):
+            log.logger.info("kept.expire ref=%s commit=%s", ref, oid)
     leases.reap(coordinator.cloud)
 
 

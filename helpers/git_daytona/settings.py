@@ -3,7 +3,7 @@
 import io
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -47,6 +47,8 @@ class Settings:
     """From the environment or .env; api_key() asks the keyring and the Daytona CLI when this is None."""
     key_source: str | None
     warnings: tuple[str, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Name → where it came from, as messages name that; those that have their default are not here."""
 
     def api_key(self) -> tuple[Secret, str]:
         """The API key and where it came from. Raises NoKey, or BadSetting for a keyring that cannot be asked."""
@@ -106,6 +108,7 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Sett
         key=Secret(key.value) if key else None,
         key_source=key.source if key else None,
         warnings=tuple(warnings),
+        sources={name: value.source for name in (*FROM_DOTENV, *NEVER_FROM_DOTENV) if (value := first(name))},
     )
 
 

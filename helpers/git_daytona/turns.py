@@ -4,7 +4,7 @@ import threading
 import time
 from functools import partial
 
-from git_daytona import log, run, state
+from git_daytona import log, preferences, run, state
 from git_daytona.errors import GitDaytonaError, NotFound
 from git_daytona.lanes import Lane
 from git_daytona.previews import Previews
@@ -36,14 +36,15 @@ class Turns:
         with self._lock:
             self._due.add(root)
 
-    def ended(self, root: str) -> None:
-        """The session is idle. Several ends of one turn (``session.status`` and ``session.idle``) are one."""
+    def ended(self, root: str, *, last: bool = False) -> None:
+        """The session is idle. Several ends of one turn (``session.status`` and ``session.idle``) are one. ``last``: there is no later
+        chance, so that it is synced whatever daytona.syncOnIdle says."""
         with self._lock:
             if root not in self._due or root in self._waiting:
                 return
             self._due.discard(root)
             self._waiting.add(root)
-        self._lane(root).submit(partial(self._sync, root))
+        self._lane(root).submit(partial(self._sync, root, last=last))
 
     def delete(self, root: str) -> None:
         """The session was deleted: its sandbox goes once its work is here."""
@@ -74,7 +75,7 @@ class Turns:
         with self._lock:
             due = list(self._due)
         for root in due:
-            self.ended(root)
+            self.ended(root, last=True)
         with self._lock:
             lanes = dict(self._lanes)
         late = [root for root, lane in lanes.items() if not lane.wait(until)]
@@ -95,13 +96,17 @@ class Turns:
         with self._lock:
             return self._lanes.setdefault(root, Lane(f"session {root}", 1))
 
-    def _sync(self, root: str) -> None:
+    def _sync(self, root: str, *, last: bool) -> None:
         with self._lock:
             self._waiting.discard(root)
         try:
             coordinator = self._workspace.coordinator()
             session = coordinator.state.get(root)
             if session is None or session.number is None:
+                return
+            if not last and not preferences.load(coordinator.directory).sync_on_idle():
+                with self._lock:
+                    self._due.add(root)
                 return
             self._came(root, coordinator.sync(root))
         except NotFound as problem:

@@ -9,7 +9,7 @@ SECTIONS = {
     "Work in sessions": ("start", "exec", "sync", "fetch", "push", "merge", "apply", "wait", "delete"),
     "Look": ("status", "log", "diff", "logs"),
     "Mend": ("doctor", "recover", "adopt", "prune"),
-    "Set up": ("install", "uninstall", "completion", "serve", "hook"),
+    "Set up": ("install", "uninstall", "config", "completion", "serve", "hook"),
 }
 PLACES = {
     "start": "sessions",
@@ -31,6 +31,7 @@ PLACES = {
     "prune": "mending",
     "install": "upkeep",
     "uninstall": "upkeep",
+    "config": "configuring",
     "completion": "completing",
     "serve": "hosts",
     "hook": "hosts",

@@ -28,6 +28,8 @@ def recover() -> int:
 def prune(dry_run: bool, yes: bool) -> None:
     """Remove what nobody uses any more: sandboxes of this machine without a session, remotes without a sandbox, stale leases.
 
+    With 'git config daytona.keptAge 90.days' also what syncs kept under refs/daytona/kept/ longer ago than that.
+
     A sandbox without a session may hold work that is nowhere else: 'git daytona adopt' takes it over instead.
     """
     from git_daytona import recovery, say
@@ -38,13 +40,15 @@ def prune(dry_run: bool, yes: bool) -> None:
             click.echo(f"sandbox {info.id} ({info.state}, created {info.created_at or 'at an unknown time'})")
         for remote in found.remotes:
             click.echo(f"remote {remote}")
+        for ref, oid in found.kept:
+            click.echo(f"{ref} ({oid[:10]})")
         if found.leases:
             click.echo(f"{found.leases} stale leases")
         if not found:
             say.note("there is nothing to prune")
         elif not dry_run:
             if not yes:
-                click.confirm("Remove all of this, with what is in those sandboxes?", abort=True, err=True)
+                click.confirm("Remove all of this, with what is in it?", abort=True, err=True)
             recovery.prune(coordinator, found)
             click.echo("pruned")
 

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from git_daytona import cliprofile, leases, probe, settings, state, verify
+from git_daytona import cliprofile, leases, preferences, probe, settings, state, verify
 from git_daytona.cloud import Cloud, KeyInfo
 from git_daytona.doctor.findings import Seen, fail, ok, skipped, warn
 from git_daytona.endpoint import Endpoint
@@ -29,7 +29,7 @@ class Service:
         self._key: KeyInfo | None = None
 
     def settings(self) -> Seen:
-        self.found: Settings = settings.load(self.directory)
+        self.found: Settings = preferences.load(self.directory).applied(settings.load(self.directory))
         self.cloud = Cloud(self.found)
         self.cloud.request_seconds = REQUEST_SECONDS
         self.policy = Policy(self.found, self.cloud.config, glance=None)
