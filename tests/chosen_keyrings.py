@@ -95,15 +95,15 @@ class Keyrings:
         self._home, self._folder = home, folder
         patch.delenv("PYTHON_KEYRING_BACKEND", raising=False)
         # Where python-keyring looks on Linux and on macOS.
-        self._configuration = home / ".config" / "python_keyring" / "keyringrc.cfg"
-        self._configuration.parent.mkdir(parents=True, exist_ok=True)
+        self.configuration = home / ".config" / "python_keyring" / "keyringrc.cfg"
+        self.configuration.parent.mkdir(parents=True, exist_ok=True)
 
     def choose(self, name: str, *, load: bool = True) -> None:
         # A module of its own for each HOME, which Python would otherwise keep loaded.
         module = f"keyrings_{self._home.name}".replace("-", "_")
         (self._folder / f"{module}.py").write_text(MODULE)
         name = name if "." in name else f"{module}.{name}"
-        self._configuration.write_text(f"[backend]\ndefault-keyring={name}\nkeyring-path={self._folder}\n")
+        self.configuration.write_text(f"[backend]\ndefault-keyring={name}\nkeyring-path={self._folder}\n")
         if load:
             keyring.core.init_backend()
 

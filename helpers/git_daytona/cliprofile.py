@@ -70,4 +70,4 @@ def _active(config: Any) -> dict[str, Any] | None:
 
 
 def _text(value: object) -> str:
-    return value.strip() if isinstance(value, str) else ""
+    return " ".join(value.split()) if isinstance(value, str) else ""

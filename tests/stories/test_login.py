@@ -159,8 +159,11 @@ def test_sources_that_come_before_the_keyring(keyless, tell, keyrings, repo, mon
     assert f"warning: here, the key from '.env' of '{repo.path}' is used instead" in told.err
     source = json.loads(tell(PROGRAM, "whoami", "--json", cwd=repo.path).out)["source"]
     assert source == f"'.env' of '{repo.path}'"
+    odd = repo.path.rename(repo.path.with_name("odd\nexpires  never\x1b[2J\udcff"))
+    rows = tell(PROGRAM, "whoami", cwd=odd).out.splitlines()
+    assert (len(rows), rows[3].partition("odd")[2]) == (6, " expires never\\x1b[2J\\udcff'")
     monkeypatch.setenv("DAYTONA_API_KEY", key)
-    assert f"the key from {ENVIRONMENT} is used instead" in tell(PROGRAM, "login", stdin=line(key), cwd=repo.path).err
+    assert f"the key from {ENVIRONMENT} is used instead" in tell(PROGRAM, "login", stdin=line(key), cwd=odd).err
     told = tell(PROGRAM, "logout")
     assert told.status == 0
     assert f"warning: there is still a key: the one from {ENVIRONMENT}" in told.err
@@ -190,7 +193,11 @@ def test_whoami_and_odd_answers(keyless, tell, monkeypatch):
     monkeypatch.setenv("DAYTONA_API_KEY", keyless.api_key)
     for answer, expiry, organisation in (
         ({"expiresAt": "2031-02-03T04:05:06Z", "organizationId": "org"}, "2031-02-03 04:05 UTC", "org"),
-        ({"expiresAt": "tomorrow", "organizationId": "../../x", "permissions": {"a": 1}, "name": ["\x1b[2J"]}, "never", "../../x"),
+        (
+            {"expiresAt": "tomorrow", "organizationId": "../../x", "permissions": {"a": 1}, "name": ["\x1b[2J\nmay all"] * 9_999},
+            "never",
+            "../../x",
+        ),
         ({"name": None, "permissions": None, "organizationId": None, "expiresAt": 5}, "never", "the API does not say"),
     ):
         with keyless.faults.call(route="^key$", body=json.dumps(answer).encode()):
@@ -200,6 +207,8 @@ def test_whoami_and_odd_answers(keyless, tell, monkeypatch):
         rows = dict(row.split(None, 1) for row in told.out.splitlines())
         assert (rows["expires"], rows["organisation"], rows["may"]) == (expiry, organisation, "the API does not say")
         assert "\x1b" not in told.out
+        assert len(told.out.splitlines()) == 6
+        assert max(map(len, told.out.splitlines())) < 300
         json.loads(as_json.out)
     for body in (b"<html>", b"[]", b"", b"[" * 5000):
         with keyless.faults.call(route="^key$", body=body):
@@ -320,31 +329,30 @@ def test_case_54_keyrings_in_the_way(keyless, tell, keyrings, monkeypatch):
     assert keyrings.keys == {}
 
 
-def test_case_54_a_keyring_that_cannot_be_loaded(keyless, command, keyrings):
-    keyrings.choose("no_such_module.Keyring", load=False)
-    told = command(PROGRAM, "login", stdin=keyless.api_key)
-    assert told.status == 13
-    assert "the keyring cannot be read: ModuleNotFoundError" in told.err
-    assert len(told.err.splitlines()) == 2
+def test_case_54_a_keyring_that_cannot_be_loaded(keyless, keyrings, tmp_path):
+    """Neither the one that is chosen, nor another that is installed, shows a traceback."""
+    (tmp_path / "broken.dist-info").mkdir()
+    (tmp_path / "broken.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
+    (tmp_path / "broken.dist-info" / "entry_points.txt").write_text("[keyring.backends]\nbroken = no_such_module\n")
+    script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from git_daytona.__main__ import run; run()"
+    argv = (sys.executable, "-c", script, PROGRAM, "login")
+    for choice, says in ((("no_such_module.Keyring", "cannot be read: ModuleNotFoundError")), (None, "there is no keyring")):
+        if choice:
+            keyrings.choose(choice, load=False)
+        else:
+            keyrings.configuration.unlink()
+        done = subprocess.run(argv, input=keyless.api_key, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 13
+        assert says in done.stderr
+        assert len(done.stderr.splitlines()) == 2, done.stderr
 
 
 def test_keyrings_alt(keyless, tell, keyrings, home, tmp_path):
     """A real backend of others, which keeps plain text."""
-    pip = (
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--no-deps",
-        "--no-compile",
-        "--retries",
-        "0",
-        "--target",
-        tmp_path,
-        "keyrings.alt>=5",
-    )
-    if subprocess.run(pip, capture_output=True, timeout=60, env=os.environ | {"PIP_TIMEOUT": "10"}).returncode:
+    pip = (sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--retries", "0", "--timeout", "10")
+    try:
+        subprocess.run((*pip, "--target", tmp_path, "keyrings.alt>=5"), capture_output=True, timeout=60, check=True)
+    except subprocess.SubprocessError:
         pytest.skip("keyrings.alt cannot be had")
     keyrings.choose("keyrings.alt.file.PlaintextKeyring")
     told = tell(PROGRAM, "login", stdin=line(keyless.api_key))

@@ -98,6 +98,7 @@ def whoami(as_json: bool) -> None:
     """Show whose API key is used, where it comes from, and what it may do."""
     from git_daytona import cliprofile, say
     from git_daytona.account import Account
+    from git_daytona.secret import printable
 
     found, _ = settings_here()
     account = Account(found)
@@ -131,7 +132,7 @@ def whoami(as_json: bool) -> None:
         "expires": expiry,
     }
     for label, text in rows.items():
-        click.echo(f"{label:<14}{text}")
+        click.echo(f"{label:<14}{printable(' '.join(text.split()))}")
 
 
 # -- inside -----------------------------------------------------------------------------------------------------------
