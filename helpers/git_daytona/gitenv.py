@@ -9,10 +9,13 @@ from collections.abc import Mapping
 _KEPT = frozenset({"GIT_EXEC_PATH", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_ALLOW_PROTOCOL"})
 
 # Beats the same keys in any configuration file. Hooks could run for minutes, fail, or belong to a stranger; fsmonitor and the
-# like start programs; the rest is output.
+# like start programs; core.safecrlf is an error for what an edited worktree may hold, and a snapshot is no commit of the user's;
+# a temporary index split from the worktree's own would let that one's shared part expire; the rest is output.
 LOCAL_CONFIG = (
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
+    "core.safecrlf=false",
+    "core.splitIndex=false",
     "core.quotePath=true",
     "core.pager=cat",
     "color.ui=false",
@@ -40,6 +43,7 @@ TRANSFER_CONFIG = (
     "fetch.showForcedUpdates=false",
     "fetch.fsckObjects=true",
     "transfer.fsckObjects=true",
+    "transfer.advertiseSID=false",
     # One pack, whose size can be limited, in place of up to a hundred objects each of which can be as large.
     "fetch.unpackLimit=1",
     # What comes, comes from the sandbox itself: not from where it points to, nor by a program of somebody's naming.
@@ -61,6 +65,7 @@ def base(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     }
     env.pop("LANGUAGE", None)
     env.pop("SSH_ASKPASS", None)
+    env.pop("SSH_ASKPASS_REQUIRE", None)
     env.update(
         LC_ALL="C",  # messages are classified by exit status, but people's logs should be of one language
         GIT_TERMINAL_PROMPT="0",

@@ -24,6 +24,7 @@ def snapshot(repository: Repository, new: str, old: str | None) -> str | None:
         if source.exists():
             # With its time: by it git tells which files may have changed within the second in which the index was written.
             shutil.copy2(source, index)
+        _look_again(repository, new, env)
         repository.git("add", "--all", "--", ":/", env=env)
         _add_overwritten(repository, new, env)
         tree = repository.git("write-tree", env=env).text
@@ -59,6 +60,19 @@ def _add_overwritten(repository: Repository, new: str, env: dict[str, str]) -> N
         repository.git(*arguments, stdin=literal, env=env)
 
 
+def _look_again(repository: Repository, new: str, env: dict[str, str] | None = None) -> None:
+    """Take the marks assume-unchanged (core.ignoreStat sets it on all files) and skip-worktree from files that differ between the
+    index and ``new``: git would miss the edits in them, and then refuse to overwrite them."""
+    assert repository.worktree is not None
+    changed = set(repository.git("diff-index", "--cached", "-z", "--name-only", new, env=env).stdout.split(b"\0"))
+    listing = repository.git("ls-files", "-v", "-z", env=env).stdout if changed - {b""} else b""
+    marked = [line[2:] for line in listing.split(b"\0") if (line[:1] == b"S" or line[:1].islower()) and line[2:] in changed]
+    there = [name for name in marked if os.path.lexists(os.fsencode(repository.worktree) + b"/" + name)]
+    if there:
+        for option in ("--no-assume-unchanged", "--no-skip-worktree"):
+            repository.git("update-index", option, "-z", "--stdin", stdin=b"\0".join(there) + b"\0", env=env)
+
+
 def _commit(repository: Repository, tree: str, parents: list[str], message: str) -> str:
     identity = {
         "GIT_AUTHOR_NAME": "git-daytona",
@@ -71,6 +85,10 @@ def _commit(repository: Repository, tree: str, parents: list[str], message: str)
 
 def reset(repository: Repository) -> None:
     """Make index and files of the worktree show its HEAD. Raises TransferFailed when git cannot (somebody holds its index)."""
+    try:
+        _look_again(repository, "HEAD")
+    except TransferFailed:  # the reset says it better
+        pass
     result = repository.git("reset", "--hard", "--quiet", check=False)
     if result.status != 0:
         problem = failure(result, f"'{repository.worktree}' could not be reset to its branch")
