@@ -195,7 +195,7 @@ class Coordinator:
             number = branches.reserve(self.repository, above=self._highest()).number
             mark = mark.write(number)
         now = state.now()
-        unsynced = GitReturn(state.DISABLED, NO_REPOSITORY, now)
+        unsynced = GitReturn(state.DISABLED, self._why_unsynced(), now)
         session = Session(
             id=session_id,
             sandbox_id=info.id,
@@ -209,6 +209,12 @@ class Coordinator:
         self.state.put(session)
         mark.path.unlink(missing_ok=True)
         return session
+
+    def _why_unsynced(self) -> str:
+        """Why a session of this directory has no branch."""
+        if self._repository is None:
+            return NO_REPOSITORY
+        return "this is a bare repository, so nothing is synced" if self._repository.worktree is None else "it was started so"
 
     def _highest(self) -> int:
         return max((each.number or 0 for each in self.sessions()), default=0)

@@ -358,9 +358,21 @@ def test_case_38_names_that_are_only_like_it(local, repo, begin):
 
 
 def test_case_36_a_bare_repository(local, repo, coordinate, tmp_path):
+    """Nothing is synced, and that is said; tools work."""
     repo.git("clone", "-q", "--bare", str(repo.path), str(tmp_path / "bare.git"))
-    with pytest.raises(NoRepository, match="bare"):
-        coordinate(tmp_path / "bare.git").start()
+    repo.git("clone", "-q", "--mirror", str(repo.path), str(tmp_path / "mirror"))
+    examples = {"bare": tmp_path / "bare.git", "mirror": tmp_path / "mirror", "inside": tmp_path / "bare.git" / "refs"}
+    for name, path in examples.items():
+        coordinator = coordinate(path)
+        with pytest.raises(NoRepository, match="bare"):
+            coordinator.start()
+        run = lambda place: sandbox.execute(coordinator.cloud, place, "pwd; ls", timeout=60).output  # noqa: E731, B023
+        assert coordinator.within(f"ses_{name}", run)[0] == "/home/daytona/project\n", name
+        recorded = coordinator.state.get(f"ses_{name}").git_return
+        assert (recorded.state, recorded.message) == ("disabled", "this is a bare repository, so nothing is synced"), name
+        with pytest.raises(NoRepository, match="bare repository"):
+            coordinator.sync(f"ses_{name}")
+        coordinator.delete(f"ses_{name}")
 
 
 @pytest.mark.parametrize("edited", [False, True])
