@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from apart import Apart
-from table import Table
+from table import Row, Table
 
 from git_daytona import git, settings
 from git_daytona.sessions import Coordinator
@@ -31,6 +31,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.stats.get(outcome, ()):  # of tests in other folders
+            TABLE.rows += [Row(*fields) for name, fields in report.user_properties if name == "bench"]
     if TABLE.rows:
         terminalreporter.section("benchmarks")
         for line in TABLE.lines():
