@@ -11,6 +11,7 @@ from pathlib import Path
 import gitkeys
 import pytest
 
+from git_daytona.transfer import RECEIVE_PACK, UPLOAD_PACK
 from rig import Repo
 
 # githooks(5).
