@@ -13,6 +13,11 @@ from git_daytona.run import Result, run
 LOCAL_SECONDS = 300.0
 """Limit of one local git command: a checkout of a large tree on a slow disk."""
 
+# What of a user's environment says which repository is meant; the last one only makes git more careful. The rest of what git hands to
+# hooks and aliases (GIT_COMMON_DIR, GIT_OBJECT_DIRECTORY, …) belongs to the command that it was made for.
+_MEANT = ("GIT_DIR", "GIT_WORK_TREE")
+_SEARCH = (*_MEANT, "GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM", "GIT_TEST_ASSUME_DIFFERENT_OWNER")
+
 
 @dataclass(frozen=True)
 class Repository:
@@ -146,8 +151,8 @@ def discover(start: Path) -> Repository:
 
     Raises NoRepository, MissingProgram.
     """
-    argv = ("git", "rev-parse", "--absolute-git-dir", "--git-common-dir", "--is-bare-repository", "--is-inside-work-tree")
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("DAYTONA_", "GIT_TRACE"))} | {"LC_ALL": "C"}
+    argv = ("git", "rev-parse", "--is-bare-repository", "--is-inside-work-tree", "--absolute-git-dir", "--git-common-dir")
+    env = gitenv.base() | {name: os.environ[name] for name in _SEARCH if name in os.environ}
     try:
         result = run(argv, cwd=start, env=env, timeout=LOCAL_SECONDS)
     except MissingProgram as problem:
@@ -164,16 +169,31 @@ def discover(start: Path) -> Repository:
         raise NoRepository(
             f"'{start}' is not in a git repository", hint="go to one, or make one: git init", details=result.complaint
         )
-    git_dir, common, bare, inside = result.text.split("\n")
+    bare, inside, git_dir, common = result.text.split("\n", 3)
+    if "\n" in common:  # a folder's name has one: each by itself
+        git_dir, common = (run((*argv[:2], name), cwd=start, env=env, timeout=LOCAL_SECONDS).text for name in argv[-2:])
     worktree: Path | None = None
     if inside == "true":
         top = run(("git", "rev-parse", "--show-toplevel"), cwd=start, env=env, timeout=LOCAL_SECONDS)
         worktree = Path(top.text) if top.status == 0 and top.text else None
+        if worktree is not None and any(name in os.environ for name in _MEANT):
+            _check_together(worktree, Path(git_dir))
     elif bare == "false":
         raise NoRepository(f"'{start}' lies inside a .git directory", hint="go to the worktree")
     common_dir = (start / common).resolve()
     repository = Repository(Path(git_dir), common_dir, worktree)
     return Repository(repository.git_dir, common_dir, worktree, object_format(repository))
+
+
+def _check_together(worktree: Path, git_dir: Path) -> None:
+    """Raise NoRepository unless the worktree itself leads to the git directory: what runs in it later on is not told where that is."""
+    argv = ("git", "-C", str(worktree), "rev-parse", "--absolute-git-dir")
+    found = run(argv, env=gitenv.base(), timeout=LOCAL_SECONDS)
+    if found.status != 0 or not os.path.samefile(found.text, git_dir):
+        raise NoRepository(
+            f"'{git_dir}' is not the repository of the worktree '{worktree}'",
+            hint="go to its own worktree, and run it there without GIT_DIR and 'git --git-dir'",
+        )
 
 
 def object_format(repository: Repository) -> str:
