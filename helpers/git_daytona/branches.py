@@ -38,21 +38,26 @@ def changing(repository: Repository) -> Iterator[None]:
 # -- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def in_the_way(repository: Repository) -> NoRepository | None:
+def in_the_way(repository: Repository, prefix: str = SANDBOX_BRANCH) -> NoRepository | None:
     """A local branch named ``opencode`` makes ``opencode/N`` impossible (CASES 38): what to say of it, None where there is none."""
-    if not repository.refs(f"refs/heads/{SANDBOX_BRANCH}").get(f"refs/heads/{SANDBOX_BRANCH}"):
-        return None
-    return NoRepository(
-        f"the local branch '{SANDBOX_BRANCH}' stands in the way of '{SANDBOX_BRANCH}/N'",
-        hint=f"rename it: git branch -m {SANDBOX_BRANCH} other-name",
-    )
+    pieces = prefix.split("/")
+    wanted = ["refs/heads/" + "/".join(pieces[: number + 1]) for number in range(len(pieces))]
+    there = repository.refs(*wanted)
+    for ref in wanted:
+        if ref in there:
+            name = ref.removeprefix("refs/heads/")
+            return NoRepository(
+                f"the local branch '{name}' stands in the way of '{prefix}/N'", hint=f"rename it: git branch -m {name} other-name"
+            )
+    return None
 
 
-def highest(repository: Repository) -> tuple[int, str | None]:
+def highest(repository: Repository, prefix: str = SANDBOX_BRANCH) -> tuple[int, str | None]:
     """The highest number that was ever given, and the counter's blob (None: there is none yet)."""
-    refs = repository.refs(COUNTER, "refs/heads/opencode", "refs/remotes")
+    refs = repository.refs(COUNTER, f"refs/heads/{prefix}", "refs/remotes")
     # A branch opencode/N/x takes the place of opencode/N, too.
-    numbers = [number for ref in refs if (number := number_of_branch("/".join(ref.split("/")[:4]))) is not None]
+    depth = len(prefix.split("/")) + 3
+    numbers = [number for ref in refs if (number := number_of_branch("/".join(ref.split("/")[:depth]), prefix)) is not None]
     numbers += [number for ref in refs if ref.startswith("refs/remotes/") and (number := number_of_remote(ref.split("/")[2]))]
     listing = repository.git("config", "--name-only", "--get-regexp", r"^remote\.sandbox-[0-9]+\.url$", check=False)
     numbers += [number for key in listing.text.splitlines() if (number := number_of_remote(key[len("remote.") : -len(".url")]))]
@@ -64,17 +69,17 @@ def highest(repository: Repository) -> tuple[int, str | None]:
     return max(numbers, default=0), counter
 
 
-def reserve(repository: Repository, *, above: int = 0, base: bool = True) -> Names:
+def reserve(repository: Repository, prefix: str = SANDBOX_BRANCH, *, above: int = 0, base: bool = True) -> Names:
     """Reserve the next number: the counter moves and ``opencode/N`` is created at HEAD in one transaction, which one process wins.
 
     ``above`` is the highest number that the state file knows. In a repository without commits, or with ``base`` off, only the counter
     moves; where a branch stands in the way, the branch is left to a later sync. Raises TransferFailed.
     """
     head = repository.resolve("HEAD")
-    blocked = in_the_way(repository)
+    blocked = in_the_way(repository, prefix)
     for _ in range(RESERVE_TRIES):
-        known, counter = highest(repository)
-        names = Names(max(known, above) + 1)
+        known, counter = highest(repository, prefix)
+        names = Names(max(known, above) + 1, prefix)
         blob = repository.git("hash-object", "-w", "--stdin", stdin=f"{names.number}\n".encode()).text
         commands = [f"update {COUNTER} {blob} {counter or repository.zero}"]
         if head is not None and base:

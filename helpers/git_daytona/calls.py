@@ -67,7 +67,7 @@ class Shared:
             if session.sandbox_id in self._met:
                 return
             self._met.add(session.sandbox_id)
-        branch = f"opencode/{session.number}" if session.number else None
+        branch = f"{session.prefix}/{session.number}" if session.number else None
         (self.toasts.created if new else self.toasts.connected)(session.sandbox_id, branch)
         if session.number is None:
             self.toasts.disabled(self.workspace.unsynced or session.git_return.message)

@@ -13,6 +13,7 @@ import tenacity
 from git_daytona import files, leases, log, paths
 from git_daytona.cloud import START_SECONDS, Cloud, SandboxInfo
 from git_daytona.errors import BadAnswer, Conflict, NotFound, SandboxBroken, SandboxNotRunning, TimedOut
+from git_daytona.refs import SANDBOX_BRANCH
 
 T = TypeVar("T")
 
@@ -54,10 +55,18 @@ class Mark:
     project_id: str
     git_dir: str
     number: int | None = None
+    prefix: str = SANDBOX_BRANCH
+    """Of the branch that is reserved with the number."""
 
-    def write(self, number: int | None = None) -> "Mark":
-        mark = Mark(self.path, self.session_id, self.project_id, self.git_dir, number)
-        entry = {"session": mark.session_id, "project": mark.project_id, "gitDir": mark.git_dir, "number": number}
+    def write(self, number: int | None = None, prefix: str = SANDBOX_BRANCH) -> "Mark":
+        mark = Mark(self.path, self.session_id, self.project_id, self.git_dir, number, prefix)
+        entry = {
+            "session": mark.session_id,
+            "project": mark.project_id,
+            "gitDir": mark.git_dir,
+            "number": number,
+            "prefix": prefix,
+        }
         files.write_whole(self.path, json.dumps(entry).encode())
         return mark
 
@@ -79,7 +88,10 @@ def _read(path: Path) -> Mark | None:
     try:
         entry = json.loads(path.read_bytes())
         number = entry["number"]
-        return Mark(path, str(entry["session"]), str(entry["project"]), str(entry["gitDir"]), int(number) if number else None)
+        prefix = str(entry.get("prefix", SANDBOX_BRANCH))
+        return Mark(
+            path, str(entry["session"]), str(entry["project"]), str(entry["gitDir"]), int(number) if number else None, prefix
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

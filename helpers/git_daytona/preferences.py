@@ -11,7 +11,7 @@ from pathlib import Path
 
 from git_daytona import gitenv, run
 from git_daytona.errors import BadSetting, GitDaytonaError
-from git_daytona.refs import SANDBOX_BRANCH
+from git_daytona.refs import SANDBOX_BRANCH, is_prefix
 from git_daytona.secret import printable
 from git_daytona.settings import Settings
 
@@ -21,7 +21,6 @@ SYNC_ON_IDLE = "daytona.syncOnIdle"
 KEPT_AGE = "daytona.keptAge"
 ALLOW_HOST_TOOLS = "daytona.allowHostTools"
 DEFAULTS = {BRANCH_PREFIX: SANDBOX_BRANCH, SYNC_ON_IDLE: "true", KEPT_AGE: "never"}
-LONGEST_PREFIX = 100
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,7 @@ class Preferences:
         if preference is None:
             return SANDBOX_BRANCH
         prefix = preference.value.strip("/")
-        checked = self._git("check-ref-format", f"refs/heads/{prefix}/1") if prefix.isprintable() else None
-        if checked is None or checked.status != 0 or prefix.startswith("-") or len(prefix) > LONGEST_PREFIX:
+        if not is_prefix(prefix) or self._git("check-ref-format", f"refs/heads/{prefix}/1").status != 0:
             raise _unusable(BRANCH_PREFIX, preference, "is no part of a branch's name")
         return prefix
 

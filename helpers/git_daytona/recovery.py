@@ -175,7 +175,8 @@ def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:
     with coordinator.one_at_a_time(session_id):
         above = max((each.number or 0 for each in coordinator.sessions()), default=0)
         # Without the branch: it begins where the sandbox's work is, which may be another history than HEAD's.
-        names = branches.reserve(repository, above=above, base=False)
+        prefix = preferences.load(coordinator.directory).branch_prefix()
+        names = branches.reserve(repository, prefix, above=above, base=False)
         now = state.now()
         session = Session(
             session_id,
@@ -186,6 +187,7 @@ def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:
             now,
             GitReturn(state.SETUP_FAILED, "being adopted", now),
             coordinator.git_dir,
+            prefix=prefix,
         )
         coordinator.state.put(session)
     coordinator.sync(session_id)

@@ -10,9 +10,9 @@ from git_daytona.endpoint import Endpoint
 PROJECT = "/home/daytona/project"
 """Where the repository lies in every sandbox."""
 SANDBOX_BRANCH = "opencode"
-"""The branch that local HEAD is pushed to in the sandbox."""
+"""The branch that local HEAD is pushed to in the sandbox; and what stands before ``/N`` here, if nobody prefers something else."""
+PREFIX_LENGTH = 100
 
-_BRANCH = re.compile(r"refs/heads/opencode/([1-9][0-9]{0,8})")
 _REMOTE = re.compile(r"sandbox-([1-9][0-9]{0,8})")
 
 COUNTER = "refs/daytona/counter"
@@ -23,17 +23,18 @@ KEPT = "refs/daytona/kept/"
 
 @dataclass(frozen=True)
 class Names:
-    """All names of session number N."""
+    """All names of session number N. ``prefix`` is what daytona.branchPrefix was when it started: a session keeps its branch."""
 
     number: int
+    prefix: str = SANDBOX_BRANCH
 
     @property
     def branch(self) -> str:
-        return f"opencode/{self.number}"
+        return f"{self.prefix}/{self.number}"
 
     @property
     def ref(self) -> str:
-        return f"refs/heads/opencode/{self.number}"
+        return f"refs/heads/{self.prefix}/{self.number}"
 
     @property
     def remote(self) -> str:
@@ -69,9 +70,21 @@ def url(endpoint: Endpoint) -> str:
     return f"ssh://{endpoint.url_authority}{PROJECT}"
 
 
-def number_of_branch(ref: str) -> int | None:
-    found = _BRANCH.fullmatch(ref)
+def number_of_branch(ref: str, prefix: str = SANDBOX_BRANCH) -> int | None:
+    found = re.fullmatch(rf"refs/heads/{re.escape(prefix)}/([1-9][0-9]{{0,8}})", ref)
     return int(found[1]) if found else None
+
+
+def is_prefix(text: str) -> bool:
+    """Whether a text may stand before ``/N`` in the name of a branch, as far as that can be told without git: it never is an option, and
+    holds nothing that ref transactions, ref patterns or terminals take for syntax."""
+    return (
+        0 < len(text) <= PREFIX_LENGTH
+        and text.isprintable()
+        and text[0] not in "-/."
+        and not re.search(r"[\s~^:?*\[\\]", text)
+        and not _FORBIDDEN.search(text)
+    )
 
 
 def number_of_remote(name: str) -> int | None:

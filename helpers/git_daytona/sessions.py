@@ -56,7 +56,7 @@ def names_of(session: Session) -> Names:
         raise NoRepository(
             f"session '{session.id}' is not synced: {session.git_return.message}", hint="'git daytona exec' reaches it"
         )
-    return Names(session.number)
+    return Names(session.number, session.prefix)
 
 
 class Coordinator:
@@ -120,7 +120,8 @@ class Coordinator:
         """The session that ``3``, ``sandbox-3``, ``opencode/3``, a sandbox id or a session id names. Raises NotFound."""
         number = number_in(name)
         for session in self.sessions():
-            if name in (session.id, session.sandbox_id) or (number is not None and session.number == number):
+            branch = f"{session.prefix}/{session.number}"
+            if name in (session.id, session.sandbox_id, branch) or (number is not None and session.number == number):
                 return session
         raise NotFound(f"there is no session '{name}' in this repository", hint="'git daytona status' lists them")
 
@@ -154,7 +155,8 @@ class Coordinator:
                 return Started(session, new=False)
             if synced and (session is None or session.number is not None):
                 old_remotes.rewrite(self.repository)
-                if not for_tools and (blocked := branches.in_the_way(self.repository)):
+                blocked = branches.in_the_way(self.repository, self._prefix(session))
+                if blocked and not for_tools:
                     raise blocked
                 self.transfers.check()
             if session is None or replaced:
@@ -182,7 +184,7 @@ class Coordinator:
 
     def _only_blocked(self, session: Session) -> bool:
         """Whether the project is in the session's sandbox, and only its branch cannot be."""
-        blocked = branches.in_the_way(self.repository) if session.number is not None else None
+        blocked = branches.in_the_way(self.repository, session.prefix) if session.number is not None else None
         return blocked is not None and session.git_return.message == blocked.message
 
     def _create(self, session_id: str, earlier: Session | None, *, synced: bool) -> Session:
@@ -190,10 +192,11 @@ class Coordinator:
         mark = mark_for(session_id, self.state.project_id, self.git_dir)
         self.cloud.settings = preferences.load(self.directory).applied(self.settings)  # the snapshot, as it is set now
         info = self.sandboxes.create(mark)
-        number = earlier.number if earlier else mark.number
+        number, prefix = (earlier.number, earlier.prefix) if earlier else (mark.number, mark.prefix)
         if number is None and synced and earlier is None:
-            number = branches.reserve(self.repository, above=self._highest()).number
-            mark = mark.write(number)
+            names = branches.reserve(self.repository, self._prefix(None), above=self._highest())
+            number, prefix = names.number, names.prefix
+            mark = mark.write(number, prefix)
         now = state.now()
         unsynced = GitReturn(state.DISABLED, self._why_unsynced(), now)
         session = Session(
@@ -205,6 +208,7 @@ class Coordinator:
             last_accessed=now,
             git_return=GitReturn(state.SETUP_FAILED, "setting up", now) if number else unsynced,
             git_dir=self.git_dir,
+            prefix=prefix,
         )
         self.state.put(session)
         mark.path.unlink(missing_ok=True)
@@ -215,6 +219,11 @@ class Coordinator:
         if self._repository is None:
             return NO_REPOSITORY
         return "this is a bare repository, so nothing is synced" if self._repository.worktree is None else "it was started so"
+
+    def _prefix(self, session: Session | None) -> str:
+        """What stands before ``/N`` in the name of a session's branch: of an existing one what did when it started, else what is preferred
+        now. Raises BadSetting."""
+        return session.prefix if session is not None else preferences.load(self.directory).branch_prefix()
 
     def _highest(self) -> int:
         return max((each.number or 0 for each in self.sessions()), default=0)
@@ -240,7 +249,7 @@ class Coordinator:
         except GitDaytonaError as problem:
             self.state.note(session.id, state.SETUP_FAILED, problem.message)
             raise
-        blocked = branches.in_the_way(self.repository)
+        blocked = branches.in_the_way(self.repository, session.prefix)
         self.state.note(session.id, *((state.SETUP_FAILED, blocked.message) if blocked else (state.PENDING, message)))
         return blocked
 
@@ -290,7 +299,7 @@ class Coordinator:
 
     def _sync(self, session: Session, *, show: bool) -> Outcome:
         names = names_of(session)
-        if blocked := branches.in_the_way(self.repository):
+        if blocked := branches.in_the_way(self.repository, session.prefix):
             raise blocked
         if session.git_return.state == state.SETUP_FAILED:  # what the sandbox lacks comes first; it may only have been a bad moment
             self.sandboxes.while_awake(session.sandbox_id, lambda: self._set_up(session, show=show, message="not synced yet"))

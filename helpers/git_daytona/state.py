@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from git_daytona import files, log, paths
+from git_daytona import files, log, paths, records
 from git_daytona.errors import BadSetting
+from git_daytona.records import Content
+from git_daytona.refs import SANDBOX_BRANCH, is_prefix
 
 T = TypeVar("T")
 
@@ -59,6 +61,8 @@ class Session:
     """When the last successful sync began (ours): what was done later may not be here."""
     title: str = ""
     """What its host or its user calls it (ours), in one line."""
+    prefix: str = SANDBOX_BRANCH
+    """What stands before ``/N`` in its branch's name (ours)."""
 
     @property
     def needs_sync(self) -> bool:
@@ -80,15 +84,24 @@ class StateFile:
         self.path = paths.state_file(project_id)
         self.warnings: list[str] = []
         """Lines to show once."""
+        self._known: Content | None = None
+        self._listed: dict[str, tuple[object, Session | None]] = {}
+        self._others: dict[Path, tuple[int, int, int]] = {}
 
     def sessions(self) -> list[Session]:
         """All sessions, by number, then age."""
-        document = self._read()
-        found = [session for id_, record in document["sessions"].items() if (session := _session(id_, record)) is not None]
+        before = self._listed
+        listed: dict[str, tuple[object, Session | None]] = {}
+        for id_, record in self._read().records.items():
+            known = before.get(id_)
+            # The very record that it was made of: contents share what did not change.
+            listed[id_] = known if known is not None and known[0] is record else (record, _session(id_, record))
+        self._listed = listed
+        found = [session for _, session in listed.values() if session is not None]
         return sorted(found, key=lambda each: (each.number or 0, each.created))
 
     def get(self, session_id: str) -> Session | None:
-        return _session(session_id, self._read()["sessions"].get(session_id))
+        return _session(session_id, self._read().records.get(session_id))
 
     def put(self, session: Session) -> None:
         """Write a session, keeping what its record holds besides."""
@@ -103,12 +116,14 @@ class StateFile:
             fields["branchNumber"] = session.number
         if session.git_dir is not None:
             fields["gitDir"] = session.git_dir
+        if session.prefix != SANDBOX_BRANCH:
+            fields["branchPrefix"] = session.prefix
 
         def change(document: dict[str, Any]) -> None:
             record = document["sessions"].get(session.id)
             document["sessions"][session.id] = {**(record if isinstance(record, dict) else {}), **fields}
 
-        self._change(change)
+        self._change(session.id, change)
 
     def note(self, session_id: str, state: str, message: str, *, synced_at: int | None = None) -> None:
         """Record how a sync went, if the session still exists; ``synced_at`` is when a successful one began."""
@@ -131,7 +146,7 @@ class StateFile:
 
     def set_title(self, session_id: str, title: str) -> None:
         """Record what a session is called, if it exists and is called something else."""
-        record = self._read()["sessions"].get(session_id)
+        record = self._read().records.get(session_id)
         if isinstance(record, dict) and record.get("title") != (text := one_line(title)):
             self._edit(session_id, lambda record: record.update(title=text))
 
@@ -145,7 +160,7 @@ class StateFile:
 
     def take_notice(self, session_id: str) -> str:
         """The notice that was left, once; empty for none."""
-        record = self._read()["sessions"].get(session_id)
+        record = self._read().records.get(session_id)
         if not isinstance(record, dict) or not record.get("notice"):
             return ""
         return str(self._edit(session_id, lambda record: record.pop("notice", "")) or "")
@@ -155,15 +170,14 @@ class StateFile:
 
         def change(document: dict[str, Any]) -> None:
             children = document.get("children")
-            children = children if isinstance(children, dict) else {}
-            children.pop(session_id, None)
-            document["children"] = dict([*children.items(), (session_id, root)][-CHILDREN:])
+            others = [item for item in children.items() if item[0] != session_id] if isinstance(children, dict) else []
+            document["children"] = dict([*others, (session_id, root)][-CHILDREN:])
 
-        self._change(change)
+        self._change(None, change)
 
     def root_of(self, session_id: str) -> str | None:
         """The root of a sub-agent's session, as recorded by note_child."""
-        children = self._read().get("children")
+        children = self._read().document.get("children")
         root = children.get(session_id) if isinstance(children, dict) else None
         return root if isinstance(root, str) else None
 
@@ -176,16 +190,19 @@ class StateFile:
         needle = json.dumps(git_dir, ensure_ascii=False).encode("utf-8", "surrogatepass")
         for other in self.path.parent.glob("*.json"):
             try:
-                if other == self.path or needle not in other.read_bytes():
+                status = other.stat()
+                seen = (status.st_ino, status.st_mtime_ns, status.st_size)
+                if other == self.path or self._others.get(other) == seen or needle not in other.read_bytes():
+                    self._others[other] = seen
                     continue
             except OSError:
                 continue
             elsewhere = StateFile(unquote(other.stem), self.worktree)
             if elsewhere.path != other:
                 continue
-            for id_, record in elsewhere._read()["sessions"].items():
+            for id_, record in elsewhere._read().records.items():
                 if isinstance(record, dict) and record.get("gitDir") == git_dir:
-                    self._change(partial(_add, id_, record))
+                    self._change(id_, partial(_add, id_, record))
                     elsewhere.remove(id_)
                     moved += 1
         return moved
@@ -194,70 +211,65 @@ class StateFile:
         def change(document: dict[str, Any]) -> None:
             document["sessions"].pop(session_id, None)
 
-        self._change(change)
+        self._change(session_id, change)
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _edit(self, session_id: str, change: Callable[[dict[str, Any]], T]) -> T | None:
-        """Change the record of a session; None, and nothing is written anew, where there is none."""
+        """Change the record of a session; None where there is none."""
 
         def edit(document: dict[str, Any]) -> T | None:
             record = document["sessions"].get(session_id)
             return change(record) if isinstance(record, dict) else None
 
-        return self._change(edit)
+        return self._change(session_id, edit)
 
-    def _change(self, change: Callable[[dict[str, Any]], T]) -> T:
+    def _change(self, session_id: str | None, change: Callable[[dict[str, Any]], T]) -> T:
+        """Change the record of one session, or what stands beside the records, as of now."""
         with self._locked():
-            document = self._load()
-            if document is None:
-                document = self._set_aside()
-            result = change(document)
-            files.write_whole(self.path, json.dumps(document, indent=2, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+            before = self._load() or self._set_aside()
+            after, result = records.change(before, session_id, change)
+            if after.document != before.document or not before.raw:
+                files.write_whole(self.path, after.raw)
+                self._known = after
             return result
 
-    def _read(self) -> dict[str, Any]:
-        document = self._load()
-        if document is None:
+    def _read(self) -> Content:
+        content = self._load()
+        if content is None:
             # Only under the lock, and after another look, is it certain that it is not another process's new file that is moved away.
             with self._locked():
-                document = self._load()
-                if document is None:
-                    document = self._set_aside()
-        return document
+                content = self._load() or self._set_aside()
+        return content
 
     def _locked(self) -> AbstractContextManager[None]:
         return files.lock(paths.locks() / f"state-{self.path.stem}", holds="the state file")
 
-    def _empty(self) -> dict[str, Any]:
-        return {"projectId": self.project_id, "worktree": self.worktree, "sessions": {}}
-
-    def _load(self) -> dict[str, Any] | None:
-        """The file's content; an empty document where there is no file, None for one that makes no sense."""
+    def _load(self) -> Content | None:
+        """The file's content; an empty one where there is no file, None for one that makes no sense."""
         try:
             raw = self.path.read_bytes()
         except FileNotFoundError:
-            return self._empty()
+            return records.empty(self.project_id, self.worktree)
         except OSError as problem:
             raise BadSetting(
                 f"cannot read the state file '{self.path}': {problem.strerror}", hint="make it readable for you"
             ) from problem
-        try:
-            document = json.loads(raw)
-        except (ValueError, RecursionError):
-            return None
-        if not isinstance(document, dict) or not isinstance(document.setdefault("sessions", {}), dict):
-            return None
-        return document
+        known = self._known
+        # Compared byte for byte: times and sizes may be those of another's change within the same tick.
+        if known is None or known.raw != raw:
+            known = records.parse(raw)
+            self._known = known
+        return known
 
-    def _set_aside(self) -> dict[str, Any]:
-        """Move a file that makes no sense out of the way, so that nothing of it is overwritten (CASES 45); an empty document."""
+    def _set_aside(self) -> Content:
+        """Move a file that makes no sense out of the way, so that nothing of it is overwritten (CASES 45); an empty content."""
         aside = self.path.with_name(f"{self.path.name}.corrupt-{now()}")
         self.path.rename(aside)
         line = f"the state file could not be read and is kept as '{aside}'; 'git daytona prune -n' lists the sandboxes that it knew"
         log.logger.error("%s", line)
         self.warnings.append(line)
-        return self._empty()
+        return records.empty(self.project_id, self.worktree)
 
 
 def _add(session_id: str, record: dict[str, Any], document: dict[str, Any]) -> None:
@@ -293,6 +305,7 @@ def _session(session_id: str, record: object) -> Session | None:
         deleting=_milliseconds(record.get("deleting")),
         synced_at=_milliseconds(record.get("syncedAt")) or updated_at,
         title=one_line(title) if isinstance(title := record.get("title"), str) else "",
+        prefix=prefix if isinstance(prefix := record.get("branchPrefix"), str) and is_prefix(prefix) else SANDBOX_BRANCH,
     )
 
 

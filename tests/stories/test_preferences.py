@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from git_daytona import branches, hosttools, preferences, recovery
+from git_daytona import branches, hosttools, preferences, recovery, state
 from git_daytona.refs import KEPT
 
 CANARY = "dtn_canary0123456789abcdef"
@@ -123,3 +123,46 @@ def test_what_was_kept_long_ago_goes_only_when_it_is_asked_for(local, repo, coor
     assert f"kept.expire ref={old} commit={head}" in tell("git-daytona", "logs", cwd=repo.path).out
     repo.git("config", "daytona.keptAge", "now")
     assert set(branches.kept_before(coordinator.repository, preferences.load(repo.path).kept_until())) == {new}
+
+
+def test_the_branch_prefix_is_for_new_sessions(local, repo, begin, tell, coordinate):
+    begin(repo)
+    repo.git("config", "daytona.branchPrefix", "work/agents")
+    second = begin(repo)
+    assert repo.git("for-each-ref", "--format=%(refname)", "refs/heads").split() == [
+        "refs/heads/main",
+        "refs/heads/opencode/1",
+        "refs/heads/work/agents/2",
+    ]
+    second.agent("echo made >new.txt")
+    repo.git("config", "daytona.branchPrefix", "others")  # a session keeps the branch that it has
+    assert tell("git-daytona", "sync", "work/agents/2", cwd=repo.path).out.startswith("work/agents/2 is at ")
+    assert repo.show("work/agents/2", "new.txt") == "made"
+    shown = tell("git-daytona", "status", "--porcelain", cwd=repo.path).out.splitlines()
+    assert [line.split("\t")[1] for line in shown] == ["opencode/1", "work/agents/2"]
+    assert [line.split("\t")[6] for line in shown] == ["0", "1"]
+    assert tell("git-daytona", "sync", "1", cwd=repo.path).status == 0
+    repo.git("branch", "others/3/taken")  # takes the name of others/3
+    third = begin(repo)
+    assert third.number == 4 and repo.git("rev-parse", "others/4")
+    assert tell("git-daytona", "delete", "2", cwd=repo.path).out == "nothing new in the sandbox\ndeleted\n"
+    assert repo.show("work/agents/2", "new.txt") == "made"
+
+
+def test_a_prefix_that_cannot_be_is_named_before_anything_is_made(local, repo, tell):
+    repo.git("branch", "work")
+    repo.git("config", "daytona.branchPrefix", "work/agents")
+    told = tell("git-daytona", "start", cwd=repo.path)
+    assert told.status == 9 and told.complaint[1] == "hint: rename it: git branch -m work other-name"
+    repo.git("config", "daytona.branchPrefix", "a b")
+    assert tell("git-daytona", "start", cwd=repo.path).status == 13
+    assert not [call for call in local.calls if "create" in str(call)]
+
+
+def test_a_prefix_in_the_state_file_is_no_way_to_an_option(repo, coordinate):
+    file = coordinate(repo.path).state
+    file.put(state.Session("ses_1", "box", 1, str(repo.path), 1, 1, state.GitReturn(state.PENDING), prefix="mine"))
+    assert file.get("ses_1").prefix == "mine"
+    for bad in ("--output=x", "a b", "../..", "a\n", "x" * 101, "", "/", "a//b", "*", ".git"):
+        file._edit("ses_1", lambda record, bad=bad: record.update(branchPrefix=bad))
+        assert file.get("ses_1").prefix == "opencode", bad

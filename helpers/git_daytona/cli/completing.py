@@ -51,7 +51,7 @@ def sessions(_context: click.Context, _parameter: click.Parameter, incomplete: s
     for session in _sessions():
         value = str(session.number) if session.number else session.id
         if value.startswith(incomplete):
-            branch = f"opencode/{session.number}, " if session.number else ""
+            branch = f"{session.prefix}/{session.number}, " if session.number else ""
             found.append(CompletionItem(value, help=printable(f"{branch}{session.git_return.state}")))
     return found
 

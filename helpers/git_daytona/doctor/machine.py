@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from git_daytona import __version__, branches, git, paths, registered, ssh
+from git_daytona import __version__, branches, git, paths, preferences, registered, ssh
 from git_daytona.doctor.findings import Seen, fail, ok, skipped, warn
 from git_daytona.errors import BadSetting, MissingProgram, NoRepository, TimedOut
 from git_daytona.git import Repository
@@ -111,7 +111,7 @@ def repository(find: Callable[[], Repository | None], start: Path) -> Seen:
         return warn(f"'{start}' is not in a git repository: sessions here would not be synced", "run this in a repository, too")
     if found.worktree is None:
         return warn("it is bare: sessions here would not be synced", "run this in a worktree of it")
-    if blocked := branches.in_the_way(found):
+    if blocked := branches.in_the_way(found, preferences.load(found.worktree).branch_prefix()):
         raise blocked
     if found.resolve("HEAD") is None:
         return warn(f"'{found.worktree}' has no commits: sessions begin with an empty project", "make a first commit")
