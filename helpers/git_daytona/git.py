@@ -189,7 +189,7 @@ def _check_together(worktree: Path, git_dir: Path) -> None:
     """Raise NoRepository unless the worktree itself leads to the git directory: what runs in it later on is not told where that is."""
     argv = ("git", "-C", str(worktree), "rev-parse", "--absolute-git-dir")
     found = run(argv, env=gitenv.base(), timeout=LOCAL_SECONDS)
-    if found.status != 0 or not os.path.samefile(found.text, git_dir):
+    if found.status != 0 or not git_dir.samefile(found.text):
         raise NoRepository(
             f"'{git_dir}' is not the repository of the worktree '{worktree}'",
             hint="go to its own worktree, and run it there without GIT_DIR and 'git --git-dir'",

@@ -201,9 +201,12 @@ class Transfers:
         """What git's configuration, of whatever file, has of the keys that matter here (in lower case).
 
         The URL that git really uses must be ours. The shield in _once rewrites the whole URL to itself, and the longest rule wins;
-        only a rule of the user's for exactly this URL is as long (CASES 14). Raises BadSetting.
+        only a rule of the user's for exactly this URL is as long (CASES 14). Nor may a remote have the URL for its name: git would
+        take that one's URL for pushes, its programs and its refspecs. Raises BadSetting.
         """
-        pattern = rf"^(url\..*\.(insteadof|pushinsteadof)|core\.alternaterefscommand|{re.escape(FETCH_KEY.lower())})$"
+        pattern = (
+            rf"^(url\..*\.(insteadof|pushinsteadof)|remote\..*://.*|core\.alternaterefscommand|{re.escape(FETCH_KEY.lower())})$"
+        )
         argv = ("git", "--git-dir", str(repository.existing_dir), "config", "-z", "--get-regexp", pattern)
         result = run(argv, env=gitenv.base(), timeout=60)
         if result.status not in (0, 1):
@@ -214,6 +217,11 @@ class Transfers:
                 raise BadSetting(
                     f"git's configuration rewrites the sandbox's URL: {printable(key)}",
                     hint="remove that rule: git config --show-origin -l",
+                )
+            if key.startswith(f"remote.{address}."):
+                raise BadSetting(
+                    f"git's configuration has a remote that is named like the sandbox's URL: {printable(key)}",
+                    hint="remove it: git config --show-origin -l",
                 )
             found[key] = value
         return found

@@ -11,8 +11,9 @@ from pathlib import Path
 import gitkeys
 import pytest
 
+from git_daytona.errors import BadSetting, NoRepository
 from git_daytona.transfer import RECEIVE_PACK, UPLOAD_PACK
-from rig import Repo
+from rig import BIN, Repo
 
 # githooks(5).
 HOOKS = (
@@ -282,3 +283,294 @@ def test_no_shell_expands_what_the_sandbox_runs():
     """Its login shell may be zsh, which refuses a * that matches no file."""
     for command in (UPLOAD_PACK, RECEIVE_PACK):
         assert shlex.join(shlex.split(command)) == command
+
+
+@pytest.mark.parametrize("key", ["pushurl", "vcs"])
+def test_a_remote_named_like_the_sandboxs_url_is_refused_before_anything_is_minted(local, repo, begin, key):
+    """``git push URL`` would be a push to that remote."""
+    repo.git("config", "--global", f"remote.ssh://127.0.0.1:{local.gateway_port}/home/daytona/project.{key}", "evil")
+    local.forget_calls()
+    with pytest.raises(BadSetting, match="a remote that is named like the sandbox's URL"):
+        begin(repo)
+    assert local.counts["mint"] == 0
+
+
+# -- the environment ------------------------------------------------------------------------------------------------------
+
+
+def environment(d: Path) -> dict[str, str]:
+    """Every variable that git, ssh, a shell, Python or a locale listens to, but those that say which repository is meant."""
+    other = d / "other"
+    traces = d / "traces"
+    return {
+        # git rev-parse --local-env-vars, without GIT_DIR and GIT_WORK_TREE
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(other),
+        "GIT_CONFIG": str(d / "excludes"),
+        "GIT_CONFIG_PARAMETERS": f"'core.bare'='true' 'core.hooksPath'='{d}/hooks' 'core.sshCommand'='{d}/evil'",
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "core.worktree",
+        "GIT_CONFIG_VALUE_0": str(other),
+        "GIT_OBJECT_DIRECTORY": str(other / "objects"),
+        "GIT_IMPLICIT_WORK_TREE": "0",
+        "GIT_GRAFT_FILE": str(d / "excludes"),
+        "GIT_INDEX_FILE": str(other / "index"),
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_REPLACE_REF_BASE": "refs/heads/",
+        "GIT_PREFIX": "dir/",
+        "GIT_INTERNAL_SUPER_PREFIX": "super/",
+        "GIT_SHALLOW_FILE": str(d / "excludes"),
+        "GIT_COMMON_DIR": str(other),
+        # of later versions
+        "GIT_INTERNAL_TOPLEVEL": str(other),
+        "GIT_REF_STORAGE_FORMAT": "reftable",
+        "GIT_DEFAULT_REF_FORMAT": "reftable",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_ADVICE": "1",
+        "GIT_ATTR_SOURCE": "HEAD",
+        # tracing, of every form: to a file, to stderr, to a descriptor, to a folder, to a socket that is not there
+        "GIT_TRACE": str(traces / "trace"),
+        "GIT_TRACE_PACKET": "1",
+        "GIT_TRACE_PACKFILE": str(traces / "packfile"),
+        "GIT_TRACE_PACK_ACCESS": "true",
+        "GIT_TRACE_PERFORMANCE": "2",
+        "GIT_TRACE_SETUP": "1",
+        "GIT_TRACE_REFS": "1",
+        "GIT_TRACE_SHALLOW": "1",
+        "GIT_TRACE_CURL": str(traces / "curl"),
+        "GIT_TRACE_CURL_NO_DATA": "0",
+        "GIT_TRACE_REDACT": "0",
+        "GIT_TRACE_FSMONITOR": "1",
+        "GIT_TRACE_UNTRACKED_STATS": "1",
+        "GIT_TRACE2": "1",
+        "GIT_TRACE2_EVENT": str(traces),
+        "GIT_TRACE2_PERF": f"af_unix:{d}/no-socket",
+        "GIT_TRACE2_EVENT_NESTING": "9",
+        "GIT_TRACE2_ENV_VARS": "DAYTONA_API_KEY,DAYTONA_SSH_TOKEN,DAYTONA_SSH_TOKEN_FD",
+        "GIT_TRACE2_CONFIG_PARAMS": "*",
+        "GIT_TRACE2_PARENT_SID": "x",
+        "GIT_TRACE2_BRIEF": "1",
+        "GIT_CURL_VERBOSE": "1",
+        "GIT_MERGE_VERBOSITY": "5",
+        # programs
+        "GIT_SSH": f"{d}/evil",
+        "GIT_SSH_COMMAND": f"'{d}/evil'",
+        "GIT_SSH_VARIANT": "plink",
+        "GIT_PROXY_COMMAND": f"{d}/evil",
+        "GIT_ASKPASS": f"{d}/evil",
+        "SSH_ASKPASS": f"{d}/evil",
+        "SSH_ASKPASS_REQUIRE": "force",
+        "SSH_AUTH_SOCK": str(d / "no-socket"),
+        "SSH_SK_PROVIDER": str(d / "none.so"),
+        "SSH_USE_STRONG_RNG": "1",
+        "GIT_EDITOR": f"{d}/evil",
+        "GIT_SEQUENCE_EDITOR": f"{d}/evil",
+        "GIT_PAGER": f"{d}/evil",
+        "GIT_EXTERNAL_DIFF": f"{d}/evil",
+        "EDITOR": f"{d}/evil",
+        "VISUAL": f"{d}/evil",
+        "PAGER": f"{d}/evil",
+        "BROWSER": f"{d}/evil",
+        "DISPLAY": ":99",
+        "LESSOPEN": f"|{d}/evil %s",
+        # what git is to do
+        "GIT_PROTOCOL": "version=7",
+        "GIT_PROTOCOL_FROM_USER": "0",
+        "GIT_NAMESPACE": "elsewhere",
+        "GIT_LITERAL_PATHSPECS": "1",
+        "GIT_GLOB_PATHSPECS": "1",
+        "GIT_NOGLOB_PATHSPECS": "1",
+        "GIT_ICASE_PATHSPECS": "1",
+        "GIT_QUARANTINE_PATH": str(other),
+        "GIT_OPTIONAL_LOCKS": "1",
+        "GIT_FLUSH": "0",
+        "GIT_TERMINAL_PROMPT": "1",
+        "GIT_TEMPLATE_DIR": f"{d}/hooks",
+        "GIT_DEFAULT_HASH": "sha256",
+        "GIT_DEFAULT_BRANCH": "trunk",
+        "GIT_REFLOG_ACTION": "intruder",
+        "GIT_PUSH_OPTION_COUNT": "1",
+        "GIT_PUSH_OPTION_0": "option",
+        "GIT_PRINT_SHA1_ELLIPSIS": "yes",
+        "GIT_PREFETCH": "1",
+        "GIT_SKIP_HOOKS": "0",
+        "GIT_DISCOVERY_ACROSS_FILESYSTEM": "1",
+        "GIT_CEILING_DIRECTORIES": "/",
+        "GIT_DIFF_OPTS": "-u0",
+        "GIT_DIFF_PATH_COUNTER": "9",
+        "GIT_NOTES_REF": "refs/notes/x",
+        "GIT_NOTES_DISPLAY_REF": "refs/notes/*",
+        "GIT_NOTES_REWRITE_REF": "refs/notes/*",
+        "GIT_NOTES_REWRITE_MODE": "concatenate",
+        "GIT_HTTP_USER_AGENT": "intruder",
+        "GIT_SSL_NO_VERIFY": "1",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_CLONE_PROTECTION_ACTIVE": "false",
+        "GIT_TEST_FSYNC": "1",
+        "GIT_TEST_SPLIT_INDEX": "1",
+        "GIT_TEST_FSMONITOR": f"{d}/evil",
+        "GIT_TEST_PROTOCOL_VERSION": "0",
+        "GIT_TEST_SIDEBAND_ALL": "1",
+        "GIT_TEST_DEFAULT_HASH": "sha256",
+        "GIT_TEST_DEFAULT_INITIAL_BRANCH_NAME": "trunk",
+        "GIT_TEST_GETTEXT_POISON": "true",
+        "GIT_AUTHOR_NAME": "",
+        "GIT_AUTHOR_EMAIL": "<>",
+        "GIT_AUTHOR_DATE": "nonsense",
+        "GIT_COMMITTER_NAME": "",
+        "GIT_COMMITTER_EMAIL": "<>",
+        "GIT_COMMITTER_DATE": "nonsense",
+        "EMAIL": "",
+        # the locale and the terminal
+        "LC_ALL": "ja_JP.UTF-8",
+        "LANG": "de_DE.UTF-8",
+        "LANGUAGE": "de:ja",
+        "LC_MESSAGES": "tr_TR.UTF-8",
+        "TZ": "Mars/Olympus",
+        "TERM": "nonsense",
+        "COLUMNS": "1",
+        "LINES": "0",
+        "FORCE_COLOR": "1",
+        "CLICOLOR_FORCE": "1",
+        # shells
+        "POSIXLY_CORRECT": "1",
+        "BASH_ENV": f"{d}/shell",
+        "ENV": f"{d}/shell",
+        "ZDOTDIR": str(d),
+        "CDPATH": str(d),
+        "IFS": "gitdayon/-",
+        "PS4": f"$({d}/evil)",
+        "SHELLOPTS": "xtrace:noexec",
+        "BASHOPTS": "extdebug",
+        "PROMPT_COMMAND": f"{d}/evil",
+        "SHELL": "/bin/false",
+        # Python
+        "PYTHONPATH": str(d / "modules"),
+        "PYTHONHOME": str(d),
+        "PYTHONSTARTUP": str(d / "modules" / "os.py"),
+        "PYTHONWARNINGS": "error",
+        "PYTHONINSPECT": "1",
+        "PYTHONVERBOSE": "1",
+        "PYTHONDEVMODE": "1",
+        "PYTHONIOENCODING": "utf-16",
+        "PYTHONUTF8": "0",
+        "PYTHONOPTIMIZE": "2",
+        "PYTHONHASHSEED": "0",
+        "PYTHONDUMPREFS": "1",
+        "PYTHONPLATLIBDIR": "nowhere",
+        "PYTHONSAFEPATH": "",
+        "PYTHONBREAKPOINT": "evil",
+        "PYTHONTRACEMALLOC": "9",
+        "PYTHONFAULTHANDLER": "1",
+        "PYTHONPYCACHEPREFIX": str(d / "cache"),
+        "PYTHONUSERBASE": str(d / "modules"),
+    }
+
+
+def hostile_environment(d: Path) -> dict[str, str]:
+    for module in ("os", "json", "click", "sitecustomize", "usercustomize", "ssh", "git_daytona"):
+        executable(d / "modules" / f"{module}.py", f"open({str(d / 'ran')!r}, 'a').write({module!r})\nprint('evil output')\n")
+    executable(d / "shell", f"echo shell >>{d}/ran\necho evil output\n")
+    (d / ".zshenv").write_text(f"echo zshenv >>{d}/ran\n")
+    (d / "traces").mkdir()
+    Repo(d).git("init", "-q", "--bare", "other")
+    return environment(d)
+
+
+def untouched(d: Path) -> list[str]:
+    """The other repository's files, and whatever was traced."""
+    return sorted(str(path.relative_to(d)) for place in ("other", "traces") for path in (d / place).rglob("*"))
+
+
+def test_every_variable_that_git_calls_local_is_tried(tmp_path):
+    listing = subprocess.run(("git", "rev-parse", "--local-env-vars"), capture_output=True, text=True, check=True)
+    tried = {*environment(tmp_path), "GIT_DIR", "GIT_WORK_TREE"}
+    assert set(listing.stdout.split()) - tried == set()
+    print(f"variables tried: {len(tried)}")
+    assert len(tried) >= 150
+
+
+def test_no_variable_changes_a_session(local, begin, tmp_path, monkeypatch):
+    """In the process that works for OpenCode, which may have been started by anything, a git hook included."""
+    d = surroundings(tmp_path / "d")
+    tokens: list[str] = []
+    local.watch_tokens(tokens.append)
+    hostile = hostile_environment(d)
+    stage = Stage.make(tmp_path / "stage", d)
+    before = untouched(d)
+    for name, value in hostile.items():
+        if not name.startswith("PYTHON"):
+            monkeypatch.setenv(name, value)
+
+    def started(repo: Repo):
+        session = begin(repo)
+        monkeypatch.setenv("GIT_DIR", str(d / "other"))
+        monkeypatch.setenv("GIT_WORK_TREE", str(d))
+        return session
+
+    whole(stage, started)
+    assert untouched(d) == before
+    assert tokens
+
+
+def test_no_variable_changes_what_a_command_does_or_says(local, command, tmp_path, monkeypatch):
+    """The program itself, from the shell script on: the same words on both streams, in a folder full of traps, with any umask."""
+    d = surroundings(tmp_path / "d")
+    hostile = hostile_environment(d)
+    told = {}
+    for turn in ("plain", "hostile"):
+        stage = Stage.make(tmp_path / turn, d)
+        before = stage.mine()
+        env = {}
+        if turn == "hostile":
+            env = hostile
+            for trap in (d / "modules").iterdir():
+                executable(stage.follower / trap.name, trap.read_text())
+        said = []
+
+        def say(*words: str, env=env, said=said, here=str(tmp_path / turn), place=stage.follower) -> None:
+            script = 'umask 000; cd "$1"; shift; exec "$@"' if env else 'cd "$1"; shift; exec "$@"'
+            argv = ("sh", "-c", script, "sh", str(place), str(BIN / "git-daytona"), *words)
+            done = subprocess.run(argv, env=os.environ | env, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+            text = f"{words} {done.returncode}\n{done.stdout}{done.stderr}"
+            text = text.replace(here, "PLACE")
+            said.append(re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{7,40}|\d{8}T\d{6}|\d+(?=m?s ago)", "#", text))
+            assert done.returncode == 0, text
+
+        say("start")
+        say("exec", "1", "--", "echo one >one; echo agent >>README")
+        say("sync", "1")
+        say("push", "1")
+        say("status")
+        say("delete", "1")
+        told[turn] = said
+        if turn == "hostile":
+            for trap in (d / "modules").iterdir():
+                (stage.follower / trap.name).unlink()
+        assert stage.aside("show", stage.ref("refs/heads/opencode/1") + ":one") == "one\n"
+        assert stage.mine() == before
+        assert ran(d) == ""
+    assert told["hostile"] == told["plain"]
+    assert [path for path in untouched(d) if path.startswith("traces/")] == []
+    exposed = [
+        path
+        for path in Path(os.environ["HOME"]).rglob("*")
+        if path.is_file() and "daytona" in str(path) and path.stat().st_mode & 0o22
+    ]
+    assert exposed == [], "writable for others"
+
+
+@pytest.mark.parametrize("how", ["GIT_DIR", "GIT_WORK_TREE", "both"])
+def test_a_repository_that_is_named_but_does_not_belong_to_the_place(local, repo, coordinate, tmp_path, monkeypatch, how):
+    """``git --git-dir=… daytona`` from elsewhere: later commands in that folder would find another repository, or none."""
+    other = Repo(tmp_path / "other")
+    other.path.mkdir()
+    other.git("init", "-q")
+    if how != "GIT_WORK_TREE":
+        monkeypatch.setenv("GIT_DIR", str(repo.path / ".git"))
+    if how != "GIT_DIR":
+        monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path))
+    with pytest.raises(NoRepository, match="is not the repository of the worktree"):
+        coordinate(repo.path if how == "GIT_WORK_TREE" else other.path)
+    monkeypatch.setenv("GIT_DIR", str(repo.path / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(repo.path))
+    assert coordinate(repo.path).repository.worktree == repo.path
