@@ -1,6 +1,7 @@
 """What is built can be installed and used: the wheel's and the sdist's files, and the executables run from an installation."""
 
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -27,13 +28,18 @@ def sources() -> set[str]:
     return {name.removeprefix("helpers/") for name in listed if name and (ROOT / name).exists()}
 
 
+def build(source: Path, folder: Path, *kinds: str, environment: dict[str, str] | None = None) -> None:
+    """`python -m build`, with the hatchling that is here: an environment of its own would need the network."""
+    argv = (sys.executable, "-I", "-m", "build", "--no-isolation", *(f"--{kind}" for kind in kinds), "--outdir", str(folder))
+    done = subprocess.run((*argv, str(source)), capture_output=True, text=True, timeout=100, env=os.environ | (environment or {}))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with one wheel and one sdist."""
+    """A folder with one sdist, and the wheel that was built from it."""
     folder = tmp_path_factory.mktemp("dist")
-    argv = (sys.executable, "-I", "-m", "hatchling", "build", "-d", str(folder))
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stderr
+    build(ROOT, folder)
     return folder
 
 
@@ -164,3 +170,34 @@ def test_man_pages_are_found(installed: Path) -> None:
     manual = installed.parent / "share" / "man"
     assert (manual / "man1" / "git-daytona.1").read_bytes() == (ROOT / "man" / "git-daytona.1").read_bytes()
     assert (manual / "man7" / "git-daytona.7").exists()
+
+
+# -- a release ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_release_is_accepted(built: Path) -> None:
+    argv = (sys.executable, "-I", "-m", "twine", "check", "--strict", *sorted(map(str, built.iterdir())))
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("PASSED") == 2
+
+
+def test_a_release_can_be_built_again(built: Path, tmp_path: Path) -> None:
+    """Byte for byte, from another place, with other times of the files, another umask's modes, locale and time zone."""
+    again, source = tmp_path / "again", tmp_path / "source"
+    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
+        archive.extractall(source, filter="data")
+    (tree,) = source.iterdir()
+    for path in tree.rglob("*"):
+        if not path.is_symlink():
+            os.utime(path, (10**9, 10**9))
+            path.chmod(path.stat().st_mode & 0o700)
+    build(tree, again, environment={"LC_ALL": "C", "TZ": "Pacific/Kiritimati", "PYTHONHASHSEED": "7"})
+    for made in built.iterdir():
+        assert (again / made.name).read_bytes() == made.read_bytes(), made.name
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    versions = re.findall(r"^## \[([^]]+)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert versions[0] == __version__
+    assert len(set(versions)) == len(versions)
