@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from pathlib import Path
 
 from git_daytona.errors import TransferFailed
 from git_daytona.git import Repository, failure
@@ -53,11 +54,22 @@ def _add_overwritten(repository: Repository, new: str, env: dict[str, str]) -> N
     tree = repository.git("write-tree", env=env).text
     added = repository.git("diff-tree", "-r", "-z", "--name-only", "--diff-filter=A", tree, new).stdout
     names = [name for name in added.split(b"\0") if name]
-    there = [name for name in names if os.path.lexists(os.fsencode(repository.worktree) + b"/" + name)]
+    there = [name for name in names if _has(repository.worktree, name)]
     if there:
         arguments = ("add", "--force", "--pathspec-from-file=-", "--pathspec-file-nul")
         literal = b"\0".join(b":(literal,top)" + name for name in there)
         repository.git(*arguments, stdin=literal, env=env)
+
+
+def _has(worktree: Path, name: bytes) -> bool:
+    """Whether the worktree itself has that path: not by way of a link in it, which a reset replaces and git refuses to follow."""
+    path = os.fsencode(worktree)
+    *folders, last = name.split(b"/")
+    for folder in folders:
+        path += b"/" + folder
+        if os.path.islink(path):  # noqa: PTH114 — bytes
+            return False
+    return os.path.lexists(path + b"/" + last)
 
 
 def _look_again(repository: Repository, new: str, env: dict[str, str] | None = None) -> None:
@@ -89,7 +101,8 @@ def reset(repository: Repository) -> None:
         _look_again(repository, "HEAD")
     except TransferFailed:  # the reset says it better
         pass
-    result = repository.git("reset", "--hard", "--quiet", check=False)
+    # LFS would load what the sandbox's own .lfsconfig names, from where that points to; LFS objects do not travel anyway.
+    result = repository.git("reset", "--hard", "--quiet", check=False, env={"GIT_LFS_SKIP_SMUDGE": "1"})
     if result.status != 0:
         problem = failure(result, f"'{repository.worktree}' could not be reset to its branch")
         raise TransferFailed(
