@@ -1,4 +1,4 @@
-"""What the existing TypeScript plugin gets wrong, where no test elsewhere shows it (CASES 58, 59, 66)."""
+"""What the existing TypeScript plugin gets wrong, where no test elsewhere shows it (CASES 58, 66)."""
 
 import pytest
 

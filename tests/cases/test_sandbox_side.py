@@ -1,4 +1,4 @@
-"""What is missing, different or strange in the sandbox, beyond flows/ (CASES 49 to 52b)."""
+"""What is missing or different in the sandbox (CASES 49)."""
 
 import shutil
 import subprocess
@@ -32,7 +32,7 @@ def set_up_again(session) -> None:
 
 
 def test_case_49_git_is_missing_in_the_sandbox(local, repo, begin):
-    """Named, where it is missed: at the start, in a sync, and by the other side of a transfer. Once it is there, all goes on."""
+    """Named at the start as in a sync, and what was not set up stays so. Once it is there, all goes on."""
     session = begin(repo)
     session.agent("echo x > x; mkdir ~/bin; ln -sf /bin/* /usr/bin/* ~/bin/; rm ~/bin/git*")
     id_ = session.coordinator.sessions()[0].id
