@@ -155,7 +155,7 @@ def parse(result: Execution, mark: str) -> Report:
             found.notes.append(printable(value)[:200])
         elif key == "port" and re.fullmatch(r"[0-9A-Fa-f]{4}", value) and len(found.ports) < PORTS:
             found.ports.append(int(value, 16))
-        elif key == "lfs" and value.strip().isdigit():
+        elif key == "lfs" and re.fullmatch(r"\s*[0-9]+\s*", value):  # not isdigit(): "²" is a digit to that
             found.lfs = int(value.strip()[:9])
         elif key == "missing" and value in ("project", "repository"):
             found.missing = value

@@ -81,8 +81,10 @@ def parse(text: str) -> list[Section]:
 
 def _unwrapped(text: str) -> str:
     """Without the here-document that some models put around it."""
-    found = re.fullmatch(r"(?:cat\s+)?<<['\"]?(\w+)['\"]?\s*\n(.*?)\n\1\s*", text, re.DOTALL)
-    return found[2] if found else text
+    first, _, rest = text.partition("\n")
+    found = re.fullmatch(r"(?:cat\s+)?<<['\"]?(\w+)['\"]?\s*", first)
+    body, newline, last = rest.rstrip().rpartition("\n")
+    return body if found and newline and last == found[1] else text
 
 
 def _header(row: str) -> Section | None:
