@@ -21,9 +21,15 @@ Every ``DAYTONA_*`` variable ends here: neither ssh nor anything it starts sees 
 
 import os
 import select
-import signal
 import stat
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable
+else:  # the same functions and numbers; the enumerations that signal makes of them take half of this program's time to load
+    import _signal as signal
 
 EXIT_USAGE = 2
 EXIT_MISSING = 12
@@ -133,6 +139,7 @@ class Call:
         self.port = "22"
         self.family: list[str] = []
         self.sends_protocol = False
+        self.terminal = False
         self.host = ""
         self.rest: list[str] = []
         words = list(argv)
@@ -163,6 +170,8 @@ class Call:
                 self.family = ["-" + letter]
             elif letter == "G":
                 self.probe = True
+            elif letter == "t":
+                self.terminal = True
 
     def is_for(self, gateway: str) -> bool:
         """Whether the destination is the gateway (``host[:port]``)."""
@@ -362,13 +371,13 @@ def attend(program: str, argv: list[str], environ: dict[str, str], lifeline: int
     os.set_blocking(asleep, False)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     signal.set_wakeup_fd(asleep, warn_on_full_buffer=False)
-    parent = os.getpid()
+    parent, end_with = os.getpid(), _end_with_parent()
     child = os.fork()
     if child == 0:
         for passed in (*_PASSED, signal.SIGPIPE):
             signal.signal(passed, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
-        _die_with(parent)
+        end_with(parent)
         try:
             os.execve(program, [program, *argv], environ)
         except OSError as problem:
@@ -388,18 +397,24 @@ def attend(program: str, argv: list[str], environ: dict[str, str], lifeline: int
             watched = [awake]
 
 
-def _die_with(parent: int) -> None:
-    """End this process when its parent is killed outright (Linux: PR_SET_PDEATHSIG, prctl(2))."""
+def _end_with_parent() -> "Callable[[int], None]":
+    """What a child calls to be ended when its parent, whose pid it is given, is killed outright (Linux: PR_SET_PDEATHSIG, prctl(2)).
+    Made before the fork: it is loaded once, and is no work for a child."""
     if not sys.platform.startswith("linux"):
-        return
+        return lambda parent: None
     try:
         import ctypes
 
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
+        prctl = ctypes.CDLL(None).prctl
     except (ImportError, OSError, AttributeError):  # a build without it: ssh then ends when git's pipes close
-        return
-    if os.getppid() != parent:  # it died before the call
-        os._exit(128 + signal.SIGTERM)
+        return lambda parent: None
+
+    def call(parent: int) -> None:
+        prctl(1, signal.SIGTERM, 0, 0, 0)
+        if os.getppid() != parent:  # it died before the call
+            os._exit(128 + signal.SIGTERM)
+
+    return call
 
 
 def other(call: Call, environ: dict[str, str]) -> None:
@@ -469,12 +484,12 @@ def _heard(argv: list[str], environ: dict[str, str], *, quiet: bool = False) -> 
     """Run a program with nothing to read: its exit status (12: it cannot be run) and what it writes to stdout. Its stderr is ours,
     unless it is to be quiet."""
     reading, writing = os.pipe()
-    parent = os.getpid()
+    parent, end_with = os.getpid(), _end_with_parent()
     child = os.fork()
     if child == 0:
         try:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
-            _die_with(parent)
+            end_with(parent)
             nothing = os.open(os.devnull, os.O_RDWR)
             for descriptor, opened in ((0, nothing), (1, writing), (2, nothing if quiet else 2)):
                 os.dup2(opened, descriptor)
@@ -593,6 +608,8 @@ def connect(call: Call, environ: dict[str, str]) -> int:
         lines = honoured(shown, [program, "-F", theirs], inherited=trust_file is None)
         path, left = private_file(configuration(token, lines))
         leftovers += left
+        # After RequestTTY=no, which it takes back: `git daytona shell` asks for a terminal, git never does.
+        fixed += ["-t"] if call.terminal else []
         words = ["-G"] if call.probe else ["-o", "SendEnv=GIT_PROTOCOL"] if call.sends_protocol else []
         return attend(program, ["-F", path, *fixed, *words, "--", host, *call.rest], clean, _lifeline(environ))
     finally:

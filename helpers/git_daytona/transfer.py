@@ -1,10 +1,12 @@
 """One push or fetch = trust + lease + ssh environment + git. Nothing else in the suite talks to a sandbox over SSH."""
 
 import contextlib
+import importlib.util
 import os
 import re
 import shlex
 import signal
+import struct
 import sys
 import tempfile
 import threading
@@ -267,7 +269,7 @@ def ssh_environment(
     """The variables that make git use ``daytona-ssh`` for the gateway and the user's own ssh for every other host; no token."""
     source = os.environ if environ is None else environ
     # The interpreter that runs us and the wrapper's own file: what PATH holds, or who installed what where, does not matter.
-    wrapper = shlex.join((sys.executable, "-I", "-S", "-B", str(Path(ssh.__file__).resolve())))
+    wrapper = shlex.join((sys.executable, "-I", "-S", "-B", str(_wrapper())))
     env = {
         "GIT_SSH_COMMAND": wrapper,
         "GIT_SSH_VARIANT": "ssh",
@@ -315,6 +317,21 @@ def remove_leftovers(repository: Repository, before: set[Path]) -> None:
         if str(path.resolve()) not in opened:
             with contextlib.suppress(OSError):
                 path.unlink()
+
+
+def _wrapper() -> Path:
+    """The wrapper's file: as Python compiled it when we imported it, because compiling it anew takes longer than Python's own start; its
+    source where there is no such file, or one of another time (a folder that cannot be written)."""
+    source = Path(ssh.__file__).resolve()
+    compiled = Path(importlib.util.cache_from_source(str(source)))
+    try:
+        with compiled.open("rb") as file:
+            head, stat = file.read(16), source.stat()
+    except OSError:
+        return source
+    # Its format: a magic number, flags (0: what follows), the source's time and size, 32 bits each (PEP 552).
+    made_of = (0, int(stat.st_mtime) & 0xFFFFFFFF, stat.st_size & 0xFFFFFFFF)
+    return compiled if head == importlib.util.MAGIC_NUMBER + struct.pack("<III", *made_of) else source
 
 
 @contextlib.contextmanager
