@@ -1,6 +1,7 @@
 """The embedded Daytona in a process of its own, as the cloud is one: what it computes is not on the account of what is measured."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,12 @@ class Apart:
         with self._process as process:
             process.stdin.close()
             process.wait(60)
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of CPU time that it has used so far, with the processes in its sandboxes that have ended."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rsplit(")", 1)[-1].split()
+        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
     def _read(self) -> str:
         line = self._process.stdout.readline()

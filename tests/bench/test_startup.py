@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -35,28 +35,42 @@ def nothing(*flags: str) -> float:
     return run((sys.executable, *flags, "-c", "pass")).wall
 
 
+@dataclass(frozen=True)
+class Checkout:
+    """The launchers with an interpreter that notes its imports."""
+
+    path: Path
+    noted: Path
+
+    def program(self, name: str) -> str:
+        """A launcher, or ``python``, to be started next."""
+        self.noted.unlink(missing_ok=True)
+        return str(self.path / ".venv/bin/python" if name == "python" else self.path / "bin" / name)
+
+    @property
+    def modules(self) -> int:
+        """How many modules what was started has loaded, the interpreter's own ones among them."""
+        return sum(line.startswith("import time:") for line in self.noted.read_text().splitlines()) - 1
+
+    def count(self, *words: str, cwd: Path | None = None) -> int:
+        assert run((self.program(words[0]), *words[1:]), cwd=cwd).status == 0, words
+        return self.modules
+
+
 @pytest.fixture
-def modules(tmp_path: Path) -> Callable[..., int]:
-    """Count the modules that a program loads, the interpreter's own ones among them: by its launcher, in a checkout whose interpreter
-    notes its imports."""
-    checkout, noted = tmp_path / "checkout", tmp_path / "imports"
-    interpreter = checkout / ".venv/bin/python"
+def checkout(tmp_path: Path) -> Checkout:
+    made = Checkout(tmp_path / "checkout", tmp_path / "imports")
+    interpreter = made.path / ".venv/bin/python"
     interpreter.parent.mkdir(parents=True)
-    interpreter.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -X importtime "$@" 2>{shlex.quote(str(noted))}\n')
+    notes = f'-X importtime "$@" 2>{shlex.quote(str(made.noted))}'
+    interpreter.write_text(f"#!/bin/sh\nexec {shlex.quote(sys.executable)} {notes}\n")
     interpreter.chmod(0o755)
-    shutil.copytree(BIN, checkout / "bin", symlinks=True)
-    (checkout / "helpers").symlink_to(BIN.parent / "helpers")
-
-    def count(*words: str, cwd: Path | None = None) -> int:
-        noted.unlink(missing_ok=True)
-        program = interpreter if words[0] == "python" else checkout / "bin" / words[0]
-        assert run((str(program), *words[1:]), cwd=cwd).status == 0, words
-        return sum(line.startswith("import time:") for line in noted.read_text().splitlines()) - 1
-
-    return count
+    shutil.copytree(BIN, made.path / "bin", symlinks=True)
+    (made.path / "helpers").symlink_to(BIN.parent / "helpers")
+    return made
 
 
-def test_help_and_version(modules, table) -> None:
+def test_help_and_version(checkout: Checkout, table) -> None:
     works = {"python": functools.partial(nothing, "-I"), "python for daytona-ssh": functools.partial(nothing, "-I", "-S", "-B")}
     words = {f"{program} {option}": (program, option) for program in PROGRAMS for option in ("--help", "--version")}
     works |= {name: functools.partial(launch, *each) for name, each in words.items()}
@@ -67,12 +81,12 @@ def test_help_and_version(modules, table) -> None:
     for name, (program, _) in words.items():
         part.ratio(name, spent[name], spent["python for daytona-ssh" if program == "daytona-ssh" else "python"], 4)
     part = table.part("3. start-up: modules loaded")
-    part.count("python -c pass", modules("python", "-I", "-c", "pass"))
+    part.count("python -c pass", checkout.count("python", "-I", "-c", "pass"))
     for name, each in words.items():
-        part.count(name, modules(*each))
+        part.count(name, checkout.count(*each))
 
 
-def test_commands_that_only_look(daytona: Apart, make_repo, modules, table) -> None:
+def test_commands_that_only_look(daytona: Apart, make_repo, checkout: Checkout, table) -> None:
     """Without the network, besides the last one."""
     repos = {count: make_repo(f"with-{count}") for count in (1, 100, 2000)}
     for count, repo in repos.items():
@@ -94,22 +108,23 @@ def test_commands_that_only_look(daytona: Apart, make_repo, modules, table) -> N
     for count, bound in ((100, None), (2000, 3)):
         part.ratio(f"with {count} sessions", spent[f"git daytona status --offline with {count}"], one, bound)
     part = table.part("3. start-up of commands that only look: modules loaded")
-    part.count("daytona-pin verify --offline", modules("daytona-pin", "verify", "--offline"))
-    part.count("git daytona status --offline", modules(*offline, cwd=repos[1].path))
-    part.count("git daytona status", modules(*offline[:2], cwd=repos[1].path))
+    part.count("daytona-pin verify --offline", checkout.count("daytona-pin", "verify", "--offline"))
+    part.count("git daytona status --offline", checkout.count(*offline, cwd=repos[1].path))
+    part.count("git daytona status", checkout.count(*offline[:2], cwd=repos[1].path))
 
 
-def test_initialize(make_repo, monkeypatch: pytest.MonkeyPatch, table) -> None:
+def test_initialize(make_repo, monkeypatch: pytest.MonkeyPatch, checkout: Checkout, table) -> None:
     """How soon the service answers: OpenCode waits for this at every start."""
     monkeypatch.setenv("DAYTONA_API_URL", "http://127.0.0.1:1/api")
     monkeypatch.setenv("DAYTONA_API_KEY", "a-key-that-opens-nothing")
     repo: Repo = make_repo("repository")
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"directory": str(repo.path)}})
 
-    def initialize() -> float:
+    def initialize(program: str = str(BIN / "git-daytona")) -> float:
         begun = time.perf_counter()
-        argv = (str(BIN / "git-daytona"), "serve")
-        with subprocess.Popen(argv, cwd="/", env=os.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as service:
+        with subprocess.Popen(
+            (program, "serve"), cwd="/", env=os.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as service:
             service.stdin.write(line.encode() + b"\n")
             service.stdin.flush()
             assert b'"tools"' in service.stdout.readline()
@@ -121,4 +136,6 @@ def test_initialize(make_repo, monkeypatch: pytest.MonkeyPatch, table) -> None:
     spent = in_turns({"python": functools.partial(nothing, "-I"), "initialize": initialize})
     part = table.part("3. start-up of the service")
     part.ratio("its first answer : python -c pass", spent["initialize"], spent["python"])
+    initialize(checkout.program("git-daytona"))
+    part.count("modules loaded by then, and while it is ended", checkout.modules)
     part.count("milliseconds from its start to its first answer", median(spent["initialize"]) * 1000, at_most=INITIALIZE)
