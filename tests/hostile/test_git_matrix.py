@@ -574,3 +574,251 @@ def test_a_repository_that_is_named_but_does_not_belong_to_the_place(local, repo
     monkeypatch.setenv("GIT_DIR", str(repo.path / ".git"))
     monkeypatch.setenv("GIT_WORK_TREE", str(repo.path))
     assert coordinate(repo.path).repository.worktree == repo.path
+
+
+# -- hooks ----------------------------------------------------------------------------------------------------------------
+
+
+def test_every_hook_of_gits_manual_is_there():
+    manual = subprocess.run(("man", "-P", "cat", "githooks"), capture_output=True, text=True, env=os.environ | {"MANWIDTH": "80"})
+    assert set(re.findall(r"^   ([a-z0-9-]+)$", manual.stdout, re.MULTILINE)) - set(HOOKS) == set()
+
+
+def test_no_hook_runs_and_all_do_for_the_user(local, begin, tmp_path):
+    """Neither for transfers nor for what a sync does here: moving refs and resetting a worktree. In .git/hooks and in core.hooksPath."""
+    d = surroundings(tmp_path / "d")
+    stage = Stage.make(tmp_path / "stage", d)
+    stage.repo.git("config", "core.hooksPath", str(d / "hooks"))
+    whole(stage, begin)  # which asserts it
+    for place in (d / "hooks", stage.dot_git / "hooks"):
+        stage.repo.git("-c", f"core.hooksPath={place}", "commit", "-qm", "by the user", check=False)
+        assert "pre-commit" in ran(d), "the test would see it"
+        (d / "ran").unlink()
+
+
+# -- forms of repositories ------------------------------------------------------------------------------------------------
+
+
+def _plain(repo: Repo, _tmp: Path) -> Repo:
+    return repo
+
+
+def _unborn(_repo: Repo, tmp: Path) -> Repo:
+    made = Repo(tmp / "unborn")
+    made.path.mkdir()
+    made.git("init", "-q")
+    made.write("staged", "mine\n")
+    made.git("add", "staged")
+    return made
+
+
+def _detached(repo: Repo, _tmp: Path) -> Repo:
+    repo.git("checkout", "-q", "--detach")
+    return repo
+
+
+def _linked(repo: Repo, tmp: Path) -> Repo:
+    repo.git("worktree", "add", "-q", "-b", "side", str(tmp / "linked"))
+    linked = Repo(tmp / "linked")
+    linked.commit("side")
+    return linked
+
+
+def _linked_to_bare(repo: Repo, tmp: Path) -> Repo:
+    repo.git("clone", "-q", "--bare", str(repo.path), str(tmp / "bare.git"))
+    Repo(tmp / "bare.git").git("worktree", "add", "-q", str(tmp / "linked"), "main")
+    return Repo(tmp / "linked")
+
+
+def _cloned(*how: str):
+    def make(repo: Repo, tmp: Path) -> Repo:
+        repo.git("config", "uploadpack.allowFilter", "true")
+        for number in range(3):
+            repo.commit("README", f"hello {number}\n")
+            repo.commit(f"dir/{number}", f"{number}\n")
+        repo.git("clone", "-q", *how, f"file://{repo.path}", str(tmp / "clone"))
+        return Repo(tmp / "clone")
+
+    return make
+
+
+def _alternates(repo: Repo, tmp: Path) -> Repo:
+    repo.git("clone", "-q", "--shared", str(repo.path), str(tmp / "clone"))
+    return Repo(tmp / "clone")
+
+
+def _sha256(_repo: Repo, tmp: Path) -> Repo:
+    made = Repo(tmp / "sha256")
+    made.path.mkdir()
+    made.git("init", "-q", "--object-format=sha256")
+    made.commit("README", "hello\n")
+    return made
+
+
+def _submodules(repo: Repo, tmp: Path) -> Repo:
+    repo.git("clone", "-q", str(repo.path), str(tmp / "library"))
+    repo.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(tmp / "library"), "library")
+    repo.git("commit", "-qm", "Add a submodule")
+    repo.git("config", "submodule.recurse", "true")
+    repo.git("config", "fetch.recurseSubmodules", "true")
+    return repo
+
+
+def _inside_a_submodule(repo: Repo, tmp: Path) -> Repo:
+    return Repo(_submodules(repo, tmp).path / "library")
+
+
+def _lfs(repo: Repo, tmp: Path) -> Repo:
+    """As `git lfs install` sets it up, with a git-lfs that has no server to ask."""
+    lfs = executable(tmp / "git-lfs", "#!/bin/sh\ncase $1$GIT_LFS_SKIP_SMUDGE in clean* | smudge1) cat ;; *) exit 1 ;; esac\n")
+    repo.git("config", "filter.lfs.clean", f"'{lfs}' clean")
+    repo.git("config", "filter.lfs.smudge", f"'{lfs}' smudge")
+    repo.git("config", "filter.lfs.required", "true")
+    repo.commit(".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n")
+    repo.commit("large.bin", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n")
+    return repo
+
+
+def _sparse(*how: str):
+    def make(repo: Repo, _tmp: Path) -> Repo:
+        repo.commit("in/file")
+        repo.commit("out/file")
+        repo.git("sparse-checkout", "set", *how)
+        return repo
+
+    return make
+
+
+def _odd_names(repo: Repo, _tmp: Path) -> Repo:
+    for name in (b"-rf", b"new\nline", b"latin-\xe9", b" blank ", b"quote\"'", b"back\\slash", b"*", b":(top)x", "ünï/ö".encode()):
+        path = repo.path / os.fsdecode(name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(name)
+    repo.git("add", ".")
+    repo.git("commit", "-qm", "odd")
+    return repo
+
+
+def _separate_git_dir(repo: Repo, tmp: Path) -> Repo:
+    repo.git("init", "-q", f"--separate-git-dir={tmp}/elsewhere.git")
+    return repo
+
+
+def _through_a_link(repo: Repo, tmp: Path) -> Repo:
+    (tmp / "link").symlink_to(repo.path)
+    return Repo(tmp / "link")
+
+
+def _replaced(repo: Repo, _tmp: Path) -> Repo:
+    """HEAD is shown as another commit, and its history as another one."""
+    first = repo.git("rev-parse", "HEAD")
+    second = repo.commit("second")
+    repo.commit("third")
+    repo.git("replace", second, repo.git("commit-tree", f"{second}^{{tree}}", "-m", "replacement"))
+    assert first not in repo.git("rev-list", "HEAD")
+    return repo
+
+
+def _packed(repo: Repo, _tmp: Path) -> Repo:
+    """Everything that maintenance makes: one pack with bitmaps, a multi-pack index, commit-graph and packed refs."""
+    repo.git("tag", "v1")
+    repo.git("repack", "-adqb")
+    repo.git("multi-pack-index", "write")
+    repo.git("commit-graph", "write")
+    repo.git("pack-refs", "--all")
+    return repo
+
+
+def _odd_index(repo: Repo, _tmp: Path) -> Repo:
+    """Split, version 4, with an untracked cache, and an entry that git is told not to look at."""
+    repo.git("update-index", "--index-version=4", "--split-index", "--untracked-cache", "--assume-unchanged", "README")
+    return repo
+
+
+FORMS = {
+    "plain": _plain,
+    "unborn": _unborn,
+    "detached": _detached,
+    "linked worktree": _linked,
+    "linked worktree of a bare repository": _linked_to_bare,
+    "shallow": _cloned("--depth=2"),
+    "shallow, one branch": _cloned("--depth=1", "--single-branch"),
+    "partial without files": _cloned("--filter=blob:none"),
+    "partial without trees": _cloned("--filter=tree:0"),
+    "SHA-256": _sha256,
+    "submodules": _submodules,
+    "inside a submodule": _inside_a_submodule,
+    "LFS": _lfs,
+    "sparse": _sparse("--cone", "in"),
+    "sparse, with a sparse index": _sparse("--cone", "--sparse-index", "in"),
+    "sparse by patterns": _sparse("--no-cone", "/*", "!/out/"),
+    "alternates": _alternates,
+    "odd names": _odd_names,
+    "git directory elsewhere": _separate_git_dir,
+    "through a link": _through_a_link,
+    "replaced commits": _replaced,
+    "packed": _packed,
+    "odd index": _odd_index,
+}
+"""20,000 files: test_surroundings.py. Reftable needs git 2.45."""
+
+
+def users(repo: Repo) -> dict[str, object]:
+    """What is the user's own in a repository of any form."""
+
+    def content(name: str) -> bytes | None:
+        path = repo.path / repo.git("rev-parse", "--git-path", name)
+        return path.read_bytes() if path.exists() else None
+
+    ours = ("refs/heads/opencode/", "refs/remotes/sandbox-", "refs/daytona/")
+    refs = [line for line in repo.git("for-each-ref").splitlines() if not line.split("\t")[1].startswith(ours)]
+    tree = {
+        str(path): (path.read_bytes(), path.lstat().st_mode, path.lstat().st_mtime_ns)
+        for path in repo.path.rglob("*")
+        if path.is_file() and ".git" not in path.relative_to(repo.path).parts
+    }
+    config = foreign((content("config") or b"").decode())
+    return {name: content(name) for name in ("HEAD", "index", "logs/HEAD", "shallow")} | {
+        "config": config,
+        "refs": refs,
+        "tree": tree,
+    }
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_repository(local, repo, begin, tmp_path, form):
+    """HEAD is there, the agent's commit comes back, also into a worktree of its branch, and nothing of the user's changes."""
+    place = FORMS[form](repo, tmp_path)
+    before = users(place)
+    session = begin(place)
+    if form != "unborn":
+        assert session.agent("git rev-parse HEAD").strip() == place.git("rev-parse", "HEAD")
+        assert session.agent("git status --porcelain") == ""
+    session.agent("mkdir -p in out; echo x >x; echo x >in/x; echo x >out/x; echo pointer >new.bin; git add .; git commit -qm agent")
+    session.sync()
+    assert place.show("opencode/1", "out/x") == "x"
+    assert place.git("log", "-1", "--format=%s", "opencode/1") == "agent"
+    place.git("worktree", "add", "-q", "--no-checkout", str(tmp_path / "follower"), "opencode/1")
+    follower = Repo(tmp_path / "follower")
+    follower.git("-c", "submodule.recurse=false", "reset", "-q", "--hard", env={"GIT_LFS_SKIP_SMUDGE": "1"})
+    session.agent("echo more >>x; echo another >other.bin")
+    session.sync()
+    assert (follower.path / "x").read_text() == "x\nmore\n"
+    assert (follower.path / "other.bin").read_text() == "another\n"
+    assert place.kept() == {}
+    mine = place.git("commit-tree", "opencode/1^{tree}", "-p", "opencode/1", "-m", "mine")
+    place.git("update-ref", "refs/heads/opencode/1", mine)
+    session.coordinator.push("1")
+    assert session.agent("git log -1 --format=%s").strip() == "mine"
+    session.coordinator.delete("1")
+    assert users(place) == before
+
+
+def test_a_bare_repository_is_told_why_it_is_not_synced(local, repo, coordinate, tmp_path):
+    repo.git("clone", "-q", "--bare", str(repo.path), str(tmp_path / "bare.git"))
+    coordinator = coordinate(tmp_path / "bare.git")
+    with pytest.raises(NoRepository, match="bare repository, and syncing needs a worktree"):
+        coordinator.start()
+    started = coordinator.ensure("ses_bare")
+    assert started.session.git_return.state == "disabled"
+    assert Repo(tmp_path / "bare.git").git("for-each-ref", "refs/heads") == repo.git("for-each-ref", "refs/heads")
