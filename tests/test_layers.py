@@ -19,7 +19,7 @@ LAYERS = {
     "rim": "run files paths say log lastseen",
     "sources": "keystore cliprofile settings preferences records state git bounded account cloud cloud_errors probe glance pinfile manual refusals asked pin verify registered install",
     "transfers": "leases transfer sandbox branches old_remotes worktrees lifecycle ahead",
-    "sessions": "sync sessions status recovery doctor.*",
+    "sessions": "sync sessions status recovery shell doctor.*",
     "tools": "tools.*",
     "service": "lanes rpc harmless prompt hosttools toasts workspace previews turns events calls hosting service hooks",
     "faces": "cli.* __main__",

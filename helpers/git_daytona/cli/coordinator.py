@@ -6,14 +6,15 @@ from git_daytona import __version__
 from git_daytona.cli.lazy import LazyGroup
 
 SECTIONS = {
-    "Work in sessions": ("start", "exec", "sync", "fetch", "push", "merge", "apply", "wait", "delete"),
-    "Look": ("status", "log", "diff", "logs"),
+    "Work in sessions": ("start", "exec", "shell", "sync", "fetch", "push", "merge", "apply", "wait", "delete"),
+    "Look": ("status", "log", "diff", "open", "logs"),
     "Mend": ("doctor", "recover", "adopt", "prune"),
     "Set up": ("install", "uninstall", "config", "completion", "serve", "hook"),
 }
 PLACES = {
     "start": "sessions",
     "exec": "sessions:exec_",
+    "shell": "inside",
     "sync": "sessions",
     "fetch": "sessions",
     "push": "sessions",
@@ -24,6 +25,7 @@ PLACES = {
     "status": "listing",
     "log": "plain",
     "diff": "plain",
+    "open": "inside:open_",
     "doctor": "upkeep",
     "logs": "mending",
     "recover": "mending",

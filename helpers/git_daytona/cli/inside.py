@@ -1,0 +1,81 @@
+"""``git daytona shell, open``: a person's own way into a sandbox."""
+
+import os
+import sys
+
+import click
+
+from git_daytona.cli import common
+
+
+@click.command(short_help="Open a shell in a session's sandbox")
+@common.session
+def shell(name: str) -> int:
+    """Open a shell in the project directory of the session's sandbox, and exit with its status.
+
+    On a terminal it is a whole one: keys, Ctrl-C and the window's size go there. Otherwise it reads commands from standard input. It may
+    stay open as long as you like; what you change there comes back with the next sync.
+    """
+    from git_daytona import say
+    from git_daytona import shell as shells
+
+    with common.coordinator(anywhere=True) as coordinator:
+        session = coordinator.find(name)
+        status = shells.shell(coordinator, session.id)
+        if session.number is not None and sys.stdin.isatty():
+            say.note(f"hint: bring back what you changed: git daytona sync {session.number}")
+        return status
+
+
+@click.command("open", short_help="Print and open a link to a server in a sandbox")
+@click.option("--browser/--no-browser", default=None, help="Whether to open it; by default on a graphical terminal.")
+@common.session
+@click.argument("port", required=False, type=click.IntRange(1, 65535))
+def open_(browser: bool | None, name: str, port: int | None) -> None:
+    """Print a link to a PORT that a server in the session's sandbox listens on, and open it in the browser.
+
+    Without PORT it is the one that listens. Whoever has the link can open it, for 24 hours.
+    """
+    from git_daytona import previews, sandbox, say
+    from git_daytona.errors import NotFound, UsageError
+
+    with common.coordinator(anywhere=True) as coordinator:
+        session = coordinator.find(name)
+        cloud, sandbox_id = coordinator.cloud, session.sandbox_id
+        ports = coordinator.sandboxes.while_awake(sandbox_id, lambda: sandbox.ports(cloud, sandbox_id))
+        listening = sorted(set(ports) - previews.DAYTONAS_OWN)
+        if port is None:
+            if not listening:
+                raise NotFound(f"nothing listens in the sandbox of session '{name}'", hint="start a server there first")
+            if len(listening) > 1:
+                raise UsageError(
+                    f"several ports listen there: {', '.join(map(str, listening))}",
+                    hint=f"name one: git daytona open {name} {listening[0]}",
+                )
+            port = listening[0]
+        elif port not in listening:
+            say.warning(common.PROGRAM, f"nothing listens on port {port} in the sandbox yet")
+        link = cloud.preview(sandbox_id, port, seconds=previews.LINK_SECONDS)
+        click.echo(link)
+        if browser or (browser is None and sys.stdout.isatty() and _graphical()):
+            _browse(link)
+
+
+def _graphical() -> bool:
+    """Whether a browser would open a window, rather than take the terminal."""
+    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def _browse(link: str) -> None:
+    """Through a page of our own that only the user can read: the link opens the port to whoever has it, and a process's arguments can be
+    read by all on this machine."""
+    import html
+    import webbrowser
+
+    from git_daytona import files, paths, say
+
+    page = paths.own_state() / "open.html"
+    text = f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={html.escape(link)}">\n'
+    files.write_whole(page, text.encode())
+    if not webbrowser.open(page.as_uri()):
+        say.warning(common.PROGRAM, "no browser was found; open the link yourself")

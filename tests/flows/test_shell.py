@@ -1,0 +1,121 @@
+"""``git daytona shell`` on a terminal: what is typed, seen and resized, how long its token lives, and how it ends."""
+
+import os
+import signal
+import urllib.request
+
+import pytest
+
+import terminal
+from git_daytona import leases
+from processes import alive, descendants, gone, until
+from rig import BIN
+
+
+@pytest.fixture
+def session(begin, repo):
+    return begin(repo)
+
+
+def ended(local) -> bool:
+    """Whether every token that was minted is revoked."""
+    routes = [call.route for call in local.calls]
+    return routes.count("mint") > 0 and routes.count("revoke") >= routes.count("mint")
+
+
+def test_a_shell_on_a_terminal(local, repo, session):
+    local.forget_calls()
+    with terminal.start([str(BIN / "git-daytona"), "shell", "1"], size=(91, 27), cwd=repo.path) as screen:
+        screen.type("PS1='READY> '; stty size; pwd; tty -s && echo on a terminal\n")
+        screen.wait_for(r"^27 91$")
+        screen.wait_for(r"^/home/daytona/project$")
+        screen.wait_for(r"^on a terminal$")
+        until(lambda: ended(local))  # the connection stands: its token is gone, and it goes on
+        session.agent("echo made meanwhile >new.txt")
+        session.sync()  # takes a lease of its own, and does not wait for the shell
+        screen.resize(70, 20)
+        screen.type("stty size\n")
+        screen.wait_for(r"^20 70$")
+        screen.type("sleep 1000\n")
+        until(lambda: "sleep 1000" in screen.screen())
+        screen.send("C-c")  # goes there, and ends nothing here
+        screen.type("echo back after $?\n")
+        screen.wait_for(r"^back after 130$")
+        tokens = [each for each in descendants(screen.pid) if b"ssh" in each.arguments]
+        assert tokens, "the connection's processes are there to be looked at"
+        screen.type("exit 7\n")
+        assert screen.status() == 7
+    assert leases.stale(local.api_url) == []
+
+
+def test_a_hangup_ends_everything(local, repo, session):
+    local.forget_calls()
+    with terminal.start([str(BIN / "git-daytona"), "shell", "1"], cwd=repo.path) as screen:
+        screen.type("echo here $((6*7))\n")
+        screen.wait_for(r"^here 42$")
+        until(lambda: ended(local))
+        pids = [screen.pid, *(each.pid for each in descendants(screen.pid))]
+    assert gone(*pids)
+    assert leases.stale(local.api_url) == []
+
+
+def test_a_kill_leaves_no_connection(local, repo, session):
+    with terminal.start([str(BIN / "git-daytona"), "shell", "1"], cwd=repo.path) as screen:
+        screen.type("echo here $((6*7))\n")
+        screen.wait_for(r"^here 42$")
+        pids = [each.pid for each in descendants(screen.pid)]
+        os.kill(screen.pid, signal.SIGKILL)
+        assert pids and gone(*pids) and not any(map(alive, pids))
+
+
+def test_without_a_terminal_it_reads_commands(local, repo, session, command):
+    done = command("git-daytona", "shell", "1", cwd=repo.path, stdin="echo a line; pwd; env | grep -c DAYTONA_API_KEY; exit 3\n")
+    assert (done.status, done.out) == (3, "a line\n/home/daytona/project\n0\n")
+    assert "hint" not in done.err
+
+
+def test_what_can_go_wrong(local, repo, session, command):
+    with local.faults.call(route="^mint$", status=403):
+        refused = command("git-daytona", "shell", "1", cwd=repo.path)
+    assert refused.status == 7
+    assert command("git-daytona", "shell", "2", cwd=repo.path).status == 8
+    local.forget_calls()
+    local.faults.gateway.drop_after_handshake = -1
+    closed = command("git-daytona", "shell", "1", cwd=repo.path)
+    assert closed.status == 10 and "error: the gateway did not take the connection, or closed it" in closed.err
+    assert ended(local) and [call.route for call in local.calls].count("mint") == 3
+    local.faults.gateway.drop_after_handshake = 1  # a sandbox whose ssh has just started
+    done = command("git-daytona", "shell", "1", cwd=repo.path, stdin="echo there\n")
+    assert (done.status, done.out) == (0, "there\n")
+
+
+# -- open -----------------------------------------------------------------------------------------------------------------
+
+
+def test_open(local, repo, session, command, tmp_path, home):
+    nothing = command("git-daytona", "open", "1", cwd=repo.path)
+    assert nothing.status == 8 and "nothing listens in the sandbox" in nothing.err
+    serve = (
+        "import http.server as h; s = h.HTTPServer(('127.0.0.1', 0), h.SimpleHTTPRequestHandler); print(s.server_port, flush=True)"
+    )
+    session.agent(f'nohup python3 -c "{serve}; s.serve_forever()" >port 2>/dev/null </dev/null &')
+    port = until(lambda: session.agent("cat port").strip())
+    found = command("git-daytona", "open", "1", cwd=repo.path)
+    assert found.status == 0, found.err
+    link = found.out.strip()
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    assert browser.open(link, timeout=20).status == 200
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/called\n')
+    browser.chmod(0o755)
+    opened = command("git-daytona", "open", "--browser", "sandbox-1", port, cwd=repo.path, env={"BROWSER": f"{browser} %s"})
+    assert opened.status == 0
+    page = home / ".local/state/git-daytona/open.html"
+    assert until((tmp_path / "called").exists) and (tmp_path / "called").read_text() == f"file://{page}\n"
+    assert opened.out.strip() in page.read_text() and page.stat().st_mode & 0o777 == 0o600
+    other = command("git-daytona", "open", "1", "1", cwd=repo.path)
+    assert other.status == 0 and "warning: nothing listens on port 1 in the sandbox yet" in other.err
+    session.agent(f'nohup python3 -c "{serve}; s.serve_forever()" >port2 2>/dev/null </dev/null &')
+    until(lambda: session.agent("cat port2").strip())
+    several = command("git-daytona", "open", "1", cwd=repo.path)
+    assert several.status == 2 and "several ports listen there: " in several.err
