@@ -25,7 +25,7 @@ def snapshot(repository: Repository, new: str, old: str | None) -> str | None:
         if source.exists():
             # With its time: by it git tells which files may have changed within the second in which the index was written.
             shutil.copy2(source, index)
-        _look_again(repository, new, env)
+        _look_again(repository, new, env, everywhere=True)
         repository.git("add", "--all", "--", ":/", env=env)
         _add_overwritten(repository, new, env)
         tree = repository.git("write-tree", env=env).text
@@ -72,17 +72,25 @@ def _has(worktree: Path, name: bytes) -> bool:
     return os.path.lexists(path + b"/" + last)
 
 
-def _look_again(repository: Repository, new: str, env: dict[str, str] | None = None) -> None:
+def _look_again(repository: Repository, new: str, env: dict[str, str] | None = None, *, everywhere: bool = False) -> None:
     """Take the marks assume-unchanged (core.ignoreStat sets it on all files) and skip-worktree from files that differ between the
-    index and ``new``: git would miss the edits in them, and then refuse to overwrite them."""
+    index and ``new``: git would miss the edits in them, and then refuse to overwrite them. ``everywhere``: assume-unchanged from all
+    files, because a reset overwrites those, too, whether they differ or not."""
     assert repository.worktree is not None
     changed = set(repository.git("diff-index", "--cached", "-z", "--name-only", new, env=env).stdout.split(b"\0"))
-    listing = repository.git("ls-files", "-v", "-z", env=env).stdout if changed - {b""} else b""
-    marked = [line[2:] for line in listing.split(b"\0") if (line[:1] == b"S" or line[:1].islower()) and line[2:] in changed]
-    there = [name for name in marked if os.path.lexists(os.fsencode(repository.worktree) + b"/" + name)]
-    if there:
+    listing = repository.git("ls-files", "-v", "-z", env=env).stdout if everywhere or changed - {b""} else b""
+    marked = []
+    for mark, name in ((line[:1], line[2:]) for line in listing.split(b"\0")):
+        if mark in (b"S", b"s"):
+            # Outside a sparse checkout's patterns: nothing is there, and nothing shall be.
+            taken = name in changed and os.path.lexists(os.fsencode(repository.worktree) + b"/" + name)
+        else:
+            taken = mark.islower() and (everywhere or name in changed)
+        if taken:
+            marked.append(name)
+    if marked:
         for option in ("--no-assume-unchanged", "--no-skip-worktree"):
-            repository.git("update-index", option, "-z", "--stdin", stdin=b"\0".join(there) + b"\0", env=env)
+            repository.git("update-index", option, "-z", "--stdin", stdin=b"\0".join(marked) + b"\0", env=env)
 
 
 def _commit(repository: Repository, tree: str, parents: list[str], message: str) -> str:

@@ -260,9 +260,12 @@ def test_no_key_of_gits_configuration_changes_a_session(trial, level, turn):
 
 @pytest.mark.fuzz
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize(("level", "turn"), [("global", 0), ("global", 1)])
-def test_each_key_alone(trial, level, turn):
-    found = {key: problem for key in gitkeys.keys("") if (problem := trial(level, turn, [key])) is not None}
+@pytest.mark.parametrize("turn", [0, 1])
+@pytest.mark.parametrize("section", sorted({key.partition(".")[0] for key in gitkeys.keys("")}))
+def test_each_key_alone(trial, section, turn):
+    """Whether one of them hides what another does."""
+    chosen = [key for key in gitkeys.keys("") if key.partition(".")[0] == section]
+    found = {key: problem for key in chosen if (problem := trial("global", turn, [key])) is not None}
     assert found == {}
 
 
@@ -293,6 +296,26 @@ def test_a_remote_named_like_the_sandboxs_url_is_refused_before_anything_is_mint
     with pytest.raises(BadSetting, match="a remote that is named like the sandbox's URL"):
         begin(repo)
     assert local.counts["mint"] == 0
+
+
+@pytest.mark.parametrize("mark", ["assume-unchanged", "skip-worktree"])
+def test_an_edit_that_git_is_told_not_to_look_at(local, repo, begin, tmp_path, mark):
+    """It is kept before it is overwritten. git reset leaves a skip-worktree file alone that did not change, the other mark not."""
+    repo.commit("settings", "default\n")
+    session = begin(repo)
+    repo.git("worktree", "add", "-q", str(tmp_path / "follower"), "opencode/1")
+    follower = Repo(tmp_path / "follower")
+    follower.git("update-index", f"--{mark}", "README", "settings")
+    follower.write("README", "the user's\n")
+    follower.write("settings", "the user's\n")
+    session.agent("echo agent >README")
+    session.sync()
+    assert (follower.path / "README").read_text() == "agent\n"
+    (kept,) = repo.kept().values()
+    assert repo.show(kept, "README") == "the user's"
+    left = repo.show(kept, "settings") if mark == "assume-unchanged" else (follower.path / "settings").read_text().strip()
+    assert left == "the user's"
+    assert follower.git("status", "--porcelain") == ""
 
 
 # -- the environment ------------------------------------------------------------------------------------------------------
