@@ -110,6 +110,9 @@ def test_case_01_many_at_one_sandbox(local, repo, begin, coordinate):
             until(lambda: local.counts["mint"])
             syncing = pool.submit(coordinate(repo.path).sync, "1")
             until(lambda: local.counts["process/execute"])  # it has looked, and waits for its turn to mint
+            for _ in range(3):
+                session.agent("true")  # time enough for a mint that does not wait
+            assert local.counts["mint"] == 1
             holder.stdin.close()
             assert syncing.result(60).changed
             assert holder.wait(20) == 0
