@@ -151,7 +151,8 @@ def end_group(process: "subprocess.Popen[bytes]") -> None:
         if number == signal.SIGTERM:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(GRACE_SECONDS)
-    process.wait()
+    with contextlib.suppress(subprocess.TimeoutExpired):  # in the kernel, on a dead network file system, not even KILL ends it
+        process.wait(GRACE_SECONDS)
 
 
 class _Unwinding:

@@ -1,0 +1,140 @@
+"""Every wait has an end: the limits stand in git-daytona(7), TIME LIMITS, as they are in the code, and no call that could wait for ever is
+made without one. What happens at each limit: tests/flows/test_time_limits.py, tests/opencode/test_silence.py, tests/unit/test_run.py."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "helpers" / "git_daytona"
+PAGE = (ROOT / "man" / "git-daytona.7").read_text()
+FILES = [path for path in sorted(SOURCE.rglob("*.py")) if "local" not in path.relative_to(SOURCE).parts]
+UNITS = {"s": 1, "min": 60, "h": 3600}
+
+NO_LIMITS = {
+    "asked.AGAIN_SECONDS": "how often is asked",
+    "asked.FAILED_SECONDS": "how long a failure is believed",
+    "previews.LINK_SECONDS": "how long a link is valid",
+    "doctor.service.SKEW_SECONDS": "a difference of clocks",
+    "cli.listing.WATCH_SECONDS": "how often --watch looks",
+    "cli.table.FRESH_SECONDS": "how long a state is news",
+    "keystore.QUIET_SECONDS": "when it is said that somebody is waited for",
+}
+PARTS = {
+    "cloud.MARGIN_SECONDS": "on top of the limit that the sandbox is given, for its answer",
+    "bounded.SLACK_SECONDS": "on top of an answer's limit",
+    "hosting.CLOSE_SECONDS": "stands in DRAIN_SECONDS",
+    "hosting.CALLS_SECONDS": "stands in DRAIN_SECONDS",
+    "turns.LAST_SECONDS": "stands in DRAIN_SECONDS",
+    "doctor.machine.PROGRAM_SECONDS": "within a check",
+    "doctor.service.REQUEST_SECONDS": "within a check",
+    "doctor.service.PROBE_SECONDS": "within a check",
+    "tools.files.SECONDS": "a script in the sandbox, as REPORT_SECONDS",
+    "tools.glob.SECONDS": "a script in the sandbox",
+    "tools.grep.SECONDS": "a script in the sandbox",
+    "tools.listing.SECONDS": "a script in the sandbox",
+    "tools.read.SECONDS": "a script in the sandbox",
+}
+"""Limits within a limit that the page has, and those of the agent's tools, which end with their calls."""
+
+
+def module(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+
+
+def constants() -> dict[str, float]:
+    """``module.NAME`` → seconds, of all names that end in SECONDS."""
+    found = {}
+    for path in FILES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id.endswith("SECONDS"):
+                found[f"{module(path)}.{node.targets[0].id}"] = float(eval(ast.unparse(node.value)))
+    shim = (SOURCE / "opencode" / "daytona.js").read_text()
+    found |= {
+        f"daytona.js.{name}": int(value) / 1000 for name, value in re.findall(r"^const (\w+_MS) = ([\d_]+)", shim, re.MULTILINE)
+    }
+    found["ssh.ConnectTimeout"] = float(re.search(r"ConnectTimeout=(\d+)", (SOURCE / "ssh.py").read_text())[1])
+    return found
+
+
+def documented() -> dict[str, float]:
+    rows = re.findall(r'^\.B (\d+) (\w+)\n\.\\" (\S+)$', PAGE, re.MULTILINE)
+    return {name: int(number) * UNITS[unit] for number, unit, name in rows}
+
+
+def test_the_page_has_the_codes_limits():
+    code, page = constants(), documented()
+    assert len(page) > 20
+    assert {name: code.get(name) for name in page} == page
+
+
+def test_every_limit_is_on_the_page():
+    shown = {"daytona.js.TOAST_MS", "daytona.js.READ_MS", "daytona.js.PING_MS"}  # what is shown, and how often is asked
+    assert set(constants()) - set(documented()) - set(NO_LIMITS) - set(PARTS) - shown == set()
+    assert (set(NO_LIMITS) | set(PARTS)) - set(constants()) == set(), "these are gone"
+
+
+ENDLESS = {
+    ("__main__", "thread.join()"): "revocations, each with its limit",
+    ("transfer", "self._revocations.pop().join()"): "a revocation, with its limit",
+    ("calls", "self._asking.result()"): "a question to the user; ended by an abort, and by the end of the host",
+    ("run", "process.wait()"): "a person's own command in the foreground",
+    ("cli.local", "child.wait()"): "a person's own command",
+    ("cli.local", "ended.wait()"): "daytona-local serve, until Ctrl-C",
+    ("service", "ending.get()"): "the service waits for its end",
+    ("ssh", "select.select(watched, [], [])"): "ssh, which has its own limits, or the coordinator's end",
+    ("ssh", "os.waitpid(child, 0)"): "the user's own ssh, asked with -G",
+    ("files", "guard.acquire()"): "filelock: the limit is the lock's own",
+    ("git", "state.outcome.result()"): "tenacity: that has ended",
+}
+WAITS = ("wait", "join", "result", "get", "acquire", "communicate", "recv", "accept")
+
+
+def endless(tree: ast.AST) -> set[str]:
+    """Calls that wait without a limit."""
+    found = set()
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        name, said = node.func.attr, ast.unparse(node)
+        bare = name in WAITS and not node.args and not node.keywords and "_subject" not in said
+        bare |= name == "select" and len(node.args) == 3
+        bare |= name == "waitpid" and "WNOHANG" not in said
+        bare |= said.startswith(("urllib.request.urlopen", "socket.create_connection")) and not any(
+            each.arg == "timeout" for each in node.keywords
+        )
+        if bare:
+            found.add(said)
+    return found
+
+
+def test_nothing_waits_without_a_limit():
+    found = {(module(path), said) for path in FILES for said in endless(ast.parse(path.read_text()))}
+    assert found == set(ENDLESS)
+
+
+def test_children_start_in_one_place_and_with_a_limit():
+    """run() wants a time-out; whoever starts a process past it has to be one of these."""
+    started = {
+        module(path)
+        for path in FILES
+        if re.search(r"\bsubprocess\.(Popen|run|call|check_\w+)\(|os\.(fork|posix_spawn)", path.read_text())
+    }
+    assert started == {"run", "ssh", "cli.local"}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "lock.acquire()",
+        "thread.join()",
+        "select.select(a, b, c)",
+        "future.result()",
+        "os.waitpid(1, 0)",
+        "socket.create_connection(a)",
+    ],
+)
+def test_that_look_would_find_it(call):
+    assert endless(ast.parse(call))
