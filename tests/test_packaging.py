@@ -101,6 +101,7 @@ def test_the_sdist_has_what_a_checkout_has(built: Path) -> None:
     assert {
         "README.md",
         "CHANGELOG.md",
+        "SECURITY.md",
         "LICENSE",
         "pyproject.toml",
         "bin/test",

@@ -19,8 +19,10 @@ BRANCH_PREFIX = "daytona.branchPrefix"
 SNAPSHOT = "daytona.snapshot"
 SYNC_ON_IDLE = "daytona.syncOnIdle"
 KEPT_AGE = "daytona.keptAge"
+MAX_FETCH_SIZE = "daytona.maxFetchSize"
 ALLOW_HOST_TOOLS = "daytona.allowHostTools"
-DEFAULTS = {BRANCH_PREFIX: SANDBOX_BRANCH, SYNC_ON_IDLE: "true", KEPT_AGE: "never"}
+DEFAULTS = {BRANCH_PREFIX: SANDBOX_BRANCH, SYNC_ON_IDLE: "true", KEPT_AGE: "never", MAX_FETCH_SIZE: "4g"}
+FETCH_BYTES = 4 * 1024**3
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,16 @@ class Preferences:
         asked = self._git("config", "--type=expiry-date", "--get", KEPT_AGE)
         if asked.status != 0 or not re.fullmatch(r"\d{1,20}", asked.text):
             raise _unusable(KEPT_AGE, preference, "is no age such as 90.days, nor 'never'")
+        return int(asked.text)
+
+    def max_fetch_bytes(self) -> int:
+        """The largest pack that a fetch takes from a sandbox."""
+        preference = self.get(MAX_FETCH_SIZE)
+        if preference is None:
+            return FETCH_BYTES
+        asked = self._git("config", "--type=int", "--get", MAX_FETCH_SIZE)
+        if asked.status != 0 or not re.fullmatch(r"[1-9]\d{0,18}", asked.text):
+            raise _unusable(MAX_FETCH_SIZE, preference, "is no size such as 512m or 16g")
         return int(asked.text)
 
     def applied(self, settings: Settings) -> Settings:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from git_daytona import gitenv, leases, log, ssh
+from git_daytona import gitenv, leases, log, preferences, ssh
 from git_daytona.cloud import Cloud, SshAccess
 from git_daytona.errors import (
     BadSetting,
@@ -28,6 +28,7 @@ from git_daytona.errors import (
 )
 from git_daytona.git import Repository, failure
 from git_daytona.pin import Policy, Trust
+from git_daytona.preferences import MAX_FETCH_SIZE
 from git_daytona.refs import url
 from git_daytona.run import Limits, Result, run
 from git_daytona.secret import Secret, printable
@@ -38,9 +39,6 @@ IDLE_SECONDS = 120.0
 """A transfer is ended when git reports no progress for this long; it reports every second while anything moves."""
 TALK_BYTES = 4 * 1024 * 1024
 """What git and the sandbox behind it may print in one transfer. git's own progress of an hour is a tenth of that."""
-FETCH_BYTES = 4 * 1024**3
-"""The largest pack that is taken, unless git's configuration has ``daytona.maxFetchSize``."""
-FETCH_KEY = "daytona.maxFetchSize"
 MEMORY_BYTES = max(1024**3, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
 """What each of git's processes may hold, mapped files not counted: git reads the list of refs, and a message without an end, into it."""
 
@@ -166,8 +164,12 @@ class Transfers:
         shield = [f"url.{address}.insteadOf={address}", f"url.{address}.pushInsteadOf={address}"]
         if "core.alternaterefscommand" in theirs:  # a program that git would start, with the token in reach (git-config(1))
             shield.append("core.alternateRefsCommand=:")
-        most = size(theirs.get(FETCH_KEY.lower())) or FETCH_BYTES
-        limits = Limits(TALK_BYTES, most if verb == "fetch" else FETCH_BYTES, MEMORY_BYTES)
+        most = (
+            preferences.load(repository.existing_dir).max_fetch_bytes()
+            if MAX_FETCH_SIZE.lower() in theirs
+            else preferences.FETCH_BYTES
+        )
+        limits = Limits(TALK_BYTES, most, MEMORY_BYTES)
         with inheritable(token) as descriptor, lifeline() as pipe:
             env = gitenv.base() | ssh_environment(self.settings, trust, repository)
             env |= {"DAYTONA_SSH_TOKEN_FD": str(descriptor), "DAYTONA_SSH_LIFELINE_FD": str(pipe)}
@@ -190,11 +192,11 @@ class Transfers:
                 remove_leftovers(repository, before)
                 raise
         if result.status != 0:
-            remove_leftovers(repository, before)
-            if f"died of signal {int(signal.SIGXFSZ)}" in result.complaint:
+            largest = remove_leftovers(repository, before)
+            if largest >= most or f"died of signal {int(signal.SIGXFSZ)}" in result.complaint:
                 raise TransferFailed(
-                    f"the sandbox sent more than {most >> 20} MiB at once, which was refused",
-                    hint=f"see what is in it; if it is meant: git config {FETCH_KEY} 16g",
+                    f"the sandbox sent more than {most >> 10} KiB at once, which was refused",
+                    hint=f"see what is in it; if it is meant: git config {MAX_FETCH_SIZE} 16g",
                     details=result.complaint,
                 )
             raise self._explain(result, trust, verb)
@@ -206,9 +208,7 @@ class Transfers:
         only a rule of the user's for exactly this URL is as long (CASES 14). Nor may a remote have the URL for its name: git would
         take that one's URL for pushes, its programs and its refspecs. Raises BadSetting.
         """
-        pattern = (
-            rf"^(url\..*\.(insteadof|pushinsteadof)|remote\..*://.*|core\.alternaterefscommand|{re.escape(FETCH_KEY.lower())})$"
-        )
+        pattern = rf"^(url\..*\.(insteadof|pushinsteadof)|remote\..*://.*|core\.alternaterefscommand|{re.escape(MAX_FETCH_SIZE.lower())})$"
         argv = ("git", "--git-dir", str(repository.existing_dir), "config", "-z", "--get-regexp", pattern)
         result = run(argv, env=gitenv.base(), timeout=60)
         if result.status not in (0, 1):
@@ -288,27 +288,22 @@ def ssh_environment(
     return env | gitenv.user_ssh(source, command, variant)
 
 
-def size(text: str | None) -> int | None:
-    """A number of bytes as git's configuration writes it (``512m``); None for what is none."""
-    found = re.fullmatch(r"\s*([1-9][0-9]{0,11})([kmg]?)\s*", (text or "").lower())
-    return int(found[1]) * 1024 ** " kmg".index(found[2] or " ") if found else None
-
-
 def leftovers(repository: Repository) -> set[Path]:
     """The packs and objects that some git has begun to write."""
     objects = repository.common_dir / "objects"
     return {*objects.glob("pack/tmp_*"), *objects.glob("tmp_*")}
 
 
-def remove_leftovers(repository: Repository, before: set[Path]) -> None:
+def remove_leftovers(repository: Repository, before: set[Path]) -> int:
     """Remove what a fetch that failed left half-written: git itself does after two weeks, and a sandbox may send gigabytes each time.
+    Returns the size of the largest in bytes.
 
     Another git's files stay: those that were there before, and those that somebody has open. Where that cannot be seen (no /proc),
     all stay.
     """
-    new = leftovers(repository) - before
+    new, largest = leftovers(repository) - before, 0
     if not new or not Path("/proc/self/fd").is_dir():
-        return
+        return largest
     opened = set()
     for link in Path("/proc").glob("[0-9]*/fd/*"):
         with contextlib.suppress(OSError):  # another user's, or ended meanwhile
@@ -316,7 +311,9 @@ def remove_leftovers(repository: Repository, before: set[Path]) -> None:
     for path in new:
         if str(path.resolve()) not in opened:
             with contextlib.suppress(OSError):
+                largest = max(largest, path.stat().st_size)
                 path.unlink()
+    return largest
 
 
 def _wrapper() -> Path:

@@ -103,8 +103,16 @@ def collect(found: "Settings", preferred: "Preferences") -> "tuple[list[Line], l
         names.BRANCH_PREFIX: preferred.branch_prefix,
         names.SYNC_ON_IDLE: preferred.sync_on_idle,
         names.KEPT_AGE: preferred.kept_until,
+        names.MAX_FETCH_SIZE: preferred.max_fetch_bytes,
     }
-    for name in (names.BRANCH_PREFIX, names.SYNC_ON_IDLE, names.KEPT_AGE, names.SNAPSHOT, names.ALLOW_HOST_TOOLS):
+    for name in (
+        names.BRANCH_PREFIX,
+        names.SYNC_ON_IDLE,
+        names.KEPT_AGE,
+        names.MAX_FETCH_SIZE,
+        names.SNAPSHOT,
+        names.ALLOW_HOST_TOOLS,
+    ):
         preference, default = preferred.get(name), names.DEFAULTS.get(name)
         try:
             if name in checks:

@@ -1,0 +1,498 @@
+"""The sandbox as an adversary: its git server, its commands, the names and contents of its files, and what its repository holds for the host.
+
+Each has a bound, which stands in git-daytona-security(7); and nothing outside of refs, objects and the reset worktree changes.
+"""
+
+import contextlib
+import logging
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import evil_git
+import pytest
+from unchanged import Watched
+
+from git_daytona import log, preferences, refs, sandbox, sync, transfer
+from git_daytona.cloud import Execution
+from git_daytona.errors import BadSetting, GitDaytonaError, SandboxCommandFailed, TimedOut, TransferFailed
+from git_daytona.refs import Names, takeable
+from git_daytona.secret import printable, redact
+from git_daytona.tools import clean
+from rig import BIN
+
+LONG = 4000
+"""The longest message that a sync gives."""
+
+
+@pytest.fixture
+def watched(home, tmp_path, monkeypatch) -> Watched:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    return Watched(home, tmp_path / "repository", temporary)
+
+
+@pytest.fixture
+def evil(local, repo, begin):
+    """A session, and the hostile git server in its sandbox."""
+    session = begin(repo)
+    source = Path(evil_git.__file__).read_bytes()
+    session.coordinator.cloud.upload(session.sandbox_id, "/home/daytona/evil_git.py", source)
+
+    def serve(*words: str) -> None:
+        local.faults.gateway.git_server = f"exec python3 /home/daytona/evil_git.py {shlex.join(words)}"
+
+    session.serve = serve
+    session.count = 0
+    return session
+
+
+@pytest.fixture
+def logged():
+    """Switch the log on, as the executables do."""
+    yield log.to_file
+    for handler in list(log.logger.handlers):
+        if not isinstance(handler, logging.NullHandler):
+            log.logger.removeHandler(handler)
+
+
+def fit(text: str, most: int = LONG) -> None:
+    """It moves no cursor and is of bounded length."""
+    assert all(c == "\n" or c.isprintable() for c in text), repr(text[:2000])
+    assert len(text) <= most, len(text)
+
+
+def sync_fails(evil, *words: str, match: str | None = None) -> GitDaytonaError:
+    """A sync meets the hostile server; what it says is fit to be shown, and no ref was moved."""
+    evil.count += 1
+    evil.serve(*words)
+    repository = evil.coordinator.repository
+    before = repository.refs("refs/heads", "refs/remotes", "refs/tags")
+    evil.agent(f"echo {evil.count} > work")
+    with pytest.raises(GitDaytonaError, match=match) as raised:
+        evil.sync()
+    fit(raised.value.message)
+    fit(raised.value.hint or "")
+    assert "\n" not in raised.value.message
+    assert repository.refs("refs/heads", "refs/remotes", "refs/tags") == before, words
+    assert transfer.leftovers(repository) == set(), words
+    recorded = evil.coordinator.sessions()[0].git_return
+    assert recorded.state == "failed" and recorded.message == raised.value.message
+    return raised.value
+
+
+def recovers(evil, local, repo) -> None:
+    """Once the sandbox is honest again, the work comes back."""
+    local.faults.gateway.git_server = None
+    assert evil.sync().changed
+    assert repo.show("opencode/1", "work") == str(evil.count)
+    repo.git("fsck", "--connectivity-only")
+    assert not [ref for ref in evil.coordinator.repository.refs() if "evil" in ref or "unasked" in ref or "incoming" in ref]
+
+
+# -- the git server -------------------------------------------------------------------------------------------------------
+
+
+def test_a_server_that_does_not_end(local, repo, evil, watched, monkeypatch):
+    monkeypatch.setattr(preferences, "FETCH_BYTES", 8 * 1024 * 1024)
+    monkeypatch.setattr(transfer, "TALK_BYTES", 1024 * 1024)
+    monkeypatch.setattr(transfer, "MEMORY_BYTES", 256 * 1024 * 1024)
+    monkeypatch.setattr(transfer, "IDLE_SECONDS", 2.0)
+    cases = {
+        "endless-pack": "more than 8192 KiB",
+        "large-object": "more than 8192 KiB|data too large|Out of memory",
+        "endless-messages": "more than 1 MiB of messages",
+        "endless-line": "Out of memory|no progress",
+        "endless-refs": "Out of memory|no progress",
+        "keepalive": "no progress",
+        "hang": "no progress",
+    }
+    with watched.nothing_else_changed("a server that does not end"):
+        for what, words in cases.items():
+            sync_fails(evil, what, match=words)
+    recovers(evil, local, repo)
+    evil.coordinator.close()
+    assert local.live_tokens() == 0
+
+
+def test_a_total_time(local, repo, evil, watched, monkeypatch):
+    """Progress does not extend it: a server that always has something to say is ended as well."""
+    monkeypatch.setattr(transfer, "TRANSFER_SECONDS", 2.0)
+    monkeypatch.setattr(transfer, "TALK_BYTES", 1 << 40)
+    with watched.nothing_else_changed("endless messages"):
+        assert isinstance(sync_fails(evil, "endless-messages", match="did not finish within 2 seconds"), TimedOut)
+    recovers(evil, local, repo)
+
+
+def test_the_limit_of_a_fetch_is_the_users(local, repo, evil, monkeypatch):
+    monkeypatch.setattr(preferences, "FETCH_BYTES", 64 * 1024)
+    evil.agent("head -c 300000 /dev/urandom > work")
+    with pytest.raises(TransferFailed, match="more than 64 KiB") as refused:
+        evil.sync()
+    assert "git config daytona.maxFetchSize" in (refused.value.hint or "")
+    repo.git("config", "daytona.maxFetchSize", "1m")
+    assert evil.sync().changed
+    repo.git("config", "daytona.maxFetchSize", "much")
+    evil.agent("echo more > more")
+    with pytest.raises(BadSetting, match="no size such as"):
+        evil.sync()
+
+
+def test_objects_that_fsck_refuses(local, repo, evil, watched):
+    """CASES 52: nothing of them gets a name here, and the half of a pack that was written is removed."""
+    assert evil.sync() is not None
+    with watched.nothing_else_changed("objects that fsck refuses"):
+        for what in evil_git.bad_trees():
+            problem = sync_fails(evil, "fsck", what)
+            assert isinstance(problem, TransferFailed) and not problem.transient, what
+            tip, _ = evil_git.hostile(what)
+            # (.gitmodules is looked at once the pack is in place; nothing leads to it, and git gc removes it.)
+            assert what.startswith("gitmodules") or repo.git("cat-file", "-t", tip, check=False) == "", what
+    recovers(evil, local, repo)
+
+
+def test_answers_that_make_no_sense(local, repo, evil, watched, monkeypatch):
+    monkeypatch.setattr(transfer, "IDLE_SECONDS", 5.0)
+    # They look like a broken connection, which is tried again; here once is enough.
+    monkeypatch.setattr("git_daytona.leases.TRIES", 1)
+    with watched.nothing_else_changed("answers that make no sense"):
+        for what in ("garbage", "endless-garbage", "wrong-object", "error"):
+            sync_fails(evil, what)
+    recovers(evil, local, repo)
+
+
+def test_more_than_was_asked_for(local, repo, evil, watched):
+    """Other refs, other places to fetch from, a history that ends: nothing of it is taken."""
+    with watched.nothing_else_changed("more than was asked for"):
+        for what in ("more-refs", "names", "elsewhere", "shallow"):
+            evil.count += 1
+            evil.serve(what)
+            evil.agent(f"echo {evil.count} > work")
+            with contextlib.suppress(GitDaytonaError):
+                evil.sync()
+            names = set(repo.git("for-each-ref", "--format=%(refname)").splitlines())
+            expected = {
+                "refs/heads/main",
+                "refs/heads/opencode/1",
+                "refs/remotes/sandbox-1/opencode",
+                "refs/daytona/base/1",
+                "refs/daytona/counter",
+            }
+            assert names <= expected, what
+            assert not (repo.path / ".git" / "shallow").exists()
+    local.faults.gateway.git_server = None
+    evil.sync()
+    assert repo.show("opencode/1", "work") == str(evil.count)
+
+
+def test_words_for_the_terminal(local, repo, evil, watched, capsys, monkeypatch, logged):
+    """What the server says is shown, as text; also to the log, the state file and who reads it as JSON."""
+    monkeypatch.setattr("git_daytona.leases.TRIES", 1)
+    logged()
+    with watched.nothing_else_changed("words for the terminal"):
+        for what in ("escapes", "error"):
+            evil.serve(what)
+            evil.agent(f"echo {what} > work")
+            with pytest.raises(GitDaytonaError) as raised:
+                evil.coordinator.sync("1", show=True)
+            fit(raised.value.message)
+            assert "\x1b" not in (raised.value.hint or "")
+    err = capsys.readouterr().err
+    assert "evil" in err and all(c in "\r\n" or c.isprintable() for c in err), repr(err)
+    log = (watched.home / ".local/share/opencode/log/daytona.log").read_text()
+    assert "evil" in log and all(c == "\n" or c.isprintable() for c in log)
+
+
+# -- names ----------------------------------------------------------------------------------------------------------------
+
+
+def test_names_of_branches(local, repo, evil, watched):
+    """What git allows comes back; what cannot be a ref here, or be shown, stays behind, is said, and keeps a deletion from losing it."""
+    good = [
+        "-option",
+        "--upload-pack=x",
+        "HEAD",
+        "opencode/1",
+        "sandbox-1",
+        "main",
+        "a'b\"c",
+        "$(touch)",
+        "`x`",
+        ";x",
+        "ä",
+        "日本",
+        "🙂",
+        "%s",
+        "x" * 200,
+    ]
+    odd = ["\u202etxt", "\u009b2J", "\u00a0", "y" * 245, "/".join(["z" * 100] * 11)]
+    create = "".join(f"git update-ref refs/heads/{shlex.quote(name)} HEAD\n" for name in [*good, *odd])
+    evil.agent(f"git switch -q -c work; git branch -D -q opencode; echo x > work; {create}")
+    with watched.nothing_else_changed("names of branches"):
+        outcome = evil.sync()
+    tracking = set(repo.git("for-each-ref", "--format=%(refname)", "refs/remotes/sandbox-1").splitlines())
+    assert tracking == {f"refs/remotes/sandbox-1/{name}" for name in [*good, "work"]}
+    fit(outcome.message)
+    fit(outcome.left_behind)
+    assert "\\u202etxt" in outcome.left_behind and "y" * 50 in outcome.left_behind
+    with pytest.raises(GitDaytonaError, match="not deleted") as refused:
+        evil.coordinator.delete("1")
+    fit(refused.value.message)
+    assert not evil.sync().changed, "and they are not fetched again and again"
+
+
+def test_which_names_are_taken():
+    def names(*short: str) -> list[str]:
+        return [f"refs/heads/{each}" for each in short]
+
+    good = names("a", "b/c", "-x", "HEAD", "ä", "x" * 240)
+    assert takeable(good, folding=False) == (good, [])
+    bad = [
+        *names(
+            "",
+            "a..b",
+            "../x",
+            "x.lock",
+            "x.lock/y",
+            ".x",
+            "a/.x",
+            "a//b",
+            "a/",
+            "a.",
+            "a b",
+            "a\x1b",
+            "a\u202e",
+            "a\u2028",
+            "@{",
+            "a\\b",
+            "a~",
+            "a^",
+        )
+    ]
+    bad += [
+        *names("a:b", "a?b", "a*b", "a[b", "a\x7f", "x" * 241, "/".join(["x"] * 600)),
+        "refs/tags/x",
+        "HEAD",
+        "refs/heads",
+        "-x",
+        "refs/remotes/x/y",
+    ]
+    assert takeable(bad, folding=False) == ([], bad)
+    assert takeable(names("a", "a/b"), folding=False) == (names("a"), names("a/b"))
+    assert takeable(names("a/b", "a"), folding=False) == (names("a/b"), names("a"))
+    alike = names("Main", "main", "\u00e9", "e\u0301", "A/x", "a/y")
+    assert takeable(alike, folding=False) == (alike, [])
+    assert takeable(alike, folding=True) == (names("Main", "\u00e9", "A/x", "a/y"), names("main", "e\u0301"))
+    taken, refused = takeable(names(*map(str, range(refs.MOST + 5))), folding=False)
+    assert (len(taken), len(refused)) == (refs.MOST, 5)
+
+
+def test_more_branches_than_are_taken(local, repo, evil, watched, monkeypatch):
+    monkeypatch.setattr(refs, "MOST", 20)
+    evil.agent("echo x > work; for n in $(seq 100 140); do git update-ref refs/heads/b$n HEAD; done")
+    with watched.nothing_else_changed("many branches"):
+        outcome = evil.sync()
+    assert len(repo.git("for-each-ref", "refs/remotes").splitlines()) <= 20
+    assert "cannot be taken" in outcome.left_behind
+    assert repo.show("opencode/1", "work") == "x", "the branch that is checked out is among them"
+
+
+# -- the report -----------------------------------------------------------------------------------------------------------
+
+OID = "1" * 40
+MARK = "m"
+
+
+def parse(*lines: str) -> sandbox.Report:
+    return sandbox.parse(Execution(0, "\n".join(f"{MARK} {line}" for line in [*lines, "end ok"])), MARK)
+
+
+def test_a_report_that_does_not_end():
+    many = 100_000
+    found = parse(
+        f"head {OID}",
+        *(f"nested {'x' * 5000}\x1b[2J" for _ in range(many // 100)),
+        *(f"note {'x' * 5000}\x1b[2J" for _ in range(many // 100)),
+        *(f"port {n % 65536:04x}" for n in range(many)),
+        *(f"ref {OID} refs/heads/{n}" for n in range(many)),
+        "lfs " + "9" * 4000,
+    )
+    assert len(found.nested) == len(found.notes) == len(found.refused) + sandbox.NOTES - 1 == sandbox.NOTES
+    assert (len(found.ports), len(found.refs)) == (sandbox.PORTS, refs.MOST)
+    for text in (*found.nested, *found.notes, *found.refused):
+        fit(text, 250)
+    message = sync._message(Names(1), found, True, [], "; ".join(found.nested))
+    fit(message, sync.MESSAGE_LENGTH)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("head -x", "head --all", "head " + "1" * 39, "head " + "g" * 40, "head HEAD", f"head {OID} {OID}", "committed ../x", "ref x refs/heads/a"),
+        *(f"error {'x' * 100_000}\x1b[2J", "busy"),
+    ],
+)  # fmt: skip
+def test_a_report_that_lies(line):
+    with pytest.raises(GitDaytonaError) as raised:
+        parse(line)
+    fit(raised.value.message, 600)
+
+
+def test_values_of_a_report_that_are_ignored():
+    found = parse(
+        "branch refs/heads/../x",
+        "branch -x",
+        "operation $(x)",
+        "port zzzz",
+        "port 123456",
+        "lfs -1",
+        "lfs ٣x",
+        "missing all",
+        "key",
+        "",
+        "ports x",
+    )
+    assert (found.head, found.branch, found.operation, found.ports, found.missing) == (None, None, None, [], None)
+
+
+# -- commands -------------------------------------------------------------------------------------------------------------
+
+
+def test_output_without_end_or_sense(local, repo, evil, watched):
+    """CASES 51: 1 GB of it is cut in the sandbox; escapes do not reach the terminal."""
+    with watched.nothing_else_changed("output"):
+        result = evil.coordinator.execute("1", "echo first; head -c 1000000000 /dev/zero | tr '\\0' x; echo; echo last").result
+        assert result.status == 0 and len(result.output) < 5_000_000
+        assert result.output.startswith("first\n") and result.output.endswith("last\n")
+        assert re.search(r"\[\d+ bytes of output left out here\]", result.output)
+        shown = on_a_terminal("exec", "1", "--", "printf '\\033]0;evil\\007\\033[2J\\233x\\0y\\r\\n'", cwd=repo.path)
+        assert "evil" in shown and all(c in "\r\n" or c.isprintable() for c in shown), repr(shown)
+
+
+def on_a_terminal(*words: str, cwd: Path) -> str:
+    """What git-daytona writes to a terminal."""
+    master, slave = os.openpty()
+    with os.fdopen(master, "rb") as screen:
+        done = subprocess.run((str(BIN / "git-daytona"), *words), cwd=cwd, stdin=slave, stdout=slave, stderr=slave, timeout=60)
+        os.close(slave)
+        assert done.returncode == 0
+        shown = b""
+        with contextlib.suppress(OSError):  # EIO: its end
+            while chunk := screen.read1():
+                shown += chunk
+    return shown.decode()
+
+
+@pytest.mark.timeout(20)
+def test_text_that_is_dear_to_clean():
+    """What is done to each text from a stranger takes time in proportion to its length."""
+    texts = (
+        "x" * 50_000 + "\b" * 50_000,
+        "\x90" * 100_000,
+        "\x1b]" * 50_000,
+        "\x9b0" * 50_000,
+        "\r" * 100_000,
+        "a." * 50_000,
+        "bearer " * 20_000,
+    )
+    for text in texts:
+        assert clean.output(text).isprintable()
+        assert clean.line(text).isprintable()
+        assert printable(redact(text)).isprintable()
+        fit(sandbox.parse(Execution(0, f"{MARK} note {text}\n{MARK} end ok"), MARK).notes[0])
+    assert clean.output("abc\b\bX\n\bY") == "aX\nY"
+
+
+def test_commands_that_do_not_end(local, repo, evil, watched):
+    with watched.nothing_else_changed("commands that do not end"):
+        for script in (
+            "sleep 1000",
+            "while :; do :; done",
+            "trap '' TERM INT HUP; sleep 1000",
+            "i=0; while [ $i -lt 300 ]; do sleep 1000 & i=$((i + 1)); done; wait",
+        ):
+            with pytest.raises(GitDaytonaError) as raised:
+                evil.coordinator.execute("1", script, timeout=1)
+            fit(raised.value.message)
+        assert evil.agent("echo still there") == "still there\n"
+
+
+def test_a_guard_that_the_agent_replaced(local, repo, evil, watched):
+    """The scripts run in the sandbox: what stands in for their tools there can lie, but only about the sandbox."""
+    evil.agent("mkdir -p ~/bin; printf '#!/bin/sh\\nhead -c 100000 /dev/urandom\\n' > ~/bin/git; chmod +x ~/bin/git; echo x > work")
+    with watched.nothing_else_changed("a git of the agent's"):
+        local.faults.gateway.git_server = 'PATH=$HOME/bin:$PATH; eval "$DAYTONA_COMMAND"'
+        with pytest.raises(GitDaytonaError) as raised:
+            evil.sync()
+        fit(raised.value.message)
+    with pytest.raises(SandboxCommandFailed) as raised:
+        sandbox.parse(Execution(0, "\x1b[2J" * 100_000), MARK)
+    fit(raised.value.message)
+    fit(raised.value.details or "", 20_000)
+
+
+# -- what the repository holds --------------------------------------------------------------------------------------------
+
+TRAP = "touch {mark}; echo ran >>{mark}"
+
+
+def test_what_is_meant_to_run_on_the_host(local, repo, evil, watched, tmp_path_factory, home):
+    """Hooks, configuration, attributes, submodules and links of the sandbox, with opencode/N checked out here and reset to each of them."""
+    mark = tmp_path_factory.mktemp("mark") / "ran"
+    trap = TRAP.format(mark=mark)
+    repo.git("switch", "-q", "opencode/1")
+    watched.worktree = True
+    (home / "victim").mkdir()
+    (home / "victim" / "file").write_text("mine\n")
+    scripts = {
+        "hooks and configuration": f"""
+            for hook in post-checkout post-merge pre-push post-rewrite reference-transaction fsmonitor-watchman post-index-change; do
+              printf '#!/bin/sh\\n%s\\n' {shlex.quote(trap)} > .git/hooks/$hook; chmod +x .git/hooks/$hook
+            done
+            git config core.fsmonitor {shlex.quote(trap)}; git config core.sshCommand {shlex.quote(trap)}
+            git config filter.evil.smudge {shlex.quote(trap)}; git config diff.external {shlex.quote(trap)}
+            mkdir -p .githooks hooks; cp .git/hooks/post-checkout .githooks/post-checkout; cp .git/hooks/post-checkout hooks/post-checkout
+            printf '[core]\\n\\thooksPath = hooks\\n' > .gitconfig; printf 'echo hello > work' > config
+        """,
+        "attributes": "printf '* filter=evil diff=evil merge=evil ident eol=crlf\\n' > .gitattributes; echo x > filtered",
+        "lfs": "printf '*.bin filter=lfs diff=lfs merge=lfs -text\\n' > .gitattributes; printf '[lfs]\\n\\turl = http://127.0.0.1:1/evil\\n' > .lfsconfig; echo x > a.bin",
+        "submodule": """
+            printf '[submodule "s"]\\n\\tpath = s\\n\\turl = ext::sh -c touch% /tmp/x\\n\\tupdate = checkout\\n' > .gitmodules
+            git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),s; git add .gitmodules; git commit -qm submodule
+        """,
+        "links": f"ln -s {home}/victim out; ln -s / root; ln -s ../../../.. up; ln -s .git/hooks hook; ln -s /dev/zero zero; ln -s loop loop",
+        "a directory in place of a link": "rm -f out; mkdir out; echo evil > out/file; rm -f hook; mkdir hook; echo evil > hook/post-checkout; rm up; mkdir up; echo x > up/x",
+        "a link in place of a directory": f"rm -rf out; ln -s {home}/victim out",
+        "names": "touch -- '-rf' '$(touch x)' '`x`' ';x' $'\\033[2J' $'a\\nb' ' ' '~' '%s' 'con' '.gitignore' '.env'; echo evil > .gitignore",
+        "modes": "echo x > setuid; chmod 6777 setuid; mkfifo pipe 2>/dev/null; :",
+        "an end of the tree": "git rm -q -r --cached . ; rm -rf -- * .gitattributes .gitmodules .lfsconfig; echo alone > work",
+    }  # fmt: skip
+    for what, script in scripts.items():
+        evil.count += 1
+        evil.agent(f"{script}\necho {evil.count} > counted")
+        with watched.nothing_else_changed(what):
+            outcome = evil.sync()
+        fit(outcome.message)
+        assert repo.git("rev-parse", "HEAD") == outcome.head, what
+        assert (repo.path / "counted").read_text().split() == [str(evil.count)], what
+        assert not mark.exists(), what
+        assert (home / "victim" / "file").read_text() == "mine\n"
+    assert not (repo.path / ".git" / "modules").exists()
+
+
+def test_filters_of_the_users_own(local, repo, evil, watched, tmp_path_factory):
+    """A filter that the user has configured runs where the sandbox's attributes name it, as on any checkout: that is git's design. What
+    LFS would fetch from where the sandbox's .lfsconfig points is switched off."""
+    seen = tmp_path_factory.mktemp("filter") / "seen"
+    subprocess.run(("git", "config", "--global", "filter.lfs.smudge", f"env >>{seen}; cat"), check=True)
+    repo.git("switch", "-q", "opencode/1")
+    evil.agent("printf '*.bin filter=lfs\\n' > .gitattributes; echo x > a.bin")
+    watched.worktree = True
+    with watched.nothing_else_changed("filters"):
+        evil.sync()
+    environment = seen.read_text()
+    assert "GIT_LFS_SKIP_SMUDGE=1" in environment
+    assert "DAYTONA_" not in environment
