@@ -201,10 +201,19 @@ def apply(stage: Stage, level: str, chosen: dict[str, str], monkeypatch) -> None
         monkeypatch.setenv("GIT_CONFIG_PARAMETERS", " ".join(f"{quoted(key)}={quoted(value)}" for key, value in chosen.items()))
 
 
+def holding(tokens: list[str], *places: Path) -> list[Path]:
+    """The files that hold one of the tokens of the transfers, of which there must have been some."""
+    assert tokens
+    wanted = re.compile("|".join(map(re.escape, tokens)).encode())
+    return [path for place in places for path in place.rglob("*") if path.is_file() and wanted.search(path.read_bytes())]
+
+
 @pytest.fixture
-def trial(local, begin, tmp_path, home):
+def trial(local, begin, tmp_path, home, capfd):
     """Run a whole session with keys at a level; the problem, or None."""
     numbers = iter(range(100000))
+    tokens: list[str] = []
+    local.watch_tokens(tokens.append)
 
     def run(level: str, turn: int, only: list[str] | None = None) -> Exception | None:
         place = tmp_path / f"trial-{next(numbers)}"
@@ -219,9 +228,11 @@ def trial(local, begin, tmp_path, home):
             stage = Stage.make(place / "stage", d)
             apply(stage, level, chosen, patch)
             try:
+                capfd.readouterr()
                 whole(stage, begin)
-                traced = d / "trace"
-                assert not traced.exists() or "git-upload-pack" not in traced.read_text()
+                assert capfd.readouterr() == ("", ""), "nothing is said beside what the coordinator returns"
+                assert not (d / "trace").exists(), "trace2.* of a configuration file"
+                assert holding(tokens, place, home) == []
             except Exception as problem:  # noqa: BLE001 — told by the test, with the key
                 return problem
             except AssertionError as problem:
@@ -512,7 +523,7 @@ def test_every_variable_that_git_calls_local_is_tried(tmp_path):
     assert len(tried) >= 150
 
 
-def test_no_variable_changes_a_session(local, begin, tmp_path, monkeypatch):
+def test_no_variable_changes_a_session(local, begin, tmp_path, home, monkeypatch):
     """In the process that works for OpenCode, which may have been started by anything, a git hook included."""
     d = surroundings(tmp_path / "d")
     tokens: list[str] = []
@@ -532,7 +543,7 @@ def test_no_variable_changes_a_session(local, begin, tmp_path, monkeypatch):
 
     whole(stage, started)
     assert untouched(d) == before
-    assert tokens
+    assert holding(tokens, tmp_path, home) == []
 
 
 def test_no_variable_changes_what_a_command_does_or_says(local, command, tmp_path, monkeypatch):
