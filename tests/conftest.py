@@ -40,6 +40,7 @@ END_TO_END = {"cases", "everyday", "flows", "hostile", "opencode"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--renew", action="store_true", help="write man/tour.svg anew instead of comparing it")
     parser.addoption("--complete", action="store_true", help="fail where an end-to-end test, or one marked npm, is skipped")
 
 

@@ -88,23 +88,6 @@ def test_the_demo_refuses(arguments: tuple[str, ...], status: int, said: str) ->
     assert "Traceback" not in done.stderr
 
 
-# -- the README -----------------------------------------------------------------------------------------------------------
-
-
-def test_the_tour_of_the_readme(tmp_path: Path) -> None:
-    blocks = re.findall(r"^```sh\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
-    (tour,) = (block for block in blocks if block.startswith("git daytona start"))
-    place = tmp_path / "repository"
-    place.mkdir()
-    for argv in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "Begin")):
-        subprocess.run(("git", *argv), cwd=place, check=True, timeout=30)
-    path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
-    done = run("daytona-local", "exec", "--", "bash", "-e", "-c", tour, cwd=place, timeout=110, PATH=path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert (place / "new.txt").read_text() == "made in the sandbox\n"
-    assert run("git", "rev-parse", "HEAD", cwd=place).stdout == run("git", "rev-parse", "opencode/1", cwd=place).stdout
-
-
 # -- bin/test -------------------------------------------------------------------------------------------------------------
 
 
