@@ -16,9 +16,10 @@ LOCK_SECONDS = 60.0
 
 def private_directory(path: Path) -> Path:
     """Make the directory with its missing parents, each 0700 whatever the umask; raises BadSetting when that cannot be done
-    (CASES 55)."""
+    (CASES 55), and for what another user has planted on the way to it."""
     try:
         missing = list(itertools.takewhile(lambda folder: not folder.is_dir(), (path, *path.parents)))
+        _refuse_planted(missing[-1].parent if missing else path)
         for folder in reversed(missing):
             try:
                 folder.mkdir(mode=0o700)
@@ -33,6 +34,17 @@ def private_directory(path: Path) -> Path:
             hint="make its parent writable, or point XDG_DATA_HOME and XDG_STATE_HOME to directories that are",
         ) from problem
     return path
+
+
+def _refuse_planted(path: Path) -> None:
+    """Raise BadSetting where another user has put a link or folder on the way to the path into a shared folder (/tmp): it would lead us
+    where he likes. Links elsewhere are followed: who moves ``~/.local/state`` to another disk links it."""
+    for part in (path, *path.parents):
+        if part.parent.stat().st_mode & stat.S_IWOTH and part.lstat().st_uid not in (0, os.geteuid()):
+            raise BadSetting(
+                f"'{part}' belongs to another user and stands in a folder that everybody may write to",
+                hint="point XDG_DATA_HOME and XDG_STATE_HOME to directories of your own",
+            )
 
 
 def read_bounded(path: Path, limit: int) -> tuple[bytes, int]:
@@ -110,11 +122,14 @@ def rewrite(path: Path, content: bytes) -> None:
 def lock(path: Path, *, seconds: float = LOCK_SECONDS, holds: str = "") -> Iterator[None]:
     """Hold an exclusive lock between processes and threads while the block runs. The kernel lets it go when the holder dies.
 
-    ``holds`` says what it protects, for the message. Raises TimedOut after ``seconds``.
+    ``holds`` says what it protects, for the message. Raises TimedOut after ``seconds``, and BadSetting for a lock that cannot be, or
+    is a link: taking it empties the file.
     """
     import filelock  # a tenth of the service's time to its first answer, which needs no lock
 
     private_directory(path.parent)
+    if path.is_symlink():
+        raise BadSetting(f"the lock '{path}' is a link, which is not followed", hint="remove it")
     # is_singleton off and thread-local off: each call is a lock of its own, so that threads exclude each other as processes do.
     guard = filelock.FileLock(path, timeout=seconds, mode=0o600, thread_local=False)
     try:
