@@ -187,9 +187,9 @@ def discover(start: Path) -> Repository:
 
 def _check_together(worktree: Path, git_dir: Path) -> None:
     """Raise NoRepository unless the worktree itself leads to the git directory: what runs in it later on is not told where that is."""
-    argv = ("git", "-C", str(worktree), "rev-parse", "--absolute-git-dir")
+    argv = ("git", "-C", str(worktree), "rev-parse", "--absolute-git-dir", "--show-toplevel")
     found = run(argv, env=gitenv.base(), timeout=LOCAL_SECONDS)
-    if found.status != 0 or not git_dir.samefile(found.text):
+    if found.status != 0 or found.text != f"{git_dir}\n{worktree}":
         raise NoRepository(
             f"'{git_dir}' is not the repository of the worktree '{worktree}'",
             hint="go to its own worktree, and run it there without GIT_DIR and 'git --git-dir'",

@@ -605,9 +605,16 @@ def test_a_repository_that_is_named_but_does_not_belong_to_the_place(local, repo
         monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path))
     with pytest.raises(NoRepository, match="is not the repository of the worktree"):
         coordinate(repo.path if how == "GIT_WORK_TREE" else other.path)
+    (repo.path / "folder").mkdir()
+    monkeypatch.setenv("GIT_DIR", "../.git")
+    monkeypatch.delenv("GIT_WORK_TREE", raising=False)
+    with pytest.raises(NoRepository, match="is not the repository of the worktree"):
+        coordinate(repo.path / "folder")
+    monkeypatch.setenv("GIT_DIR", ".git")  # as in a hook
+    assert coordinate(repo.path).repository.worktree == repo.path
     monkeypatch.setenv("GIT_DIR", str(repo.path / ".git"))
     monkeypatch.setenv("GIT_WORK_TREE", str(repo.path))
-    assert coordinate(repo.path).repository.worktree == repo.path
+    assert coordinate(repo.path / "folder").repository.worktree == repo.path
 
 
 # -- hooks ----------------------------------------------------------------------------------------------------------------
