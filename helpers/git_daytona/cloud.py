@@ -160,6 +160,18 @@ class Cloud(Account):
             )
         self._checked(response, f"{doing} sandbox '{sandbox_id}'")
 
+    def download(self, sandbox_id: str, path: str) -> bytes:
+        """A file of a sandbox, whole. Raises BadAnswer for one that no answer may hold (bounded.ANSWER_BYTES)."""
+        doing = f"read '{printable(path)[:200]}' in"
+        with self._translated(doing, sandbox_id):
+            handle = self._handle(sandbox_id)
+            import daytona_toolbox_api_client as toolbox
+
+            response = toolbox.FileSystemApi(handle.toolbox).download_file_without_preload_content(
+                path, _request_timeout=self.start_seconds
+            )
+        return self._checked(response, f"{doing} sandbox '{sandbox_id}'", limit=bounded.ANSWER_BYTES)
+
     def preview(self, sandbox_id: str, port: int, *, seconds: int) -> str:
         """A link to a port of a sandbox that a browser can open for so many seconds. It carries its token: it is for people's eyes."""
         doing = f"make a link to port {port} of"

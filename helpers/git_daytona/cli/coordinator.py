@@ -6,7 +6,7 @@ from git_daytona import __version__
 from git_daytona.cli.lazy import LazyGroup
 
 SECTIONS = {
-    "Work in sessions": ("start", "exec", "shell", "sync", "fetch", "push", "merge", "apply", "wait", "delete"),
+    "Work in sessions": ("start", "exec", "shell", "cp", "sync", "fetch", "push", "merge", "apply", "wait", "delete"),
     "Look": ("status", "log", "diff", "open", "logs"),
     "Mend": ("doctor", "recover", "adopt", "prune"),
     "Set up": ("install", "uninstall", "config", "completion", "serve", "hook"),
@@ -15,6 +15,7 @@ PLACES = {
     "start": "sessions",
     "exec": "sessions:exec_",
     "shell": "inside",
+    "cp": "inside",
     "sync": "sessions",
     "fetch": "sessions",
     "push": "sessions",

@@ -1,4 +1,4 @@
-"""``git daytona shell, open``: a person's own way into a sandbox."""
+"""``git daytona shell, open, cp``: a person's own way into a sandbox."""
 
 import os
 import sys
@@ -79,3 +79,35 @@ def _browse(link: str) -> None:
     files.write_whole(page, text.encode())
     if not webbrowser.open(page.as_uri()):
         say.warning(common.PROGRAM, "no browser was found; open the link yourself")
+
+
+@click.command(short_help="Copy files into a sandbox, or out of it")
+@click.option("--recursive", "-r", is_flag=True, help="Nothing: a directory is always copied whole. Taken for the sake of habit.")
+@click.argument("source")
+@click.argument("target")
+def cp(recursive: bool, source: str, target: str) -> int:
+    """Copy a file or directory: SOURCE or TARGET is N:PATH, a path in the session's sandbox, relative to its project.
+
+    What is there is overwritten, as cp does; an existing directory gets it below its own name. Of a directory out of a sandbox, .git, links
+    that lead out of it, devices and pipes are left out and named; the exit status then is 1.
+    """
+    from git_daytona import copying, say
+    from git_daytona.errors import GitDaytonaError, UsageError
+
+    there, here = copying.place(source), copying.place(target)
+    if (there.session is None) == (here.session is None):
+        raise UsageError(
+            "one of the two has to be in a sandbox, and one here",
+            hint="git daytona cp N:PATH TARGET, or git daytona cp SOURCE N:PATH; a name with a colon: ./a:b",
+        )
+    with common.coordinator(anywhere=True) as coordinator:
+        if there.session is not None:
+            done = copying.copy_out(coordinator, there.session, there.path, here.path)
+        else:
+            done = copying.copy_in(coordinator, here.session or "", there.path, here.path)
+        for line in done.left_out[:20]:
+            say.warning(common.PROGRAM, f"left out: {line}")
+        if len(done.left_out) > 20:
+            say.warning(common.PROGRAM, f"left out: {len(done.left_out) - 20} more")
+        say.note(f"{done.files} {'file' if done.files == 1 else 'files'} copied")
+        return GitDaytonaError.status if done.left_out else 0
