@@ -8,7 +8,7 @@ from git_daytona.cli.lazy import LazyGroup
 SECTIONS = {
     "Work in sessions": ("start", "exec", "shell", "cp", "sync", "fetch", "push", "merge", "apply", "wait", "delete"),
     "Look": ("status", "log", "diff", "open", "logs"),
-    "Mend": ("doctor", "recover", "adopt", "prune"),
+    "Mend": ("doctor", "version", "recover", "adopt", "prune"),
     "Set up": ("install", "uninstall", "config", "completion", "serve", "hook"),
 }
 PLACES = {
@@ -28,6 +28,7 @@ PLACES = {
     "diff": "plain",
     "open": "inside:open_",
     "doctor": "upkeep",
+    "version": "upkeep",
     "logs": "mending",
     "recover": "mending",
     "adopt": "mending",

@@ -101,10 +101,12 @@ def _make(change: "Change", dry_run: bool) -> None:
 
 @click.command(short_help="Check the whole chain, and say what to do")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
-def doctor(as_json: bool) -> int:
+@click.option("--bundle", is_flag=False, flag_value="", metavar="[FILE]", help="Write a report for a bug report, without secrets.")
+def doctor(as_json: bool, bundle: str | None) -> int:
     """Check the whole chain, from OpenCode to the gateway's host key, and say what to do where a link fails.
 
-    Changes nothing. Exits with 1 if a link fails; warnings do not count.
+    Changes nothing. Exits with 1 if a link fails; warnings do not count. --bundle writes what it found, versions, settings, sessions and
+    the end of the log into a new FILE: no keys, tokens or titles; read it before you pass it on.
     """
     from git_daytona import doctor as practice
     from git_daytona import log
@@ -118,4 +120,54 @@ def doctor(as_json: bool) -> int:
             click.echo(str(finding))
     if as_json:
         click.echo(json.dumps([finding.row() for finding in found], indent=2))
+    if bundle is not None:
+        _bundle(bundle, [str(finding) for finding in found])
     return int(any(finding.status is practice.Status.FAIL for finding in found))
+
+
+def _bundle(name: str, findings: list[str]) -> None:
+    """Write the report into a new file; by default one in the current directory that is named after the moment."""
+    import time
+
+    from git_daytona import files, git, log, preferences, say, settings, state
+    from git_daytona.cli import configuring
+    from git_daytona.doctor import bundle, versions
+    from git_daytona.errors import BadSetting, GitDaytonaError, NoRepository
+
+    try:
+        directory = git.discover(git.here()).worktree or git.here()
+    except NoRepository:
+        directory = git.here()
+    key, config = None, []
+    try:
+        found = settings.load(directory)
+        lines, problems = configuring.collect(found, preferences.load(directory))
+        config = [f"{line.name}: {line.value or '-'} {f'({line.source})' if line.source else ''}".rstrip() for line in lines]
+        config += [f"problem: {problem.message}" for problem in problems]
+        key = found.api_key()  # held, so that redact() knows it
+    except GitDaytonaError as problem:
+        config.append(f"problem: {problem.message}")
+    text = bundle.report(versions.versions(), findings, config, state.all_sessions(), log.tail(bundle.LOG_LINES))
+    del key
+    path = Path(name or f"git-daytona-report-{time.strftime('%Y%m%dT%H%M%S')}.txt").absolute()
+    if not path.parent.is_dir():
+        raise BadSetting(f"there is no directory '{path.parent}'", hint="make it first")
+    if not files.write_whole(path, text.encode("utf-8", "backslashreplace"), replace=False):
+        raise BadSetting(f"'{path}' exists already", hint="name another file, or remove it")
+    say.note(f"written: '{path}'; no keys or tokens are in it, but read it before you pass it on")
+
+
+@click.command(short_help="Print versions, all that a bug report needs")
+@click.option("--verbose", "-v", is_flag=True, help="All of them, not only git-daytona's.")
+def version(verbose: bool) -> None:
+    """Print the version; with --verbose those of all that takes part: Python, git, ssh, OpenCode, packages, system."""
+    from git_daytona import __version__
+
+    if not verbose:
+        click.echo(f"git-daytona {__version__}")
+        return
+    from git_daytona.doctor.versions import versions
+    from git_daytona.secret import printable
+
+    for name, text in versions().items():
+        click.echo(f"{name}: {printable(text)}")

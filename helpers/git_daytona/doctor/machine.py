@@ -37,7 +37,7 @@ def opencode() -> Seen:
     if program is None:
         return fail("it is not on PATH", "install it (https://opencode.ai); git daytona's own commands work without it")
     try:
-        said = _said(program, "--version")
+        said = first_line(program, "--version")
     except TimedOut:
         return fail(
             f"'{program}' does not tell its version within {PROGRAM_SECONDS:.0f} seconds", f"see what keeps it: {program} --version"
@@ -98,7 +98,7 @@ def _take_back(path: Path) -> str:
 
 def git_version() -> Seen:
     try:
-        said = _said("git", "--version")
+        said = first_line("git", "--version")
     except MissingProgram:
         return fail("it is not on PATH", "install it (Debian: apt install git)")
     return _at_least(GIT, said.removeprefix("git version "), "update git")
@@ -133,7 +133,7 @@ def ssh_version(environ: Mapping[str, str]) -> Seen:
         program = ssh.find_ssh(environ.get("DAYTONA_SSH_BINARY", ""), environ.get("PATH", ""))
     except ssh.Refusal as problem:
         return fail(problem.message, problem.hint)
-    said = _said(program, "-V")
+    said = first_line(program, "-V")
     found = re.search(r"OpenSSH_(\S+?),? ", said + " ")
     if found is None:
         return warn(f"'{program}' is not OpenSSH: {said[:60]}", "set DAYTONA_SSH_BINARY to an OpenSSH client")
@@ -168,7 +168,7 @@ def isolation(kind: Callable[[], str] | None, *, matters: bool) -> Seen:
     return warn(text, "install bubblewrap (Debian: apt install bubblewrap)") if matters else ok(f"{text} (not in use)")
 
 
-def _said(*argv: str) -> str:
+def first_line(*argv: str) -> str:
     """The first line that a program prints. It is not told our settings."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DAYTONA_")}
     result = run(argv, env=environment, timeout=PROGRAM_SECONDS)

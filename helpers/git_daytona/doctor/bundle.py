@@ -1,0 +1,59 @@
+"""A report to attach to a bug report: everything that tells what happened, and nothing that is private. Texts in, text out.
+
+No key, token, title or content of a file; the home directory is ``~``. (Ids of sandboxes and sessions stay: they open nothing.)
+"""
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from git_daytona.secret import printable, redact
+from git_daytona.state import Session
+
+LOG_LINES = 200
+_OURS = re.compile(r"DAYTONA_|GIT_|SSH_|XDG_|OPENCODE|NO_COLOR|LANG|LC_|TERM$|PYTHON")
+
+
+def report(
+    versions: Mapping[str, str], findings: Iterable[str], config: Iterable[str], sessions: Iterable[Session], log: Iterable[str]
+) -> str:
+    """The report. Whatever secret this process holds, or what looks like one, is redacted in all of it."""
+    sections = {
+        "versions": [f"{name}: {version}" for name, version in versions.items()],
+        "doctor": findings,
+        "settings": config,
+        "variables that are set (without their values)": sorted(name for name in os.environ if _OURS.match(name)),
+        "sessions (without titles)": [json.dumps(_session(each)) for each in sessions],
+        f"the last {LOG_LINES} lines of the log": log,
+    }
+    lines = [f"git-daytona report, {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}"]
+    for heading, content in sections.items():
+        lines += ["", f"-- {heading} --", *content]
+    return clean("\n".join(lines)) + "\n"
+
+
+def clean(text: str) -> str:
+    home = str(Path.home())
+    text = redact(text)
+    return printable(text if home == "/" else re.sub(rf"{re.escape(home)}(?![\w.-])", "~", text))
+
+
+def _session(session: Session) -> dict[str, object]:
+    return {
+        "number": session.number,
+        "session": session.id,
+        "sandbox": session.sandbox_id,
+        "worktree": session.worktree,
+        "prefix": session.prefix,
+        "created": session.created,
+        "lastAccessed": session.last_accessed,
+        "syncedAt": session.synced_at,
+        "deleting": session.deleting,
+        "gitReturn": session.git_return.state,
+        "message": session.git_return.message,
+        "updatedAt": session.git_return.updated_at,
+        "title": f"({len(session.title)} characters)",
+    }
