@@ -16,10 +16,11 @@ from filelock import FileLock
 from model import Model, serve
 
 from git_daytona.local.server import LocalDaytona
+from leaks import canary, logged, traced
 from processes import until
 from rig import Repo, local, repo, server
 
-__all__ = ["local", "repo", "server"]
+__all__ = ["canary", "local", "logged", "repo", "server", "traced"]
 
 VERSION = "1.18.33"
 CACHE = Path(__file__).parents[2] / ".npm" / "opencode"
@@ -223,7 +224,7 @@ def opencode(
     binary: Path, database: list[Path], home: Path, model: Model, local: LocalDaytona, tmp_path: Path
 ) -> Iterator[OpenCode]:
     data = home / ".local/share/opencode"
-    data.mkdir(parents=True)
+    data.mkdir(parents=True, exist_ok=True)
     for path in database:
         shutil.copy(path, data)
     made = OpenCode(binary, home, model, tmp_path)

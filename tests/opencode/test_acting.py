@@ -1,5 +1,6 @@
 """``opencode run``: the agent works in the sandbox, and its work is here when the command has ended."""
 
+import json
 import os
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from model import content
 from processes import descendants
 
 
-def test_the_agent_works_in_the_sandbox(opencode, model, repo, local):
+def test_the_agent_works_in_the_sandbox(canary, opencode, model, repo, local):
     del opencode.config["snapshot"], opencode.config["lsp"], opencode.config["formatter"]
     repo.commit("code.py", "def old():\n    return 1\n")
     host = str(repo.path)
@@ -45,6 +46,13 @@ def test_the_agent_works_in_the_sandbox(opencode, model, repo, local):
     assert set(tools["read"]["parameters"]["required"]) == {"filePath"}
     system = [content(each) for each in model.asked[0]["messages"] if each["role"] == "system"]
     assert "runs in a Daytona sandbox" in "".join(system)
+
+    # With debug logging and tracing on, neither a token nor the key is in what the model, the user, OpenCode or a log got.
+    canary.tell("what the model was told", json.dumps(model.asked))
+    canary.tell("toasts", json.dumps(opencode.toasts()))
+    canary.tell("the terminal", done.terminal)
+    assert len(canary.tokens) >= 2
+    assert canary.leaks() == []
 
 
 def silent(done):

@@ -1,5 +1,6 @@
 """What the user sees when something is wrong: asserted where the user sees it, in the tool's result and the toasts."""
 
+import json
 import subprocess
 
 LOOK = [[("bash", {"command": "ls", "description": "look"})], "ok"]
@@ -21,11 +22,19 @@ def test_no_key(opencode, model, repo, monkeypatch, sandboxes):
     assert sandboxes() == []
 
 
-def test_case_70_a_key_in_dotenv(opencode, model, repo, monkeypatch, local):
+def test_case_70_a_key_in_dotenv(canary, opencode, model, repo, monkeypatch, local):
+    """It is in no process's environment, and nobody but the service gets to see it."""
+    canary.may_have_key = lambda each: False
     monkeypatch.delenv("DAYTONA_API_KEY")
     repo.write(".env", f"DAYTONA_API_KEY={local.api_key}\nDAYTONA_API_URL=http://127.0.0.1:1/\n")
-    assert run(opencode, model, repo) == "README"
+    with canary.watching():
+        assert run(opencode, model, repo) == "README"
     assert "DAYTONA_API_URL in '.env' ignored" in opencode.toast("Settings")
+    (repo.path / ".env").unlink()
+    canary.tell("what the model was told", json.dumps(model.asked))
+    canary.tell("toasts", json.dumps(opencode.toasts()))
+    assert canary.tokens and canary.seen
+    assert canary.leaks() == []
 
 
 def test_the_api_is_down(opencode, model, repo, monkeypatch):
