@@ -8,8 +8,6 @@ import pytest
 from apart import Apart
 from table import Row, Table
 
-from git_daytona import git, settings
-from git_daytona.sessions import Coordinator
 from rig import Repo
 
 TABLE = Table()
@@ -79,8 +77,3 @@ def make_repo(tmp_path: Path):
         return made
 
     return make
-
-
-def coordinator(repo: Repo) -> Coordinator:
-    repository = git.discover(repo.path)
-    return Coordinator(repository, settings.load(repository.worktree))

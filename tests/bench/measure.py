@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rig import BIN
+
 ROUNDS = int(os.environ.get("DAYTONA_BENCH_ROUNDS", "9"))
 """How often everything is measured. Fewer rounds are for trying the benchmarks themselves out."""
 
@@ -58,6 +60,13 @@ def run(argv: Sequence[str], **how) -> Used:
     wall = time.perf_counter() - begun
     process.returncode = os.waitstatus_to_exitcode(status)
     return Used(process.returncode, wall, usage.ru_utime + usage.ru_stime)
+
+
+def launch(*words: str, cwd=None) -> float:
+    """Run one of the executables in bin/, which must succeed; seconds."""
+    used = run((str(BIN / words[0]), *words[1:]), cwd=cwd)
+    assert used.status == 0, words
+    return used.wall
 
 
 def memory(pid: int, field: str) -> int:

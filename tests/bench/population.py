@@ -3,7 +3,8 @@
 import json
 import secrets
 
-from conftest import coordinator
+from ours import coordinator
+
 from git_daytona import state
 from git_daytona.sessions import Coordinator
 from git_daytona.state import GitReturn, Session

@@ -12,12 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from apart import Apart
-from measure import in_turns, median, memory, timed
+from measure import in_turns, launch, median, memory, timed
+from ours import coordinator
 from population import populate
 from replay import PROJECT, Api, change
-from test_startup import launch
 
-from conftest import coordinator
 from rig import BIN, Repo
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]

@@ -1,16 +1,10 @@
 """1. What an operation costs: API calls and wall time, beside the replayed plugin and the bare minimum, in a warm process."""
 
-from dataclasses import dataclass
-
 import pytest
 from apart import Apart
 from measure import ROUNDS, median, timed
+from ours import Ours, coordinator
 from replay import Api, Bare, Plugin, change
-
-from conftest import coordinator
-from git_daytona import sandbox
-from git_daytona.refs import PROJECT
-from git_daytona.sessions import Coordinator
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]
 
@@ -22,41 +16,6 @@ PLUGIN = {"new session": 1661, "tool call": 215, "sync without changes": 549, "s
 """Milliseconds of the real plugin in the real OpenCode at 100 ms per call, as measured once on another machine of this kind."""
 AT_MOST = {"new session": 0.5, "tool call": 0.6, "sync without changes": 0.2, "sync with changes": 0.45}
 """Of the replayed sequence, at 100 ms."""
-
-
-@dataclass
-class Ours:
-    """The suite as its service uses it: everything in one process, revocations behind the operation."""
-
-    coordinator: Coordinator
-    session: str = ""
-    sandbox: str = ""
-    count: int = 0
-
-    def start(self) -> None:
-        self.count += 1
-        self.session = f"ses_{self.count}"
-        self.call()
-        found = self.coordinator.state.get(self.session)
-        assert found is not None
-        self.sandbox = found.sandbox_id
-
-    def call(self) -> None:
-        cloud = self.coordinator.cloud
-        source = 'cd "$1" && exec sh -c "$2"'
-        value = self.coordinator.within(
-            self.session, lambda place: sandbox.run_once(cloud, place, source, PROJECT, "true", timeout=60)
-        )[0]
-        assert value.status == 0
-
-    def sync(self) -> None:
-        self.coordinator.sync(self.session)
-
-    def delete(self) -> None:
-        self.coordinator.delete(self.session)
-
-    def settle(self) -> None:
-        self.coordinator.close()
 
 
 class Measured:
@@ -127,6 +86,9 @@ def test_operations(daytona: Apart, make_repo, table) -> None:
                 found.seconds[milliseconds, operation, "bare"],
                 1.25 if (milliseconds, operation) == (100, "sync with changes") else None,
             )
+    part = table.part("1. operations: what the bare minimum reaches, bare minimum : replay of the plugin")
+    for operation in OPERATIONS:
+        part.ratio(f"{operation} at 100 ms", found.seconds[100, operation, "bare"], found.seconds[100, operation, "replay"])
     part = table.part("1. operations: how faithful the replay is, its time at 100 ms : the real plugin's")
     for operation in OPERATIONS:
         spent = median(found.seconds[100, operation, "replay"])

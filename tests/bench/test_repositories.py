@@ -5,10 +5,8 @@ import functools
 import pytest
 from apart import Apart
 from measure import in_turns, timed
+from ours import Ours, coordinator
 from replay import Api, Bare, change
-from test_operations import Ours
-
-from conftest import coordinator
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from apart import Apart
-from measure import in_turns, median, run
+from measure import in_turns, launch, median, run
 from population import populate
 
 from rig import BIN, Repo
@@ -23,12 +23,6 @@ pytestmark = [pytest.mark.bench, pytest.mark.timeout(600)]
 PROGRAMS = ("git-daytona", "daytona-token", "daytona-pin", "daytona-local", "daytona-ssh")
 INITIALIZE = 150
 """Milliseconds from the service's start to its first answer, which OpenCode waits for."""
-
-
-def launch(*words: str, cwd=None) -> float:
-    used = run((str(BIN / words[0]), *words[1:]), cwd=cwd)
-    assert used.status == 0, words
-    return used.wall
 
 
 def nothing(*flags: str) -> float:

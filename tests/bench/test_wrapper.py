@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from apart import Apart
 from measure import ROUNDS, in_turns, median, memory, run
+from ours import coordinator
 from replay import PROJECT, Api
 
-from conftest import coordinator
 from git_daytona import ssh
 from git_daytona.transfer import ssh_environment
 from rig import BIN
@@ -85,7 +85,7 @@ def connections(daytona: Apart, make_repo, home: Path) -> Iterator[Connections]:
     )
     with found.transfers.lease(sandbox) as (access, trust):
         token = access.token.reveal()
-        env = os.environ | ssh_environment(found.settings, trust, None) | {"DAYTONA_SSH_TOKEN": token}
+        env = os.environ | ssh_environment(found.settings, trust, ()) | {"DAYTONA_SSH_TOKEN": token}
         settings = home / "by-hand"
         settings.touch(0o600)
         settings.write_text(f"User {token}\nInclude ~/.ssh/config\nInclude /etc/ssh/ssh_config\nSendEnv GIT_PROTOCOL\n")
