@@ -4,6 +4,7 @@ The answer proves nothing about who presents them; it is there to be compared.
 """
 
 import contextlib
+import logging
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -52,8 +53,10 @@ def _key(endpoint: Endpoint, algorithm: str, deadline: float) -> HostKey | str |
     with contextlib.closing(connection):
         transport = paramiko.Transport(connection)
         try:
-            # Its complaints about the server go to our log's family, not through logging's last resort to the terminal.
+            # A type of key that the server lacks is a traceback of thirty lines to it, and an answer to us: neither for the log nor, by
+            # logging's last resort, for the terminal.
             transport.set_log_channel("git_daytona.probe")
+            logging.getLogger("git_daytona.probe").setLevel(logging.CRITICAL + 1)
             transport.get_security_options().key_types = (algorithm,)
             left = max(0.1, deadline - time.monotonic())
             transport.banner_timeout = transport.handshake_timeout = left
