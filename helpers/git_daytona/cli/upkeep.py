@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from git_daytona.install import Change
 
 PROGRAM = "git-daytona"
+LOG_LINES = 200
+"""Of the log that go into a report."""
 
 
 def _scope(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -113,6 +115,7 @@ def doctor(as_json: bool, bundle: str | None) -> int:
     from git_daytona.cli.local import isolation_here
 
     log.to_file()
+    lines = list(log.tail(LOG_LINES)) if bundle is not None else []  # before the examination adds its own
     found = []
     for finding in practice.examine(Path.cwd(), isolation_here):
         found.append(finding)
@@ -121,15 +124,15 @@ def doctor(as_json: bool, bundle: str | None) -> int:
     if as_json:
         click.echo(json.dumps([finding.row() for finding in found], indent=2))
     if bundle is not None:
-        _bundle(bundle, [str(finding) for finding in found])
+        _bundle(bundle, [str(finding) for finding in found], lines)
     return int(any(finding.status is practice.Status.FAIL for finding in found))
 
 
-def _bundle(name: str, findings: list[str]) -> None:
+def _bundle(name: str, findings: list[str], log: list[str]) -> None:
     """Write the report into a new file; by default one in the current directory that is named after the moment."""
     import time
 
-    from git_daytona import files, git, log, preferences, say, settings, state
+    from git_daytona import files, git, preferences, say, settings, state
     from git_daytona.cli import configuring
     from git_daytona.doctor import bundle, versions
     from git_daytona.errors import BadSetting, GitDaytonaError, NoRepository
@@ -147,7 +150,7 @@ def _bundle(name: str, findings: list[str]) -> None:
         key = found.api_key()  # held, so that redact() knows it
     except GitDaytonaError as problem:
         config.append(f"problem: {problem.message}")
-    text = bundle.report(versions.versions(), findings, config, state.all_sessions(), log.tail(bundle.LOG_LINES))
+    text = bundle.report(versions.versions(), findings, config, state.all_sessions(), log)
     del key
     path = Path(name or f"git-daytona-report-{time.strftime('%Y%m%dT%H%M%S')}.txt").absolute()
     if not path.parent.is_dir():

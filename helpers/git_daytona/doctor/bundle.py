@@ -13,7 +13,6 @@ from pathlib import Path
 from git_daytona.secret import printable, redact
 from git_daytona.state import Session
 
-LOG_LINES = 200
 _OURS = re.compile(r"DAYTONA_|GIT_|SSH_|XDG_|OPENCODE|NO_COLOR|LANG|LC_|TERM$|PYTHON")
 
 
@@ -27,7 +26,7 @@ def report(
         "settings": config,
         "variables that are set (without their values)": sorted(name for name in os.environ if _OURS.match(name)),
         "sessions (without titles)": [json.dumps(_session(each)) for each in sessions],
-        f"the last {LOG_LINES} lines of the log": log,
+        "the end of the log": log,
     }
     lines = [f"git-daytona report, {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}"]
     for heading, content in sections.items():
