@@ -18,13 +18,13 @@ def test_versions(tell):
 
 
 def test_a_bundle_holds_what_happened_and_no_secret(local, repo, begin, tell, monkeypatch, tmp_path, home):
+    log.to_file()
     session = begin(repo)
     session.sync()
     file = session.coordinator.state
     found = session.coordinator.find("1")
     file.set_title(found.id, "Something private")
     file.note(found.id, "failed", f"the server said {local.api_key} and ssh://{OTHER}@host to {CANARY}")
-    log.to_file()
     with paths.log_file().open("a") as handle:  # as an earlier tool would have written it
         handle.write(f"2026-01-01 INFO old line with {CANARY} and Bearer {OTHER} in {home}/somewhere\n")
     (repo.path / ".env").write_text(f"DAYTONA_API_KEY={CANARY}\n")
