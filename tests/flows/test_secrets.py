@@ -46,7 +46,7 @@ def executed(canary, repo, command, keyless):
     return run
 
 
-def test_a_complete_run_leaves_no_secret_anywhere(local, repo, canary, executed, coordinate, home, tmp_path, monkeypatch):
+def test_a_complete_run_leaves_no_secret_anywhere(local, repo, canary, executed, keyless, coordinate, home, tmp_path, monkeypatch):
     """Each executable and each verb, the failures of the API and of the gateway, a server that repeats what it is told."""
     canary.keys.add(WRONG)
     before = set(home.rglob("*"))
@@ -67,6 +67,9 @@ def test_a_complete_run_leaves_no_secret_anywhere(local, repo, canary, executed,
         executed("daytona-ssh", "-p", str(local.gateway_port), "127.0.0.1", "git-upload-pack 'x'", key=None, status=None)
         executed("daytona-pin", "verify", key=None, status=None)
         executed("daytona-token", "reap")
+        executed("daytona-token", "whoami", status=None)
+        executed("daytona-token", "login", key=None, stdin=f"{keyless}\n", status=None)
+        executed("daytona-token", "logout", key=None, status=None)
         host = Host(None)
         with pytest.MonkeyPatch.context() as own:
             own.setenv("DAYTONA_API_KEY", local.api_key)
@@ -83,6 +86,10 @@ def test_a_complete_run_leaves_no_secret_anywhere(local, repo, canary, executed,
         canary.tell("stderr of the service", errors)
         executed("git-daytona", "delete", "1")
         executed("git-daytona", "delete", "ses_served")
+    # A person's own mistake, which nobody can undo, but it is not repeated.
+    wrong = executed("daytona-token", "login", keyless, key=None, status=2)
+    assert "takes no arguments" in wrong.err
+    canary.texts = {name.replace(keyless, "KEY"): text for name, text in canary.texts.items()}
     assert local.live_tokens() == 0
     assert len(canary.tokens) >= 6
     assert {"git", "ssh"} <= set(canary.seen), "it did look"
