@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from git_daytona import hooks, hosttools
+from git_daytona import hooks, hosttools, leases
 from git_daytona.cli import hosts
 from processes import until
 from rig import BIN, stop
@@ -228,7 +228,7 @@ def test_case_69_a_sandbox_that_is_gone_is_replaced_and_the_agent_told(host, rep
     assert here.bash("cat a") == "a"
 
 
-def test_case_04_a_failed_sync_is_told_and_reported_later(host, repo, local):
+def test_case_04_a_failed_sync_is_told_and_reported_later(host, repo, local, coordinate):
     tokens = []
     local.watch_tokens(tokens.append)
     here = host(repo.path)
@@ -247,6 +247,8 @@ def test_case_04_a_failed_sync_is_told_and_reported_later(host, repo, local):
     heard = json.dumps(here.lines) + errors
     assert (status, len(tokens)) == (0, 2)
     assert not any(form in heard for token in tokens for form in (token, quote(token, safe="")))
+    assert leases.reap(coordinate(repo.path).cloud) == 1
+    assert local.live_tokens() == 0
 
 
 def test_case_43_sub_agents(host, repo, coordinate):
