@@ -140,7 +140,7 @@ def test_case_52_objects_that_fsck_rejects(local, repo, begin):
     for name, make in examples.items():
         session.agent(f"tree=$(git rev-parse HEAD^{{tree}}); parent=$(git rev-parse HEAD); {make}; git update-ref HEAD $bad")
         with pytest.raises(
-            TransferFailed, match="git fetch failed: .*(missingEmail|hasDotgit|duplicateEntries|gitmodulesUrl)"
+            TransferFailed, match=r"git fetch failed: .*(missingEmail|hasDotgit|duplicateEntries|gitmodulesUrl)"
         ) as refused:
             session.sync()
         assert "\n" not in refused.value.message, name
