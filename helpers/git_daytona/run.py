@@ -18,6 +18,8 @@ from typing import IO, Any
 from git_daytona.errors import MissingProgram, TimedOut
 from git_daytona.secret import redact
 
+LOOK_SECONDS = 0.05
+"""Between two looks at a process whose streams do not tell that it has ended."""
 GRACE_SECONDS = 3.0
 """Between asking a process group to end and making it."""
 STDOUT_BYTES = 256 * 1024 * 1024
@@ -307,21 +309,32 @@ def _feed(stream: IO[bytes], data: bytes) -> None:
 def _wait(process: "subprocess.Popen[bytes]", pumps: Sequence[_Pump], timeout: float, idle: float | None) -> str | None:
     """Wait for the process; what went wrong if it had to be ended."""
     end = time.monotonic() + timeout
-    while True:
+    while not _ended(process, pumps):
         now = time.monotonic()
-        quiet_until = max(pump.last for pump in pumps) + idle if idle is not None else end
-        try:
-            process.wait(max(0.0, min(end, quiet_until) - now))
-        except subprocess.TimeoutExpired:
-            now = time.monotonic()
-            if now >= end:
-                end_group(process)
-                return f"did not finish within {timeout:.0f} seconds"
-            if idle is not None and now >= max(pump.last for pump in pumps) + idle:
-                end_group(process)
-                return f"made no progress for {idle:.0f} seconds"
-            continue
-        return None
+        if now >= end:
+            end_group(process)
+            return f"did not finish within {timeout:.0f} seconds"
+        if idle is not None and now >= max(pump.last for pump in pumps) + idle:
+            end_group(process)
+            return f"made no progress for {idle:.0f} seconds"
+    return None
+
+
+def _ended(process: "subprocess.Popen[bytes]", pumps: Sequence[_Pump]) -> bool:
+    """Whether the process has ended, after at most a moment.
+
+    The end of its streams tells at once; Popen.wait alone looks now and then, and would oversleep as long as most of git's calls take.
+    Streams that are closed early, or that a grandchild keeps open, tell nothing.
+    """
+    for pump in pumps:
+        pump.join(LOOK_SECONDS)
+        if pump.is_alive():
+            return process.poll() is not None
+    try:
+        process.wait(LOOK_SECONDS)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def foreground(argv: Sequence[str], env: Mapping[str, str], *, stdin: int | None = None, pass_fds: Sequence[int] = ()) -> int:
@@ -343,6 +356,10 @@ def foreground(argv: Sequence[str], env: Mapping[str, str], *, stdin: int | None
             process.send_signal(number)
 
     before = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)}
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()  # what we said comes before what the command says
     try:
         try:
             process = subprocess.Popen(tuple(argv), env=dict(env), stdin=stdin, pass_fds=tuple(pass_fds))
