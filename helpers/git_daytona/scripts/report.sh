@@ -13,17 +13,27 @@ one_line() { tr '\n\t' '  ' | cut -c1-400; }
 
 command -v git >/dev/null 2>&1 || give_up "git is not installed in the sandbox"
 cd "$project" 2>/dev/null || { say missing project; exit 0; }
-for name in $(git rev-parse --local-env-vars); do unset "$name"; done
+# git rev-parse --local-env-vars
+unset GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_CONFIG GIT_CONFIG_PARAMETERS GIT_CONFIG_COUNT GIT_OBJECT_DIRECTORY GIT_DIR GIT_WORK_TREE \
+  GIT_IMPLICIT_WORK_TREE GIT_GRAFT_FILE GIT_INDEX_FILE GIT_NO_REPLACE_OBJECTS GIT_REPLACE_REF_BASE GIT_PREFIX \
+  GIT_INTERNAL_SUPER_PREFIX GIT_SHALLOW_FILE GIT_COMMON_DIR
 export LC_ALL=C GIT_TERMINAL_PROMPT=0
 g() {
   git -c safe.directory='*' -c core.hooksPath=/dev/null -c commit.gpgSign=false -c core.fsmonitor=false -c gc.auto=0 \
     -c maintenance.auto=false -c core.quotePath=true -c core.safecrlf=false -c advice.addEmbeddedRepo=false "$@"
 }
-[ "$(g rev-parse --show-toplevel 2>/dev/null)" = "$(pwd -P)" ] || { say missing repository; exit 0; }
-dir=$(g rev-parse --absolute-git-dir)
+dir=$(g rev-parse --show-toplevel --absolute-git-dir 2>/dev/null)
+top=${dir%
+*}
+dir=${dir##*
+}
+[ "$top" = "$(pwd -P)" ] || { say missing repository; exit 0; }
 if [ "${4:-}" = adopt ]; then
   g symbolic-ref HEAD refs/heads/opencode && g read-tree HEAD 2>/dev/null
 fi
+
+# Beside git's work: with many processes it takes as long. Each line is one write to our output, which is a file.
+listening | while read -r port; do say port "$port"; done &
 
 operation=
 if [ -d "$dir/rebase-merge" ] || [ -d "$dir/rebase-apply" ]; then operation=rebase
@@ -31,6 +41,64 @@ elif [ -e "$dir/MERGE_HEAD" ]; then operation=merge
 elif [ -e "$dir/CHERRY_PICK_HEAD" ]; then operation=cherry-pick
 elif [ -e "$dir/REVERT_HEAD" ]; then operation=revert
 elif [ -e "$dir/BISECT_LOG" ]; then operation=bisect
+fi
+
+# git status takes no lock and no copy of the index, and says most of what follows needs.
+#   dirty: there is something to commit; inner: repositories inside this one may be among it
+dirty= inner= head= branch=
+listing=$(GIT_OPTIONAL_LOCKS=0 g -c core.untrackedCache=false status --porcelain=v2 --branch --untracked-files=all \
+  --ignore-submodules=none --no-renames 2>/dev/null) || dirty=yes inner=yes
+while read -r kind key value; do
+  case "$kind $key" in
+    '# branch.oid') head=$value ;;
+    '# branch.head') [ "$value" = '(detached)' ] || branch=refs/heads/$value ;;
+    '' | '# '*) ;;
+    *)
+      dirty=yes
+      case $key$value in */ | */'"') inner=yes ;; esac
+      ;;
+  esac
+done <<END
+$listing
+END
+case $head in '' | *[!0-9a-f]*) dirty=yes ;; esac
+# A repository may also have been recorded here: it still does not travel.
+if g ls-files -s | grep -q '^160000'; then dirty=yes inner=yes; fi
+
+# A turn that changed nothing is the most frequent one: nothing of what follows would find anything to do. Fails where it might.
+report_unchanged() {
+  stash= noted_head= noted_stash=
+  listing=$(g for-each-ref --count=2001 --format='%(objectname) %(refname)' refs/heads refs/daytona refs/stash) || return 1
+  while read -r oid ref; do
+    case $ref in
+      refs/daytona/head) noted_head=$oid ;;
+      refs/daytona/stash) noted_stash=$oid ;;
+      refs/stash) stash=$oid ;;
+      refs/heads/*) ;;
+      *) return 1 ;;
+    esac
+  done <<END
+$listing
+END
+  [ "$noted_stash" = "$stash" ] || return 1
+  if [ "$noted_head" != "$head" ]; then g update-ref refs/daytona/head "$head" || return 1; fi
+  say head "$head"
+  say branch "${branch:--}"
+  say operation -
+  say ref "$head refs/daytona/head"
+  while read -r oid ref; do
+    case $ref in
+      refs/stash | refs/daytona/head) ;;
+      *) say ref "$oid $ref" ;;
+    esac
+  done <<END
+$listing
+END
+}
+if [ -z "$dirty$operation${4:-}" ] && [ ! -e "$dir/index.lock" ] && [ ! -d "$dir/lfs/objects" ] && report_unchanged; then
+  wait
+  say end ok
+  exit 0
 fi
 
 # Everything is added to a copy of the index; git's own lock is taken only for the moment in which the copy becomes the index, and
@@ -71,11 +139,13 @@ lock() { # 0: locked and unchanged; 1: a git command holds it; 2: changed meanwh
 # Repositories inside this one do not travel: git lists an untracked one as a name with a slash at its end, and has recorded
 # one that was added as a mode 160000. Names with newlines are exchanged with NUL for grep's sake.
 printf ':/\0' >"$index.paths"
-g ls-files -o --exclude-standard -z | tr '\0\n' '\n\0' | grep -a '/$' | sed 's/^/:(exclude,literal)/' | tr '\n\0' '\0\n' >>"$index.paths"
-g ls-files -o --exclude-standard | grep '/"\{0,1\}$' | head -n 20 | while read -r name; do say nested "$name"; done
-g ls-files -s | sed -n 's/^160000 [0-9a-f]* [0-9]	//p' | head -n 20 | while read -r name; do
-  if [ -e "$name/.git" ]; then say nested "$name/"; fi
-done
+if [ -n "$inner" ]; then
+  g ls-files -o --exclude-standard -z | tr '\0\n' '\n\0' | grep -a '/$' | sed 's/^/:(exclude,literal)/' | tr '\n\0' '\0\n' >>"$index.paths"
+  g ls-files -o --exclude-standard | grep '/"\{0,1\}$' | head -n 20 | while read -r name; do say nested "$name"; done
+  g ls-files -s | sed -n 's/^160000 [0-9a-f]* [0-9]	//p' | head -n 20 | while read -r name; do
+    if [ -e "$name/.git" ]; then say nested "$name/"; fi
+  done
+fi
 
 head=$(g rev-parse -q --verify 'HEAD^{commit}' || true)
 if ! complaint=$(g add -A --pathspec-from-file="$index.paths" --pathspec-file-nul 2>&1); then
@@ -90,7 +160,15 @@ else
 fi
 
 snapshot() { # parents as "-p OID"…
-  GIT_AUTHOR_NAME=$(g config user.name || echo OpenCode) GIT_AUTHOR_EMAIL=$(g config user.email || echo opencode@localhost)
+  GIT_AUTHOR_NAME=OpenCode GIT_AUTHOR_EMAIL=opencode@localhost
+  while read -r key value; do
+    case $key in
+      user.name) GIT_AUTHOR_NAME=${value:-OpenCode} ;;
+      user.email) GIT_AUTHOR_EMAIL=${value:-opencode@localhost} ;;
+    esac
+  done <<END
+$(g config --get-regexp '^user\.(name|email)$')
+END
   GIT_COMMITTER_NAME=$GIT_AUTHOR_NAME GIT_COMMITTER_EMAIL=$GIT_AUTHOR_EMAIL
   export GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL
   printf '%s\n' "$message" | g commit-tree "$tree" "$@"
@@ -135,12 +213,24 @@ case $operation in
 esac
 
 # What a fetch takes besides the branches.
-hold() { # name, object id or nothing
-  if [ -n "$2" ]; then g update-ref "refs/daytona/$1" "$2"; else g update-ref -d "refs/daytona/$1" 2>/dev/null; fi
+noted_head= noted_pending= noted_stash= stash=
+while read -r oid ref; do
+  case $ref in
+    refs/daytona/head) noted_head=$oid ;;
+    refs/daytona/pending) noted_pending=$oid ;;
+    refs/daytona/stash) noted_stash=$oid ;;
+    refs/stash) stash=$oid ;;
+  esac
+done <<END
+$(g for-each-ref --format='%(objectname) %(refname)' refs/daytona/head refs/daytona/pending refs/daytona/stash refs/stash)
+END
+hold() { # name, what it is, object id or nothing
+  if [ "$2" = "$3" ]; then return; fi
+  if [ -n "$3" ]; then g update-ref "refs/daytona/$1" "$3"; else g update-ref -d "refs/daytona/$1" 2>/dev/null; fi
 }
-hold head "$tip"
-hold pending "$pending"
-hold stash "$(g rev-parse -q --verify refs/stash || true)"
+hold head "$noted_head" "$tip"
+hold pending "$noted_pending" "$pending"
+hold stash "$noted_stash" "$stash"
 
 say head "${tip:--}"
 say branch "${branch:--}"
@@ -149,5 +239,5 @@ g for-each-ref --count=2001 --format='%(objectname) %(refname)' refs/heads refs/
 if [ -d "$dir/lfs/objects" ]; then
   say lfs "$(find "$dir/lfs/objects" -type f | wc -l)"
 fi
-listening | while read -r port; do say port "$port"; done
+wait
 say end ok
