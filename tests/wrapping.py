@@ -61,7 +61,7 @@ def wrapper(local, sandbox) -> Iterator[Wrapper]:
     cloud = Cloud(found)
     transfers = Transfers(found, cloud, Policy(found, cloud.config))
     with transfers.lease(sandbox) as (access, trust):
-        yield Wrapper(access.token.reveal(), ssh_environment(found, trust, None), local.gateway_port)
+        yield Wrapper(access.token.reveal(), ssh_environment(found, trust, ()), local.gateway_port)
 
 
 @pytest.fixture

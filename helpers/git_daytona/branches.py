@@ -1,6 +1,7 @@
 """Local names: numbers, branches, remotes, and what is kept before it is overwritten. Local git only; no network, no state file."""
 
 import contextlib
+import functools
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,9 +43,8 @@ def in_the_way(repository: Repository, prefix: str = SANDBOX_BRANCH) -> NoReposi
     """A local branch named ``opencode`` makes ``opencode/N`` impossible (CASES 38): what to say of it, None where there is none."""
     pieces = prefix.split("/")
     wanted = ["refs/heads/" + "/".join(pieces[: number + 1]) for number in range(len(pieces))]
-    there = repository.refs(*wanted)
     for ref in wanted:
-        if ref in there:
+        if repository.has_ref(ref):
             name = ref.removeprefix("refs/heads/")
             return NoRepository(
                 f"the local branch '{name}' stands in the way of '{prefix}/N'", hint=f"rename it: git branch -m {name} other-name"
@@ -104,9 +104,10 @@ def set_remote(repository: Repository, names: Names, endpoint: Endpoint) -> None
         "tagOpt": "--no-tags",
     }
     with changing(repository):
+        there = repository.section(f"remote.{names.remote}")
         for key, value in wanted.items():
             name = f"remote.{names.remote}.{key}"
-            if repository.config(name) != value:
+            if there.get(key.lower()) != value:
                 result = repository.set_config("--replace-all", name, value)
                 if result.status != 0:
                     raise TransferFailed(
@@ -136,8 +137,10 @@ def integrate(repository: Repository, names: Names, head: str | None, operation:
     """
     with changing(repository):
         for _ in range(5):
-            fetched = repository.refs(names.incoming)
-            current = repository.refs(names.ref, names.tracking)
+            here = repository.refs(names.incoming, names.ref, names.tracking, names.kept)
+            fetched = {ref: oid for ref, oid in here.items() if ref.startswith(names.incoming)}
+            current = {ref: oid for ref, oid in here.items() if ref == names.ref or ref.startswith(names.tracking)}
+            held = {oid for ref, oid in here.items() if ref.startswith(names.kept)}
             old = current.get(names.ref)
             if head is not None and head not in fetched.values():
                 raise TransferFailed(
@@ -153,7 +156,7 @@ def integrate(repository: Repository, names: Names, head: str | None, operation:
                 for what in ("pending", "stash")
                 if (ref := f"{names.incoming}daytona/{what}") in fetched and fetched[ref] != head
             }
-            commands, kept = _plan(repository, names, head, operation, current, branches, extra)
+            commands, kept = _plan(repository, names, head, operation, current, branches, extra, held)
             places = [tree.path for tree in repository.worktrees() if tree.branch == names.ref] if head and head != old else []
             # In the worktrees' own files there may be work, too: capture it while the branch still stands where it was.
             for place in places:
@@ -189,24 +192,25 @@ def _plan(
     current: Mapping[str, str],
     branches: Mapping[str, str],
     extra: Mapping[str, str],
+    held: set[str],
 ) -> tuple[list[str], list[Kept]]:
-    """The transaction's commands for the refs, and what of the old ones they keep."""
+    """The transaction's commands for the refs, and what of the old ones they keep, unless it is held by a kept ref already."""
     new_tracking = {names.tracking + name: oid for name, oid in branches.items()}
     old = current.get(names.ref)
     commands: list[str] = []
     kept: list[Kept] = []
-    held = dict(repository.refs(names.kept))
 
     def keep(what: str, oid: str, label: str) -> None:
-        if oid in held.values():  # already kept by an earlier sync
+        if oid in held:  # already kept by an earlier sync
             return
         ref = f"{names.kept}{_stamp()}-{label}-{oid[:12]}"
-        held[ref] = oid
+        held.add(oid)
         commands.append(f"create {ref} {oid}")
         kept.append(Kept(what, ref))
 
     tips = sorted({*new_tracking.values(), *([head] if head else [])})
 
+    @functools.cache
     def lost(oid: str) -> bool:
         return not repository.contains(tips, oid)
 

@@ -1,6 +1,7 @@
 """The local repository, through plain git."""
 
 import os
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,8 +59,14 @@ class Repository:
         listing = self.git("for-each-ref", "--format=%(objectname) %(refname)", *prefixes).text
         return {name: oid for oid, _, name in (line.partition(" ") for line in listing.splitlines())}
 
+    def has_ref(self, name: str) -> bool:
+        """Whether there is a ref of exactly this name: ``refs`` would list all below it, too."""
+        return self.git("show-ref", "--verify", "--quiet", name, check=False).status == 0
+
     def update_refs(self, commands: Sequence[str]) -> bool:
         """Apply ``update-ref --stdin`` commands, all or none. False when a ref was not what a command expected."""
+        if not commands:
+            return True
         script = "".join(f"{command}\n" for command in ["start", *commands, "prepare", "commit"])
         result = self.git("update-ref", "--no-deref", "--stdin", check=False, stdin=script.encode())
         return result.status == 0
@@ -74,6 +81,12 @@ class Repository:
         """A configuration value, or None."""
         result = self.git("config", "--get", key, check=False)
         return result.text if result.status == 0 else None
+
+    def section(self, name: str) -> dict[str, str]:
+        """The values of a section, by key in lower case; of several with one key the last."""
+        listing = self.git("config", "-z", "--get-regexp", rf"^{re.escape(name)}\.[^.]*$", check=False).stdout
+        entries = (entry.partition("\n") for entry in os.fsdecode(listing).split("\0") if entry)
+        return {key.rpartition(".")[2]: value for key, _, value in entries}
 
     def set_config(self, *arguments: str) -> Result:
         """``git config --local …``, tried again while another program holds the configuration's lock (CASES 41)."""

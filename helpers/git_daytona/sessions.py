@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from git_daytona import branches, files, leases, log, old_remotes, paths, preferences, sandbox, state
 from git_daytona import sync as syncing
+from git_daytona.beside import Beside
 from git_daytona.cloud import Cloud, Execution
 from git_daytona.errors import GitDaytonaError, NoRepository, NotFound, SandboxGone, TimedOut, TransferFailed, UsageError
 from git_daytona.git import Repository, need_worktree
@@ -109,12 +110,12 @@ class Coordinator:
     def sessions(self) -> list[Session]:
         """The sessions of this repository: the project's, without those of other clones, by number."""
         self.state.gather(self.git_dir)
+        found = self.state.sessions()
         places = {str(self.directory)}
-        if self._repository:
+        # Only the existing plugin's records do not name their repository.
+        if self._repository and not all(each.git_dir for each in found):
             places |= {str(tree.path) for tree in self._repository.worktrees()}
-        return [
-            each for each in self.state.sessions() if (each.git_dir == self.git_dir if each.git_dir else each.worktree in places)
-        ]
+        return [each for each in found if (each.git_dir == self.git_dir if each.git_dir else each.worktree in places)]
 
     def find(self, name: str) -> Session:
         """The session that ``3``, ``sandbox-3``, ``opencode/3``, a sandbox id or a session id names. Raises NotFound."""
@@ -159,13 +160,14 @@ class Coordinator:
                 if blocked and not for_tools:
                     raise blocked
                 self.transfers.check()
+            fresh = session is None or replaced
             if session is None or replaced:
                 session = self._create(session_id, session, synced=synced)
             if replaced:  # whoever started it: the agent is told with its next tool result
                 self.state.leave_notice(session_id, REPLACED)
             if session.number is None:
                 sandbox.make_project(self.cloud, session.sandbox_id)
-            elif blocked := self._set_up(session, show=show, message=REPLACED if replaced else "not synced yet"):
+            elif blocked := self._set_up(session, show=show, message=REPLACED if replaced else "not synced yet", fresh=fresh):
                 notice = f"nothing comes back from this sandbox as long as {blocked.message} ({blocked.hint})"
                 self.state.leave_notice(session_id, f"{REPLACED}; {notice}" if replaced else notice)
             return Started(session, new=True, replaced=replaced)
@@ -228,24 +230,29 @@ class Coordinator:
     def _highest(self) -> int:
         return max((each.number or 0 for each in self.sessions()), default=0)
 
-    def _set_up(self, session: Session, *, show: bool, message: str) -> NoRepository | None:
+    def _set_up(self, session: Session, *, show: bool, message: str, fresh: bool = False) -> NoRepository | None:
         """Give the session its remote, its sandbox's repository, and HEAD in it; the push checks that out there.
 
-        Returns why nothing can come back all the same; None: it can.
+        ``fresh`` is a sandbox just created: it will be pushed to, so the token is minted while its repository is prepared. Returns why
+        nothing can come back all the same; None: it can.
         """
         names = names_of(session)
         try:
-            branches.set_remote(self.repository, names, self.transfers.check().endpoint)
-            self.tell("preparing its repository")
-            there = sandbox.prepare(self.cloud, session.sandbox_id, self.repository.object_format)
+            endpoint = self.transfers.check().endpoint
             refs = self.repository.refs(names.ref, names.base)
             # The branch: it is where the session stands, also when its sandbox is a new one. Neither: a repository without commits.
             head = refs.get(names.ref) or refs.get(names.base)
-            if there is None and head is not None:
-                self.tell(f"pushing {head[:10]}")
-                self.transfers.push(self.repository, session.sandbox_id, [f"{head}:refs/heads/{SANDBOX_BRANCH}"], show=show)
-                # As a push to a remote by name would: then a first turn without changes needs no fetch.
-                self.repository.git("update-ref", f"{names.tracking}{SANDBOX_BRANCH}", head)
+            begun = self.transfers.ahead(self.repository, session.sandbox_id) if fresh and head is not None else nullcontext()
+            with begun as ahead, Beside(lambda: branches.set_remote(self.repository, names, endpoint)) as remote:
+                self.tell("preparing its repository")
+                there = sandbox.prepare(self.cloud, session.sandbox_id, self.repository.object_format)
+                remote.result()
+                if there is None and head is not None:
+                    self.tell(f"pushing {head[:10]}")
+                    refspecs = [f"{head}:refs/heads/{SANDBOX_BRANCH}"]
+                    self.transfers.push(self.repository, session.sandbox_id, refspecs, show=show, ahead=ahead)
+                    # As a push to a remote by name would: then a first turn without changes needs no fetch.
+                    self.repository.git("update-ref", f"{names.tracking}{SANDBOX_BRANCH}", head)
         except GitDaytonaError as problem:
             self.state.note(session.id, state.SETUP_FAILED, problem.message)
             raise
@@ -299,9 +306,9 @@ class Coordinator:
 
     def _sync(self, session: Session, *, show: bool) -> Outcome:
         names = names_of(session)
-        if blocked := branches.in_the_way(self.repository, session.prefix):
-            raise blocked
         if session.git_return.state == state.SETUP_FAILED:  # what the sandbox lacks comes first; it may only have been a bad moment
+            if blocked := branches.in_the_way(self.repository, session.prefix):
+                raise blocked
             self.sandboxes.while_awake(session.sandbox_id, lambda: self._set_up(session, show=show, message="not synced yet"))
         return self.sandboxes.while_awake(
             session.sandbox_id, lambda: syncing.sync(self.repository, self.transfers, session.sandbox_id, names, show=show)

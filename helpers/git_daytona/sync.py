@@ -1,8 +1,10 @@
 """One sync: a report from the sandbox and, if something moved, one lease, one fetch, and the refs moved to where they belong."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from git_daytona import branches, log, sandbox
+from git_daytona.beside import Beside
 from git_daytona.branches import Kept
 from git_daytona.errors import NotFound, TransferFailed
 from git_daytona.git import Repository
@@ -35,11 +37,22 @@ def sync(repository: Repository, transfers: Transfers, sandbox_id: str, names: N
     """Commit what is pending in the sandbox and bring all of it back. Raises SandboxCommandFailed, TransferFailed and its kinds,
     NotFound for a sandbox that is gone."""
     with log.event("session.sync", sandbox=sandbox_id, number=names.number) as event:
-        kept = branches.finish_reset(repository, names)
-        report = sandbox.report(transfers.cloud, sandbox_id, MESSAGE)
+        kept: list[Kept] = []
+        # What stands here is looked up while the sandbox's answer is waited for.
+        with Beside(lambda: _here(repository, names)) as beside:
+            try:
+                report = sandbox.report(transfers.cloud, sandbox_id, MESSAGE)
+            finally:
+                here = beside.result()
+                if names.resetting in here:
+                    kept = branches.finish_reset(repository, names)
+                    here = _here(repository, names)
+        # Where the branch is, none of a part of its name can be.
+        if names.ref not in here and (blocked := branches.in_the_way(repository, names.prefix)):
+            raise blocked
         if report.missing is not None:
             report = _restore(repository, transfers, sandbox_id, names, report)
-        outcome = _take(repository, transfers, sandbox_id, names, report, kept, show=show)
+        outcome = _take(repository, transfers, sandbox_id, names, report, here, kept, show=show)
         event.update(changed=outcome.changed, head=outcome.head, kept=len(outcome.kept))
         return outcome
 
@@ -47,6 +60,7 @@ def sync(repository: Repository, transfers: Transfers, sandbox_id: str, names: N
 def fetch(repository: Repository, transfers: Transfers, sandbox_id: str, names: Names, *, show: bool = False) -> Outcome:
     """Fetch the sandbox's branches into the tracking refs, and nothing else."""
     before = repository.refs(names.tracking)
+    branches.forget_incoming(repository, names)
     _fetch(repository, transfers, sandbox_id, names, sandbox.refs(transfers.cloud, sandbox_id), show=show)
     kept = branches.integrate(repository, names, None, None)
     changed = repository.refs(names.tracking) != before
@@ -88,12 +102,15 @@ def _take(
     sandbox_id: str,
     names: Names,
     report: Report,
+    here: Mapping[str, str],
     kept: list[Kept],
     *,
     show: bool,
 ) -> Outcome:
-    changed = _moved(repository, names, report)
+    changed = _moved(names, report, here)
     if changed:
+        if any(ref.startswith(names.incoming) for ref in here):
+            branches.forget_incoming(repository, names)
         try:
             _fetch(repository, transfers, sandbox_id, names, report, show=show)
         except TransferFailed as problem:
@@ -112,9 +129,13 @@ def _take(
     return Outcome(changed, report.head, tuple(kept), behind, _message(names, report, changed, kept, behind), tuple(report.ports))
 
 
-def _moved(repository: Repository, names: Names, report: Report) -> bool:
+def _here(repository: Repository, names: Names) -> dict[str, str]:
+    """The session's refs here, name to object id."""
+    return repository.refs(names.ref, names.tracking, names.kept, names.resetting, names.incoming)
+
+
+def _moved(names: Names, report: Report, here: Mapping[str, str]) -> bool:
     """Whether anything in the sandbox is not where it belongs here."""
-    here = repository.refs(names.ref, names.tracking, names.kept)
     if report.head is not None and here.get(names.ref) != report.head:
         return True
     tracking = {
@@ -123,12 +144,12 @@ def _moved(repository: Repository, names: Names, report: Report) -> bool:
     if tracking != {ref: oid for ref, oid in here.items() if ref.startswith(names.tracking)}:
         return True
     extra = {report.refs[ref] for what in ("pending", "stash") if (ref := f"refs/daytona/{what}") in report.refs}
-    return not extra <= {*here.values(), report.head}
+    known = {oid for ref, oid in here.items() if not ref.startswith(names.incoming)}
+    return not extra <= {*known, report.head}
 
 
 def _fetch(repository: Repository, transfers: Transfers, sandbox_id: str, names: Names, report: Report, *, show: bool) -> None:
     """Fetch what the report names, and nothing else that the sandbox's git may offer, to where ``branches.integrate`` expects it."""
-    branches.forget_incoming(repository, names)
     if report.refs:
         refspecs = [f"+{ref}:{names.incoming}{ref.removeprefix('refs/')}" for ref in report.refs]
         transfers.fetch(repository, sandbox_id, refspecs, show=show)

@@ -10,11 +10,12 @@ import struct
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from git_daytona import gitenv, leases, log, preferences, ssh
+from git_daytona.beside import Beside
 from git_daytona.cloud import Cloud, SshAccess
 from git_daytona.errors import (
     BadSetting,
@@ -87,10 +88,33 @@ class Transfers:
             show,
         )
 
-    def push(self, repository: Repository, sandbox_id: str, refspecs: Sequence[str], *, show: bool = False) -> Trust:
-        """Push by explicit refspecs, without hooks, signatures, tags or submodules; fast-forward only unless a refspec has a ``+``."""
+    def push(
+        self,
+        repository: Repository,
+        sandbox_id: str,
+        refspecs: Sequence[str],
+        *,
+        show: bool = False,
+        ahead: "Ahead | None" = None,
+    ) -> Trust:
+        """Push by explicit refspecs, without hooks, signatures, tags or submodules; fast-forward only unless a refspec has a ``+``.
+
+        The first try uses the lease ``ahead``, if there is one.
+        """
         arguments = ("--no-verify", "--no-signed", "--no-follow-tags", "--no-recurse-submodules", "--porcelain")
-        return self._transfer(repository, sandbox_id, "push", arguments, f"--receive-pack={RECEIVE_PACK}", refspecs, show)
+        return self._transfer(repository, sandbox_id, "push", arguments, f"--receive-pack={RECEIVE_PACK}", refspecs, show, ahead)
+
+    @contextlib.contextmanager
+    def ahead(self, repository: Repository, sandbox_id: str) -> Iterator["Ahead"]:
+        """A lease that is begun now, in a thread, for a push that comes within the block. One that was not used ends with the block."""
+        _check_address(configuration(repository), url(self.check().endpoint))
+        leased = contextlib.ExitStack()
+        with Beside(lambda: leased.enter_context(self.lease(sandbox_id, background=True))) as beside:
+            ahead = Ahead(leased, beside)
+            try:
+                yield ahead
+            finally:
+                ahead.drop()
 
     def drain(self) -> None:
         """Wait for revocations that are still under way."""
@@ -125,6 +149,7 @@ class Transfers:
         server: str,
         refspecs: Sequence[str],
         show: bool,
+        ahead: "Ahead | None" = None,
     ) -> Trust:
         attempts = 0
 
@@ -133,10 +158,12 @@ class Transfers:
             attempts += 1
             if attempts == 3:  # told apart only now: twice closed is no longer a gateway that has just started (FACTS)
                 self._need_running(sandbox_id)
-            self._configuration(repository, url(self.check().endpoint))
-            with self.lease(sandbox_id, background=True) as (access, trust):
+            theirs = configuration(repository)  # before anything is minted, and so is the gateway's key
+            _check_address(theirs, url(self.check().endpoint))
+            leased = ahead.take() if ahead and attempts == 1 else self.lease(sandbox_id, background=True)
+            with leased as (access, trust):
                 event.update(gateway=trust.endpoint, attempt=attempts)
-                self._once(repository, access.token, trust, verb, options, server, refspecs, show)
+                self._once(repository, access.token, trust, theirs, verb, options, server, refspecs, show)
                 return trust
 
         with log.event(f"git.{verb}", sandbox=sandbox_id) as event:
@@ -153,6 +180,7 @@ class Transfers:
         repository: Repository,
         token: Secret,
         trust: Trust,
+        theirs: Sequence[tuple[str, str]],
         verb: str,
         options: Sequence[str],
         server: str,
@@ -160,23 +188,24 @@ class Transfers:
         show: bool,
     ) -> None:
         address = url(trust.endpoint)
-        theirs = self._configuration(repository, address)
+        _check_address(theirs, address)  # of another gateway, perhaps, than was known before the token was minted
         shield = [f"url.{address}.insteadOf={address}", f"url.{address}.pushInsteadOf={address}"]
-        if "core.alternaterefscommand" in theirs:  # a program that git would start, with the token in reach (git-config(1))
+        keys = {key for key, _ in theirs}
+        if "core.alternaterefscommand" in keys:  # a program that git would start, with the token in reach (git-config(1))
             shield.append("core.alternateRefsCommand=:")
         most = (
             preferences.load(repository.existing_dir).max_fetch_bytes()
-            if MAX_FETCH_SIZE.lower() in theirs
+            if MAX_FETCH_SIZE.lower() in keys
             else preferences.FETCH_BYTES
         )
         limits = Limits(TALK_BYTES, most, MEMORY_BYTES)
         with inheritable(token) as descriptor, lifeline() as pipe:
-            env = gitenv.base() | ssh_environment(self.settings, trust, repository)
+            env = gitenv.base() | ssh_environment(self.settings, trust, theirs)
             env |= {"DAYTONA_SSH_TOKEN_FD": str(descriptor), "DAYTONA_SSH_LIFELINE_FD": str(pipe)}
-            configuration = gitenv.config_arguments((*gitenv.TRANSFER_CONFIG, *shield))
+            settings = gitenv.config_arguments((*gitenv.TRANSFER_CONFIG, *shield))
             # A worktree is the current directory of what we run: of nothing, if it is gone meanwhile.
             place = ("--git-dir", str(repository.existing_dir))
-            argv = ("git", *place, *configuration, verb, "--progress", *options, server, "--", address, *refspecs)
+            argv = ("git", *place, *settings, verb, "--progress", *options, server, "--", address, *refspecs)
             before = leftovers(repository)
             try:
                 result = run(
@@ -200,33 +229,6 @@ class Transfers:
                     details=result.complaint,
                 )
             raise self._explain(result, trust, verb)
-
-    def _configuration(self, repository: Repository, address: str) -> dict[str, str]:
-        """What git's configuration, of whatever file, has of the keys that matter here (in lower case).
-
-        The URL that git really uses must be ours. The shield in _once rewrites the whole URL to itself, and the longest rule wins;
-        only a rule of the user's for exactly this URL is as long (CASES 14). Nor may a remote have the URL for its name: git would
-        take that one's URL for pushes, its programs and its refspecs. Raises BadSetting.
-        """
-        pattern = rf"^(url\..*\.(insteadof|pushinsteadof)|remote\..*://.*|core\.alternaterefscommand|{re.escape(MAX_FETCH_SIZE.lower())})$"
-        argv = ("git", "--git-dir", str(repository.existing_dir), "config", "-z", "--get-regexp", pattern)
-        result = run(argv, env=gitenv.base(), timeout=60)
-        if result.status not in (0, 1):
-            raise failure(result, "git cannot read its configuration")
-        found = {}
-        for key, _, value in (entry.partition("\n") for entry in result.text.split("\0")):
-            if key.startswith("url.") and value == address:
-                raise BadSetting(
-                    f"git's configuration rewrites the sandbox's URL: {printable(key)}",
-                    hint="remove that rule: git config --show-origin -l",
-                )
-            if key.startswith(f"remote.{address}."):
-                raise BadSetting(
-                    f"git's configuration has a remote that is named like the sandbox's URL: {printable(key)}",
-                    hint="remove it: git config --show-origin -l",
-                )
-            found[key] = value
-        return found
 
     def _explain(self, result: Result, trust: Trust, verb: str) -> GitDaytonaError:
         text = result.complaint
@@ -263,10 +265,60 @@ class Transfers:
         return failure(result, f"git {verb} failed")
 
 
+class Ahead:
+    """A lease that was begun ahead of its use (Transfers.ahead)."""
+
+    def __init__(self, leased: contextlib.ExitStack, beside: "Beside[tuple[SshAccess, Trust]]") -> None:
+        self._leased, self._beside = leased, beside
+
+    @contextlib.contextmanager
+    def take(self) -> Iterator[tuple[SshAccess, Trust]]:
+        """Use it: it ends with the block. Raises what kept it from being had."""
+        with self._leased:
+            yield self._beside.result()
+
+    def drop(self) -> None:
+        """End it if it was not used."""
+        with contextlib.suppress(GitDaytonaError):
+            self._beside.result()
+        self._leased.close()
+
+
+def configuration(repository: Repository) -> list[tuple[str, str]]:
+    """What git's configuration, of whatever file, has of the keys that matter here (in lower case); a key may come several times."""
+    pattern = (
+        r"^(url\..*\.(insteadof|pushinsteadof)|remote\..*://.*|core\.(sshcommand|alternaterefscommand)|ssh\.variant"
+        rf"|{re.escape(MAX_FETCH_SIZE.lower())})$"
+    )
+    argv = ("git", "--git-dir", str(repository.existing_dir), "config", "-z", "--get-regexp", pattern)
+    result = run(argv, env=gitenv.base(), timeout=60)
+    if result.status not in (0, 1):
+        raise failure(result, "git cannot read its configuration")
+    return [(key, value) for key, _, value in (entry.partition("\n") for entry in result.text.split("\0")) if key]
+
+
+def _check_address(theirs: Iterable[tuple[str, str]], address: str) -> None:
+    """The URL that git really uses must be ours. The shield in ``_once`` rewrites the whole URL to itself, and the longest rule wins; only
+    a rule of the user's for exactly this URL is as long (CASES 14). Nor may a remote have the URL for its name: git would take that
+    one's URL for pushes, its programs and its refspecs. Raises BadSetting."""
+    for key, value in theirs:
+        if key.startswith("url.") and value == address:
+            raise BadSetting(
+                f"git's configuration rewrites the sandbox's URL: {printable(key)}",
+                hint="remove that rule: git config --show-origin -l",
+            )
+        if key.startswith(f"remote.{address}."):
+            raise BadSetting(
+                f"git's configuration has a remote that is named like the sandbox's URL: {printable(key)}",
+                hint="remove it: git config --show-origin -l",
+            )
+
+
 def ssh_environment(
-    settings: Settings, trust: Trust, repository: Repository | None, environ: Mapping[str, str] | None = None
+    settings: Settings, trust: Trust, theirs: Iterable[tuple[str, str]], environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The variables that make git use ``daytona-ssh`` for the gateway and the user's own ssh for every other host; no token."""
+    """The variables that make git use ``daytona-ssh`` for the gateway and the user's own ssh, as ``configuration`` found it, for every
+    other host; no token."""
     source = os.environ if environ is None else environ
     # The interpreter that runs us and the wrapper's own file: what PATH holds, or who installed what where, does not matter.
     wrapper = shlex.join((sys.executable, "-I", "-S", "-B", str(_wrapper())))
@@ -283,9 +335,8 @@ def ssh_environment(
         env["DAYTONA_SSH_TRUST_NAME"] = trust.alias
     if settings.ssh_binary:
         env["DAYTONA_SSH_BINARY"] = settings.ssh_binary
-    command = repository.config("core.sshCommand") if repository else None
-    variant = repository.config("ssh.variant") if repository else None
-    return env | gitenv.user_ssh(source, command, variant)
+    last = dict(theirs)
+    return env | gitenv.user_ssh(source, last.get("core.sshcommand"), last.get("ssh.variant"))
 
 
 def leftovers(repository: Repository) -> set[Path]:

@@ -155,7 +155,7 @@ def test_case_17_the_wrapper_in_an_odd_folder(local, tmp_path, monkeypatch, fold
     (place.parent / "python").symlink_to(sys.executable)
     monkeypatch.setattr(transfer.ssh, "__file__", str(place))
     found = settings.load(None)
-    command = transfer.ssh_environment(found, Policy(found, Cloud(found).config).default(), None)["GIT_SSH_COMMAND"]
+    command = transfer.ssh_environment(found, Policy(found, Cloud(found).config).default(), ())["GIT_SSH_COMMAND"]
     assert str(place) in shlex.split(command)
     done = subprocess.run(("sh", "-c", f'{command} "$@"', "sh", "--help"), cwd=tmp_path, capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stdout[:6]) == (0, "Usage:"), done.stderr

@@ -105,7 +105,7 @@ def exec_(sandbox: str, command: tuple[str, ...]) -> int:
     from git_daytona.errors import GitDaytonaError
     from git_daytona.pin import Policy
     from git_daytona.run import foreground
-    from git_daytona.transfer import Transfers, ssh_environment
+    from git_daytona.transfer import Transfers, configuration, ssh_environment
 
     command = command[1:] if command[0] == "--" else command
     if not command:
@@ -119,7 +119,9 @@ def exec_(sandbox: str, command: tuple[str, ...]) -> int:
             for line in policy.warnings:
                 say.warning(PROGRAM, line)
             env = {name: value for name, value in os.environ.items() if name != "DAYTONA_API_KEY"}
-            env |= ssh_environment(found, trust, repository) | {"DAYTONA_SSH_TOKEN": access.token.reveal()}
+            env |= ssh_environment(found, trust, configuration(repository) if repository else ()) | {
+                "DAYTONA_SSH_TOKEN": access.token.reveal()
+            }
             return foreground(command, env)
     except GitDaytonaError:
         for line in policy.warnings:
