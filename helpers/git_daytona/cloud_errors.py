@@ -4,6 +4,7 @@ Their texts may hold URLs with tokens: they go, redacted, into the details only.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -136,6 +137,6 @@ def from_status(status: int, text: str, doing: str, settings: Settings, headers:
 
 def _seconds(headers: Mapping[str, Any]) -> float | None:
     for name, value in headers.items():
-        if str(name).lower() == "retry-after" and str(value).strip().isdigit():
-            return float(str(value).strip())
+        if str(name).lower() == "retry-after" and re.fullmatch(r"\s*[0-9]{1,9}\s*", str(value)):
+            return float(str(value))
     return None

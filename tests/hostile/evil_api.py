@@ -61,7 +61,7 @@ class _Handler(socketserver.StreamRequestHandler):
 
 def response(body: bytes, *headers: str, status: str = "200 OK", kind: str = "application/json") -> bytes:
     lines = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", f"Content-Length: {len(body)}", *headers, "", ""]
-    return "\r\n".join(lines).encode() + body
+    return "\r\n".join(lines).encode("latin-1") + body
 
 
 @contextlib.contextmanager

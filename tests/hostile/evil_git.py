@@ -183,6 +183,10 @@ def main(what, which=""):
         )
     elif what == "endless-refs":
         serve(lambda asked: (b"%040x refs/heads/branch-%d\n" % (n, n) for n in itertools.count(1)), nothing)
+    elif what == "endless-refs-v0":
+        capabilities = b"\0 multi_ack side-band-64k ofs-delta agent=evil"
+        for n in itertools.count(1):
+            OUT.write(packet(b"%040x refs/heads/branch-%d%s\n" % (n, n, capabilities if n == 1 else b"")))
     elif what == "endless-pack":
         start = b"PACK" + struct.pack(">II", 2, 1_000_000)
         blob = entry("blob", noise)

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from git_daytona import bounded, published
 from git_daytona.account import Account
 from git_daytona.cloud import Cloud
-from git_daytona.endpoint import from_ssh_command
-from git_daytona.errors import ApiUnreachable, BadAnswer, GitDaytonaError
+from git_daytona.endpoint import from_ssh_command, toolbox_base
+from git_daytona.errors import ApiUnreachable, BadAnswer, GitDaytonaError, RateLimited
 from git_daytona.settings import load
 
 KEY = "dtn_adversary_0123456789"
@@ -321,6 +321,17 @@ def _end() -> Iterator[bytes]:
     yield b""
 
 
+def test_headers(evil, account):
+    """Of a refusal to answer, what it says of when to ask again; of any answer, its date."""
+    for text in ("\xb2", "9" * 5000, "-1", "1e999", "nan", "inf", "\x1b[2J", "Thu, 99 Foo 9999", "", "0x1"):
+        evil.answer = lambda method, path, text=text: response(b"{}", f"Retry-After: {text}", f"Date: {text}", status="429 Wait")
+        with pytest.raises(RateLimited) as raised:
+            account.key_info()
+        assert raised.value.retry_after is None, text
+        evil.answer = lambda method, path, text=text: response(b'{"name": "n"}', f"Date: {text}")
+        assert account.key_info().name == "n"
+
+
 # -- what becomes an argument, a configuration line or a link -------------------------------------------------------------
 
 TOKENS = [
@@ -370,6 +381,17 @@ LINKS = [
     "javascript:alert(1)", "file:///etc/passwd", "data:text/html,x", "//evil/", "http://", "https:///x", "http://u:p@h/", "http://h:99999/", "",
     "http://h/\nSet-Cookie: x", "http://h/\x1b[2J", "http://h /", "ftp://h/", "vscode://x", "HTTP", "http://h/" + "x" * 5000, "http://[::1", "http://h/\u202e",
 ]  # fmt: skip
+
+
+def test_where_commands_go():
+    """The key goes along: to a web address, and over TLS if the API is reached so."""
+    for link in (*LINKS, "http://h/?a=b", "http://h/#x", "https://u@h/", 7, None, ["http://h/"]):
+        with pytest.raises(BadAnswer) as raised:
+            toolbox_base(link, "http://127.0.0.1:1/api")
+        fit(raised.value)
+    with pytest.raises(BadAnswer, match="without TLS"):
+        toolbox_base("http://proxy.example/toolbox", "https://app.example/api")
+    assert toolbox_base("https://proxy.example/toolbox/", "https://app.example/api") == "https://proxy.example/toolbox"
 
 
 def test_preview_links(evil, cloud, genuine):

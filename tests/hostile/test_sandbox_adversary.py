@@ -107,6 +107,7 @@ def test_a_server_that_does_not_end(local, repo, evil, watched, monkeypatch):
         "endless-messages": "more than 1 MiB of messages",
         "endless-line": "Out of memory|no progress",
         "endless-refs": "Out of memory|no progress",
+        "endless-refs-v0": "Out of memory|no progress",
         "keepalive": "no progress",
         "hang": "no progress",
     }
@@ -466,9 +467,12 @@ def test_what_is_meant_to_run_on_the_host(local, repo, evil, watched, tmp_path_f
         "links": f"ln -s {home}/victim out; ln -s / root; ln -s ../../../.. up; ln -s .git/hooks hook; ln -s /dev/zero zero; ln -s loop loop",
         "a directory in place of a link": "rm -f out; mkdir out; echo evil > out/file; rm -f hook; mkdir hook; echo evil > hook/post-checkout; rm up; mkdir up; echo x > up/x",
         "a link in place of a directory": f"rm -rf out; ln -s {home}/victim out",
-        "names": "touch -- '-rf' '$(touch x)' '`x`' ';x' $'\\033[2J' $'a\\nb' ' ' '~' '%s' 'con' '.gitignore' '.env'; echo evil > .gitignore",
+        "names": """
+            touch -- -rf '$(touch x)' '`x`' ';x' "$(printf '\\033[2J')" "$(printf 'a\\nb')" "$(printf 'latin\\351')" ' ' '~' '%s' con .env
+            echo evil > .gitignore; git init -q "$(printf 'nest\\033[2Jed')"; git -C nest* commit -q --allow-empty -m x
+        """,
         "modes": "echo x > setuid; chmod 6777 setuid; mkfifo pipe 2>/dev/null; :",
-        "an end of the tree": "git rm -q -r --cached . ; rm -rf -- * .gitattributes .gitmodules .lfsconfig; echo alone > work",
+        "an end of the tree": "rm -rf nest*; git rm -q -r --cached . ; rm -rf -- * .gitattributes .gitmodules .lfsconfig; echo alone > work",
     }  # fmt: skip
     for what, script in scripts.items():
         evil.count += 1
@@ -476,6 +480,7 @@ def test_what_is_meant_to_run_on_the_host(local, repo, evil, watched, tmp_path_f
         with watched.nothing_else_changed(what):
             outcome = evil.sync()
         fit(outcome.message)
+        assert ("ed" in outcome.left_behind) == (what in ("names", "modes")), outcome
         assert repo.git("rev-parse", "HEAD") == outcome.head, what
         assert (repo.path / "counted").read_text().split() == [str(evil.count)], what
         assert not mark.exists(), what

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import re
 
 from git_daytona.cloud import Execution
 from git_daytona.errors import SandboxCommandFailed
@@ -16,6 +17,11 @@ def lines(result: Execution, tool: str) -> list[str]:
     if not found or found[-1] != "end":
         raise unexpected(result, tool)
     return found[:-1]
+
+
+def number(text: str) -> int | None:
+    """A number that a script printed; None for anything else. (To isdigit() "²" is one, too, and int() refuses very long ones.)"""
+    return int(text) if re.fullmatch(r"[0-9]{1,15}", text) else None
 
 
 def decoded(line: str) -> bytes:

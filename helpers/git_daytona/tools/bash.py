@@ -121,7 +121,7 @@ class _Call:
         first, _, said = result.output.partition("\n")
         word, _, rest = first.partition(" ")
         number, _, log = rest.partition(" ")
-        if word != "left" or not number.isdigit():
+        if word != "left" or answers.number(number) is None:
             raise answers.unexpected(result, "bash")
         output = f"Started in the background with process id {number}. Its output goes to {clean.name(log)}"
         if said := bounds.tail(clean.output(said))[0].strip("\n"):
@@ -166,9 +166,11 @@ class _Call:
 def _ended(result: Execution, directory: str) -> Ended:
     first, _, output = result.output.partition("\n")
     words = first.split(" ", 6)
-    if len(words) != 7 or words[0] != "ended" or not all(word.isdigit() for word in (words[1], words[3], words[4])):
-        raise answers.unexpected(result, "bash")
-    return Ended(int(words[1]), words[2], int(words[3]), int(words[4]), words[5] == "yes", words[6], output)
+    if len(words) == 7 and words[0] == "ended":
+        status, size, lines = (answers.number(word) for word in (words[1], words[3], words[4]))
+        if status is not None and size is not None and lines is not None:
+            return Ended(status, words[2], size, lines, words[5] == "yes", words[6], output)
+    raise answers.unexpected(result, "bash")
 
 
 TOOL = Definition(

@@ -10,6 +10,8 @@ _ESCAPES = re.compile(
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
     r"|\x1b[ -/]*[0-~]"
 )
+PATH = 4096
+"""The longest path that Linux takes (PATH_MAX), bytes."""
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -32,8 +34,8 @@ def line(text: str) -> str:
 
 
 def name(text: str) -> str:
-    """A file name on one line: control characters in it are shown as escapes."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+    """A file name on one line: control characters in it are shown as escapes; of what is longer than a path can be, its beginning."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text[:PATH])[:PATH]
 
 
 def _backspaced(text: str) -> str:

@@ -61,7 +61,7 @@ def _read(lines: Sequence[str]) -> Found:
     path = answers.path(lines[1])
     if kind != "file":
         return Found(path, kind)
-    size = int(state.partition(" ")[0]) if state.partition(" ")[0].isdigit() else 0
+    size = answers.number(state.partition(" ")[0]) or 0
     if size > LARGEST:
         raise ToolError(f"{clean.name(path)} has {size} bytes; at most {LARGEST} can be changed here. Use bash for it.")
     return Found(path, kind, answers.decoded(lines[2]), state)
@@ -85,12 +85,13 @@ def store(context: Context, changes: Sequence[Change]) -> None:
     result = context.execute(script("store"), str(LARGEST), *arguments, timeout=SECONDS)
     lines = answers.lines(result, "the tool")
     word, _, rest = (lines or [""])[0].partition(" ")
-    number, _, complaint = rest.partition(" ")
+    which, _, complaint = rest.partition(" ")
     if word == "done":
         return
-    if word not in ("conflict", "failed") or not number.isdigit() or int(number) >= len(changes):
+    number = answers.number(which)
+    if word not in ("conflict", "failed") or number is None or number >= len(changes):
         raise answers.unexpected(result, "the tool")
-    path = clean.name(changes[int(number)].found.path)
+    path = clean.name(changes[number].found.path)
     if word == "conflict" and len(lines) == 4:
         raise Changed(path, _read(lines[1:]))
     raise ToolError(f"Cannot write {path}: {clean.name(complaint.strip()) or 'unknown error'}. Nothing was changed.")

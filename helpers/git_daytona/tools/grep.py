@@ -52,7 +52,7 @@ def parse(answer: bytes) -> list[tuple[str, int, str]]:
         last = len(answer) if last < 0 else last
         number, colon, row = answer[end + 1 : last].partition(b":")
         name = answer[at:end]
-        if colon and number.isdigit():
+        if colon and number.isdigit():  # of bytes: ASCII alone
             found.append((name.decode("utf-8", "replace").removeprefix("./"), int(number[:15]), row.decode("utf-8", "replace")))
         at = last + 1
     return found

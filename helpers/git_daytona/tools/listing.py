@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 
-from git_daytona.tools import clean, globs, places
+from git_daytona.tools import bounds, clean, globs, places
 from git_daytona.tools.arguments import Arguments, Definition, schema, stop_if_cancelled, text
 from git_daytona.tools.context import Context, Result
 from git_daytona.tools.glob import names
 from git_daytona.tools.scripts import script
 
 LIMIT = 100
+DEEPEST = 30
+"""Levels that are shown by indentation."""
 SECONDS = 60.0
 IGNORED = str.split(
     "node_modules/ __pycache__/ .git/ dist/ build/ target/ vendor/ bin/ obj/ .idea/ .vscode/ .zig-cache/ zig-out .coverage"
@@ -28,14 +30,18 @@ def run(context: Context, arguments: Arguments) -> Result:
     full, found = names(context.execute(script("names") + script("glob"), *words, timeout=SECONDS), "list")
     shown = found[:LIMIT]
     truncated = len(found) > LIMIT
-    output = f"{clean.name(full.rstrip('/'))}/\n{tree(shown)}"
+    rows, cut = bounds.head(tree(shown).splitlines())
+    truncated = truncated or cut
+    output = "\n".join([f"{clean.name(full.rstrip('/'))}/", *rows, ""])
     if truncated:
         output += f"\n(Results are truncated: showing first {LIMIT} files. Consider listing a subdirectory.)"
     return Result(clean.name(places.relative(path)), output, {"count": len(shown), "truncated": truncated})
 
 
 def tree(paths: Sequence[str], depth: int = 1) -> str:
-    """The paths as indented lines, in each folder the folders first."""
+    """The paths as indented lines, in each folder the folders first. From DEEPEST on they stand as they are."""
+    if depth > DEEPEST:
+        return "".join(f"{'  ' * depth}{clean.name(path)}\n" for path in sorted(paths))
     folders: dict[str, list[str]] = {}
     files = []
     for path in sorted(paths):

@@ -52,12 +52,14 @@ def run(context: Context, arguments: Arguments) -> Result:
     if kind != "file" or len(rest) != 4:
         files.need_file(files.Found(full, kind))
         raise answers.unexpected(result, "read")
-    size, _, total = rest[0].partition(" ")
+    size, total = (answers.number(each) for each in rest[0].partition(" ")[::2])
+    if size is None or total is None:
+        raise answers.unexpected(result, "read")
     if rest[2] == "attachment":
-        return _attachment(full, title, int(size), rest[1], rest[3])
+        return _attachment(full, title, size, rest[1], rest[3])
     if is_binary(full, answers.decoded(rest[1])):
         raise ToolError(f"Cannot read binary file: {clean.name(full)}")
-    return page(full, title, answers.decoded(rest[3]), offset, int(total))
+    return page(full, title, answers.decoded(rest[3]), offset, total)
 
 
 def page(path: str, title: str, content: bytes, offset: int, total: int) -> Result:
