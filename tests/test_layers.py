@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parents[1] / "helpers" / "git_daytona"
 LAYERS = {
     "alone": "ssh",  # the wrapper: nothing may be below it
     "ground": "__init__ help errors secret endpoint refs hostkeys knownhosts trust published gitenv jsonc",
-    "rim": "run files paths say log beside lastseen unpack",
+    "rim": "run files paths say log beside lastseen unpack progress",
     "sources": "keystore cliprofile settings preferences records state git bounded account cloud cloud_errors probe glance pinfile manual refusals asked pin verify registered install",
     "transfers": "leases transfer sandbox branches old_remotes worktrees lifecycle ahead",
     "sessions": "sync sessions status recovery shell copying doctor.*",

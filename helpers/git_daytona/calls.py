@@ -159,11 +159,17 @@ class Call:
         coordinator = self._shared.workspace.coordinator()
         known = self._shared.known(self.session_id)
 
+        patience = self._shared.workspace.patience
+
         def met(sandbox_id: str) -> T:
+            patience.done()  # from here on it is the tool that takes its time
             self.sandbox_id = sandbox_id
             return work(sandbox_id)
 
-        value, session, notice = coordinator.within(self.session_id, met)
+        try:
+            value, session, notice = coordinator.within(self.session_id, met)
+        finally:
+            patience.done()
         if notice:
             self.notices.append(notice)
         self._shared.meet(session, new=not known or bool(notice))

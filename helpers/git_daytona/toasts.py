@@ -35,10 +35,16 @@ class Toasts:
     def connected(self, sandbox_id: str, branch: str | None) -> None:
         self.show("Connected", f"sandbox {sandbox_id}, branch {branch}" if branch else f"sandbox {sandbox_id}")
 
-    def step(self, line: str) -> None:
-        """A step of the coordinator's; of these, what brings a sandbox back takes long enough to be shown."""
-        if line.startswith(("starting the sandbox", "recovering the sandbox", "waiting for the sandbox")):
+    def step(self, line: str) -> bool:
+        """A step of the coordinator's; of these, what brings a sandbox back takes long enough to be shown at once. Whether it was."""
+        restoring = line.startswith(("starting the sandbox", "recovering the sandbox", "waiting for the sandbox"))
+        if restoring:
             self.show("Restoring", line)
+        return restoring
+
+    def slow(self, line: str) -> None:
+        """A step that takes longer than one likes to wait without a word."""
+        self.show("Please wait", line)
 
     def synced(self, message: str) -> None:
         self.show("Changes synced", message, "success")

@@ -108,7 +108,9 @@ class Turns:
                 with self._lock:
                     self._due.add(root)
                 return
-            self._came(root, coordinator.sync(root))
+            with self._workspace.patience.waiting("bringing the session's work back"):
+                outcome = coordinator.sync(root)
+            self._came(root, outcome)
         except NotFound as problem:
             if not self.is_deleted(root):
                 self._toasts.sync_failed(problem)
@@ -128,7 +130,8 @@ class Turns:
         try:
             coordinator = self._workspace.coordinator()
             try:
-                outcome = coordinator.delete(root)
+                with self._workspace.patience.waiting("syncing the session before its sandbox is deleted"):
+                    outcome = coordinator.delete(root)
             except NotFound:
                 if coordinator.state.get(root) is None:  # a chat that never used a tool, or another process was faster
                     return

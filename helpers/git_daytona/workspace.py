@@ -7,6 +7,7 @@ from git_daytona import log, recovery, settings
 from git_daytona.errors import GitDaytonaError, NoRepository
 from git_daytona.git import Repository, discover
 from git_daytona.lanes import Lane
+from git_daytona.progress import Patience
 from git_daytona.sessions import Coordinator
 from git_daytona.toasts import Toasts, told
 
@@ -21,6 +22,7 @@ class Workspace:
         self._made: Coordinator | None = None
         self._loading = Lane("load", 1)
         self._recovery = Lane("recovery", 1)
+        self.patience = Patience(toasts.slow)
         self.unsynced = ""
         """Why nothing of this directory is synced; empty where it is. Known once there is a coordinator."""
 
@@ -46,6 +48,10 @@ class Workspace:
                 self._made = again
             return True
 
+    def _step(self, line: str) -> None:
+        if not self.toasts.step(line):
+            self.patience.step(line)
+
     def _make(self) -> Coordinator:
         place: Repository | Path
         try:
@@ -58,7 +64,7 @@ class Workspace:
         found = settings.load(root)
         for line in found.warnings:
             self.toasts.show("Settings", line, "warning")
-        return Coordinator(place, found, self.toasts.step, project_id=self.project_id)
+        return Coordinator(place, found, self._step, project_id=self.project_id)
 
     def settled(self, until: float) -> bool:
         """Wait for the recovery, until that moment of time.monotonic(); whether it has ended."""

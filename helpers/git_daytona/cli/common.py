@@ -32,6 +32,7 @@ def coordinator(*, anywhere: bool = False) -> Iterator["Coordinator"]:
     """The coordinator of the repository we stand in; with ``anywhere`` also of a directory without one."""
     from git_daytona import git, log, recovery, say, settings
     from git_daytona.errors import NoRepository
+    from git_daytona.progress import Progress
     from git_daytona.sessions import Coordinator
 
     log.to_file()
@@ -47,13 +48,22 @@ def coordinator(*, anywhere: bool = False) -> Iterator["Coordinator"]:
     found = settings.load(directory)
     for line in found.warnings:
         say.warning(PROGRAM, line)
-    made = Coordinator(place, found, say.note)
-    try:
-        yield made
-    finally:
-        made.close()
-        for line in (*made.state.warnings, *made.policy.warnings):
-            say.warning(PROGRAM, line)
+    with Progress() as progress:
+        made = Coordinator(place, found, progress)
+        try:
+            yield made
+        finally:
+            made.close()
+            for line in (*made.state.warnings, *made.policy.warnings):
+                say.warning(PROGRAM, line)
+
+
+def waiting(coordinator: "Coordinator", line: str) -> None:
+    """What the user waits for next; it is only told if it takes its time."""
+    from git_daytona.progress import Progress
+
+    if isinstance(coordinator.tell, Progress):
+        coordinator.tell.quietly(line)
 
 
 def show() -> bool:

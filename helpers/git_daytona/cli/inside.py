@@ -101,6 +101,7 @@ def cp(recursive: bool, source: str, target: str) -> int:
             hint="git daytona cp N:PATH TARGET, or git daytona cp SOURCE N:PATH; a name with a colon: ./a:b",
         )
     with common.coordinator(anywhere=True) as coordinator:
+        common.waiting(coordinator, "copying")
         if there.session is not None:
             done = copying.copy_out(coordinator, there.session, there.path, here.path)
         else:

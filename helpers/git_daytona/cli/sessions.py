@@ -59,6 +59,7 @@ def exec_(timeout: int, name: str, command: tuple[str, ...]) -> int:
 
     with common.coordinator(anywhere=True) as coordinator:
         line = command[0] if len(command) == 1 else shlex.join(command)
+        common.waiting(coordinator, "running the command")
         executed = coordinator.execute(name, line, timeout=timeout)
         if executed.notice:
             say.warning(common.PROGRAM, executed.notice)
@@ -79,6 +80,7 @@ def sync(name: str) -> None:
     What that would overwrite here is kept under refs/daytona/kept/ and named.
     """
     with common.coordinator() as coordinator:
+        common.waiting(coordinator, f"syncing session {name}")
         common.tell(coordinator.sync(name, show=common.show()))
 
 
@@ -87,6 +89,7 @@ def sync(name: str) -> None:
 def fetch(name: str) -> None:
     """Fetch the sandbox's branches into sandbox-N/*, and leave opencode/N where it is."""
     with common.coordinator() as coordinator:
+        common.waiting(coordinator, f"fetching from session {name}")
         common.tell(coordinator.fetch(name, show=common.show()))
 
 
@@ -95,6 +98,7 @@ def fetch(name: str) -> None:
 def push(name: str) -> None:
     """Push the local branch opencode/N into the sandbox, fast-forward only."""
     with common.coordinator() as coordinator:
+        common.waiting(coordinator, f"pushing to session {name}")
         commit = coordinator.push(name, show=common.show())
         click.echo(f"the sandbox is at {commit[:10]}")
 

@@ -1,0 +1,56 @@
+"""What is said while a sandbox takes its time: to a person at a terminal, in a log, and to a host."""
+
+import threading
+
+import httpx
+
+import terminal
+from git_daytona.toasts import Toasts
+from git_daytona.workspace import Workspace
+from processes import until
+from rig import BIN
+
+
+def test_a_creation_that_takes_its_time_on_a_terminal(local, repo):
+    with (
+        local.faults.call(route="^create$", hang=True) as held,
+        terminal.start([str(BIN / "git-daytona"), "start"], size=(70, 20), cwd=repo.path) as screen,
+    ):
+        assert held.reached.wait(30)
+        screen.wait_for(r"\Acreating a sandbox\n[-|/\\] \d+ s$")
+        held.release()
+        screen.wait_for(r"^session 1 started: ")
+        shown = [line for line in screen.everything().splitlines() if line]
+    assert not [line for line in shown if line.endswith(" s")], shown  # nothing of it is left
+    assert shown[0] == "creating a sandbox" and shown[1] == "preparing its repository"
+
+
+def test_a_shell_has_the_terminal_to_itself(local, repo, begin):
+    session = begin(repo)
+    httpx.post(
+        f"{local.api_url}/sandbox/{session.sandbox_id}/stop", headers={"Authorization": f"Bearer {local.api_key}"}, timeout=60
+    ).raise_for_status()
+    with (
+        local.faults.call(route="^mint$", hang=True) as held,
+        terminal.start([str(BIN / "git-daytona"), "shell", "1"], size=(70, 20), cwd=repo.path) as screen,
+    ):
+        assert held.reached.wait(30)
+        screen.wait_for(r"^starting the sandbox \(stopped\)\n[-|/\\] \d+ s$")
+        held.release()
+        screen.type("echo $((6*7)) and on\n")
+        screen.wait_for(r"^42 and on$")
+        assert not [line for line in screen.screen().splitlines() if line.endswith(" s")]
+
+
+def test_a_host_is_told_after_a_moment(local, repo):
+    told = []
+    workspace = Workspace(repo.path, str(repo.path), None, Toasts(lambda _method, params: told.append(params)))
+    workspace.patience._seconds = 0.05
+    with local.faults.call(route="^create$", hang=True) as held:
+        starting = threading.Thread(target=lambda: workspace.coordinator().start("ses_1"))
+        starting.start()
+        assert held.reached.wait(30)
+        until(lambda: ("Please wait", "creating a sandbox") in [(each["title"], each["message"]) for each in told])
+        held.release()
+        starting.join(60)
+    workspace.close()
