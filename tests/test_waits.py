@@ -78,7 +78,7 @@ def test_every_limit_is_on_the_page():
 
 ENDLESS = {
     ("__main__", "thread.join()"): "revocations, each with its limit",
-    ("transfer", "self._revocations.pop().join()"): "a revocation, with its limit",
+    ("transfer", "thread.join()"): "a revocation, with its limit",
     ("calls", "self._asking.result()"): "a question to the user; ended by an abort, and by the end of the host",
     ("run", "process.wait()"): "a person's own command in the foreground",
     ("cli.local", "child.wait()"): "a person's own command",

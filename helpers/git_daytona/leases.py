@@ -74,7 +74,8 @@ def lease(
 
     Leases of one sandbox exclude each other across processes, since minting ends the sandbox's earlier tokens. On every way out the
     token is revoked, three tries; a failure to revoke is logged and left to ``reap``. With ``background`` the revocation runs in a
-    thread appended to that list, which the caller joins before it ends. Raises what ``Cloud.mint`` raises.
+    thread, which is in that list until it has ended; the caller joins those that are there before it ends. Raises what ``Cloud.mint``
+    raises.
     """
     journal, lock = _places(cloud.settings.api_url, sandbox_id)
     with contextlib.ExitStack() as stack:
@@ -116,7 +117,14 @@ def lease(
         if background is None:
             release()
         else:
-            thread = threading.Thread(target=release, name=f"revoke {sandbox_id}")
+
+            def behind() -> None:
+                try:
+                    release()
+                finally:
+                    background.remove(thread)
+
+            thread = threading.Thread(target=behind, name=f"revoke {sandbox_id}")
             background.append(thread)
             thread.start()
 

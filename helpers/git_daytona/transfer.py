@@ -118,8 +118,9 @@ class Transfers:
 
     def drain(self) -> None:
         """Wait for revocations that are still under way."""
-        while self._revocations:
-            self._revocations.pop().join()
+        while under_way := list(self._revocations):
+            for thread in under_way:
+                thread.join()
 
     def check(self) -> Trust:
         """Everything that can be refused before a token is minted: the ssh client, the host keys. Returns the default trust."""
