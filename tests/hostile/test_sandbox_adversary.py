@@ -189,6 +189,16 @@ def test_more_than_was_asked_for(local, repo, evil, watched):
     assert repo.show("opencode/1", "work") == str(evil.count)
 
 
+def test_a_branch_that_goes_between_report_and_fetch(local, repo, evil):
+    """Only what the report names is asked for; an agent that deletes a branch in that moment does not fail the sync."""
+    evil.agent("echo work > work; git branch gone; git branch stays")
+    local.faults.gateway.git_server = 'git -C /home/daytona/project branch -q -D gone 2>/dev/null; eval "$DAYTONA_COMMAND"'
+    assert evil.sync().changed
+    assert repo.show("opencode/1", "work") == "work"
+    tracking = set(repo.git("for-each-ref", "--format=%(refname)", "refs/remotes").splitlines())
+    assert tracking == {"refs/remotes/sandbox-1/opencode", "refs/remotes/sandbox-1/stays"}
+
+
 def test_words_for_the_terminal(local, repo, evil, watched, capsys, monkeypatch, logged):
     """What the server says is shown, as text; also to the log, the state file and who reads it as JSON."""
     monkeypatch.setattr("git_daytona.leases.TRIES", 1)

@@ -43,8 +43,8 @@ def left_over() -> list[str]:
     return [
         " ".join(each.words)
         for each in descendants()
-        if (b"DAYTONA_SANDBOX_ID=" not in each.environment and any(name in each.name for name in ("git", "ssh")))
-        or any("git_daytona/" in word and "/ssh." in word for word in each.words)
+        if b"DAYTONA_SANDBOX_ID=" not in each.environment
+        and ("git" in each.name or "ssh" in each.name or any(word.endswith("git_daytona/ssh.py") for word in each.words))
     ]
 
 
