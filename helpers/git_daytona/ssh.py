@@ -461,15 +461,16 @@ def variant_arguments(argv: list[str], variant: str) -> list[str]:
         return argv
     result = ["-batch"] if variant == "tortoiseplink" else []
     words = list(argv)
-    while words and words[0].startswith("-"):
+    while words and words[0].startswith("-") and words[0] not in ("-", "--"):
         word = words.pop(0)
         if word == "-o":
-            words.pop(0)
+            words[:1] = []
         elif variant == "simple" and (word == "-p" or word in ("-4", "-6")):
             what = "setting port" if word == "-p" else word
             raise Refusal(EXIT_SETTING, f"ssh variant 'simple' does not support {what}", "set ssh.variant; see git-config(1)")
         elif word == "-p":
-            result += ["-P", words.pop(0)]
+            result += ["-P", *words[:1]]
+            words[:1] = []
         else:
             result.append(word)
     return result + words

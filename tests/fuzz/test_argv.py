@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from values import text
 
@@ -18,6 +18,8 @@ words = st.sampled_from(
 
 
 @given(st.lists(words | text, max_size=8), st.sampled_from(["host", "host:2222", "[::1]:22", "", "[", "::1"]) | text)
+@example(argv=["--", "-o"], gateway="host")
+@example(argv=["-", "-p"], gateway="host")
 def fuzz_argv(argv, gateway):
     call = ssh.Call(list(argv))
     assert call.argv == list(argv) and isinstance(call.is_for(gateway), bool)
