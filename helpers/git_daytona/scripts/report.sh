@@ -19,15 +19,22 @@ unset GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_CONFIG GIT_CONFIG_PARAMETERS GIT_CONF
   GIT_INTERNAL_SUPER_PREFIX GIT_SHALLOW_FILE GIT_COMMON_DIR
 export LC_ALL=C GIT_TERMINAL_PROMPT=0
 g() {
-  git -c safe.directory='*' -c core.hooksPath=/dev/null -c commit.gpgSign=false -c core.fsmonitor=false -c gc.auto=0 \
+  git $at -c safe.directory='*' -c core.hooksPath=/dev/null -c commit.gpgSign=false -c core.fsmonitor=false -c gc.auto=0 \
     -c maintenance.auto=false -c core.quotePath=true -c core.safecrlf=false -c advice.addEmbeddedRepo=false "$@"
 }
-dir=$(g rev-parse --show-toplevel --absolute-git-dir 2>/dev/null)
-top=${dir%
+# Looks for the repository as git does. Not at once: where .git is a plain folder, that is it, and most turns need no more.
+locate() {
+  at=
+  dir=$(g rev-parse --show-toplevel --absolute-git-dir 2>/dev/null)
+  top=${dir%
 *}
-dir=${dir##*
+  dir=${dir##*
 }
-[ "$top" = "$(pwd -P)" ] || { say missing repository; exit 0; }
+  [ "$top" = "$(pwd -P)" ] || { say missing repository; exit 0; }
+}
+dir=.git
+at='--git-dir=.git --work-tree=.'
+if [ ! -d .git ] || [ -L .git ] || [ -n "${4:-}" ]; then locate; fi
 if [ "${4:-}" = adopt ]; then
   g symbolic-ref HEAD refs/heads/opencode && g read-tree HEAD 2>/dev/null
 fi
@@ -46,6 +53,9 @@ fi
 # git status takes no lock and no copy of the index, and says most of what follows needs.
 #   dirty: there is something to commit; inner: repositories inside this one may be among it
 dirty= inner= head= branch=
+# A repository may also have been recorded here: it still does not travel.
+g ls-files -s | grep -q '^160000' &
+recorded=$!
 listing=$(GIT_OPTIONAL_LOCKS=0 g -c core.untrackedCache=false status --porcelain=v2 --branch --untracked-files=all \
   --ignore-submodules=none --no-renames 2>/dev/null) || dirty=yes inner=yes
 while read -r kind key value; do
@@ -62,8 +72,7 @@ done <<END
 $listing
 END
 case $head in '' | *[!0-9a-f]*) dirty=yes ;; esac
-# A repository may also have been recorded here: it still does not travel.
-if g ls-files -s | grep -q '^160000'; then dirty=yes inner=yes; fi
+if wait "$recorded"; then dirty=yes inner=yes; fi
 
 # A turn that changed nothing is the most frequent one: nothing of what follows would find anything to do. Fails where it might.
 report_unchanged() {
@@ -100,6 +109,8 @@ if [ -z "$dirty$operation${4:-}" ] && [ ! -e "$dir/index.lock" ] && [ ! -d "$dir
   say end ok
   exit 0
 fi
+
+[ -z "$at" ] || locate
 
 # Everything is added to a copy of the index; git's own lock is taken only for the moment in which the copy becomes the index, and
 # only if that has not changed meanwhile. The copies keep the index's time (cp -p): by it git tells which files may have changed within
