@@ -33,31 +33,21 @@ def progress(repository: Repository, sessions: Iterable[Names]) -> dict[int, Pro
     sessions = list(sessions)
     if not sessions:
         return {}
-    oids, dates = _refs(repository, sessions)
+    folders = sorted({ref.rpartition("/")[0] for names in sessions for ref in (names.ref, names.base)})
+    oids = repository.refs(*folders)
     pairs = {names.number: (oids.get(names.base), oids.get(names.ref)) for names in sessions}
-    moved = {(base, tip) for base, tip in pairs.values() if base and tip and base != tip}
-    counted = _counted(repository, moved, dates) if moved else {}
+    moved = [(base, tip) for _, (base, tip) in sorted(pairs.items()) if base and tip and base != tip]
+    counted = _counted(repository, moved) if moved else {}
     counted |= {(base, base): 0 for base, _ in pairs.values() if base}
     return {
         number: Progress(base, tip, counted.get((base, tip)) if base and tip else None) for number, (base, tip) in pairs.items()
     }
 
 
-def _refs(repository: Repository, sessions: Sequence[Names]) -> tuple[dict[str, str], dict[str, int]]:
-    """Refs of the sessions → object ids, and object ids → dates of the commits."""
-    folders = sorted({ref.rpartition("/")[0] for names in sessions for ref in (names.ref, names.base)})
-    listing = repository.git("for-each-ref", "--format=%(refname) %(objectname) %(committerdate:unix)", *folders).text
-    oids, dates = {}, {}
-    for line in listing.splitlines():
-        ref, oid, date = line.split(" ")
-        oids[ref] = oid
-        dates[oid] = int(date) if date.lstrip("-").isdigit() else 0
-    return oids, dates
-
-
-def _counted(repository: Repository, pairs: set[tuple[str, str]], dates: Mapping[str, int]) -> dict[tuple[str, str], int]:
-    """(base, tip) → commits. What lies behind the oldest base is left out, so that a long history costs nothing."""
-    oldest = min((base for base, _ in pairs), key=lambda oid: (dates.get(oid, 0), oid))
+def _counted(repository: Repository, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    """(base, tip) → commits, for pairs in the order in which sessions began. What lies behind the first base is left out, so that a long
+    history costs nothing."""
+    oldest = pairs[0][0]
     wanted = sorted({oid for pair in pairs for oid in pair} - {oldest})
     asked = "".join(f"{word}\n" for word in (*wanted, f"^{oldest}"))
     arguments = ("rev-list", "--topo-order", "--parents", f"--max-count={COMMITS}", "--ignore-missing", "--stdin")
@@ -68,7 +58,7 @@ def _counted(repository: Repository, pairs: set[tuple[str, str]], dates: Mapping
         graph[oid] = (place, parents)
     graph[oldest] = (len(graph), ("",))  # its parents are not in the graph: who gets past it alone is counted otherwise
     found, singly = {}, 0
-    for base, tip in sorted(pairs):
+    for base, tip in dict.fromkeys(pairs):
         number = count(graph, base, tip)
         if number is None and singly < SINGLE_CALLS:
             singly += 1

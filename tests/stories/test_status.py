@@ -255,6 +255,11 @@ def test_wrong_arguments(repo, tell, words, says):
     assert told.status == 2 and says in told.complaint[0]
 
 
+def test_a_slip_of_the_finger(tell):
+    assert tell("git-daytona", "statsu").complaint[0].startswith("git-daytona: error: no such command 'statsu'; did you mean 'status'?")
+    assert "did you mean" not in tell("git-daytona", "xyzzy").err
+
+
 # -- the network ----------------------------------------------------------------------------------------------------------
 
 

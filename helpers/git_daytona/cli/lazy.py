@@ -31,6 +31,16 @@ class LazyGroup(click.Group):
         assert isinstance(found, click.Command)
         return found
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as problem:
+            import difflib
+
+            if near := difflib.get_close_matches(args[0], self.places, 1):
+                raise click.UsageError(f"{problem.message.rstrip('.')}; did you mean '{near[0]}'?", ctx) from None
+            raise
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands below their headings, each with its short help (at most 56 characters: one line)."""
         for heading, names in self.sections.items():

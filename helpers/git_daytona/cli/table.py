@@ -23,7 +23,7 @@ _COLOURS = {state.SYNCED: "green", state.PENDING: "yellow", state.FAILED: "red",
 
 def columns(text: str) -> int:
     """How many columns of a terminal a text takes: East Asian characters take two, combining ones none."""
-    return sum(max(0, wcwidth.wcwidth(c)) for c in text)
+    return len(text) if text.isascii() else sum(max(0, wcwidth.wcwidth(c)) for c in text)
 
 
 def cut(text: str, width: int, *, left: bool = False) -> str:
