@@ -68,8 +68,14 @@ def test_a_kill_leaves_no_connection(local, repo, session):
         assert pids and gone(*pids) and not any(map(alive, pids))
 
 
-def test_without_a_terminal_it_reads_commands(local, repo, session, command):
-    done = command("git-daytona", "shell", "1", cwd=repo.path, stdin="echo a line; pwd; env | grep -c DAYTONA_API_KEY; exit 3\n")
+def test_without_a_terminal_it_reads_commands(local, repo, session, command, canary):
+    """And its token is in no process's arguments or environment, and in no file, log or output."""
+    lines = "echo a line; pwd; env | grep -c DAYTONA_API_KEY; sleep 1; exit 3\n"
+    with canary.watching():
+        done = command("git-daytona", "shell", "1", cwd=repo.path, stdin=lines)
+    assert canary.tokens and {"ssh", "git-daytona"} & set(canary.seen)
+    canary.texts["output"] = done.out + done.err
+    assert canary.leaks() == []
     assert (done.status, done.out) == (3, "a line\n/home/daytona/project\n0\n")
     assert "hint" not in done.err
 

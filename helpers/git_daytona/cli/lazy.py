@@ -34,11 +34,11 @@ class LazyGroup(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         try:
             return super().resolve_command(ctx, args)
-        except click.UsageError as problem:
+        except click.UsageError:
             import difflib
 
-            if near := difflib.get_close_matches(args[0], self.places, 1):
-                raise click.UsageError(f"{problem.message.rstrip('.')}; did you mean '{near[0]}'?", ctx) from None
+            for near in difflib.get_close_matches(name := args[0], self.places, 1):
+                raise click.UsageError(f"No such command '{name}'; did you mean '{near}'?", ctx) from None
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
