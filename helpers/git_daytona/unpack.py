@@ -29,6 +29,8 @@ class Unpacked:
 
     files: int = 0
     left_out: list[str] = field(default_factory=list)
+    repositories: list[str] = field(default_factory=list)
+    """The ``.git`` that did not come along, each once."""
 
 
 _EXTENDED = (
@@ -53,7 +55,7 @@ class _Entry(tarfile.TarInfo):
 def unpack(source: IO[bytes], target: Path) -> Unpacked:
     """Write the one file or directory that an archive holds as ``target``; what is there is overwritten, a directory added to.
 
-    Left out and named: ``.git`` (what stands in it makes git run programs), devices and pipes, links out of the target, and names that
+    Left out and named: each ``.git`` (what stands in it makes git run programs), devices and pipes, links out of the target, and names that
     are in the way of others. Symbolic links come last, so that nothing is written through one. Raises BadAnswer for what is no such
     archive, OSError for what cannot be written.
     """
@@ -79,8 +81,12 @@ def _take(
 ) -> None:
     parts = _below(entry.name)
     shown = printable(entry.name)[:200]
-    if parts is None or any(part.casefold() in (".git", "git~1") for part in parts):
+    if parts is None:
         done.left_out.append(f"'{shown}'")
+    elif own := next((number for number, part in enumerate(parts, 1) if part.casefold() in (".git", "git~1")), 0):
+        name = printable("/".join(parts[:own]))[:200]
+        if f"'{name}'" not in done.repositories:
+            done.repositories.append(f"'{name}'")
     elif entry.issym():
         links.append((parts, entry.linkname))
     elif entry.isdir() or entry.isreg() or entry.islnk():

@@ -116,15 +116,16 @@ HOSTILE = {
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_nothing_gets_out(place, kind):
-    def named(value):
+    def placed(value):
         return value.replace("/OUTSIDE", str(place / "outside")) if isinstance(value, str) else value
 
     entries = [
-        (named(name), what, *[{key: named(value) for key, value in each.items()} for each in more])
+        (placed(name), what, *[{key: placed(value) for key, value in each.items()} for each in more])
         for name, what, *more in HOSTILE[kind]
     ]
     done = unpacking.unpack(archive(*entries), place / "here" / "copy")
-    assert done.left_out and all(each.isprintable() for each in done.left_out)
+    named = [*done.left_out, *done.repositories]
+    assert named and all(each.isprintable() for each in named)
     assert tree(place / "outside") == {"precious": b"mine"}
     copy = place / "here" / "copy"
     for name, what in tree(copy).items():
@@ -177,3 +178,9 @@ def test_too_many_files(place, monkeypatch):
     monkeypatch.setattr(unpacking, "ENTRIES", 3)
     with pytest.raises(BadAnswer, match="more than 3 files"):
         unpacking.unpack(archive(*[(f"top/{number}", b"") for number in range(4)]), place / "here" / "copy")
+
+
+def test_a_repository_is_named_once_and_is_no_failure(place):
+    sent = archive(("top/.git", DIR), ("top/.git/config", b"x"), ("top/sub/.GIT/hooks/pre-push", b"x"), ("top/.gitignore", b"x"))
+    done = unpacking.unpack(sent, place / "here" / "copy")
+    assert (done.files, done.left_out, done.repositories) == (1, [], ["'.git'", "'sub/.GIT'"])

@@ -7,6 +7,9 @@ import click
 
 from git_daytona.cli import common
 
+LEFT_OUT = 20
+"""How many names of what is left out are told."""
+
 
 @click.command(short_help="Open a shell in a session's sandbox")
 @common.session
@@ -88,8 +91,8 @@ def _browse(link: str) -> None:
 def cp(recursive: bool, source: str, target: str) -> int:
     """Copy a file or directory: SOURCE or TARGET is N:PATH, a path in the session's sandbox, relative to its project.
 
-    What is there is overwritten, as cp does; an existing directory gets it below its own name. Of a directory out of a sandbox, .git, links
-    that lead out of it, devices and pipes are left out and named; the exit status then is 1.
+    What is there is overwritten, as cp does; an existing directory gets it below its own name. A directory comes out of a sandbox without
+    .git. Links that lead out of it, devices and pipes are left out and named, and the exit status then is 1.
     """
     from git_daytona import copying, say
     from git_daytona.errors import GitDaytonaError, UsageError
@@ -106,9 +109,12 @@ def cp(recursive: bool, source: str, target: str) -> int:
             done = copying.copy_out(coordinator, there.session, there.path, here.path)
         else:
             done = copying.copy_in(coordinator, here.session or "", there.path, here.path)
-        for line in done.left_out[:20]:
+        for line in done.left_out[:LEFT_OUT]:
             say.warning(common.PROGRAM, f"left out: {line}")
-        if len(done.left_out) > 20:
-            say.warning(common.PROGRAM, f"left out: {len(done.left_out) - 20} more")
+        if len(done.left_out) > LEFT_OUT:
+            say.warning(common.PROGRAM, f"left out: {len(done.left_out) - LEFT_OUT} more")
+        if done.repositories:
+            more = f" and {len(done.repositories) - LEFT_OUT} more" if len(done.repositories) > LEFT_OUT else ""
+            say.note(f"without {', '.join(done.repositories[:LEFT_OUT])}{more}: history comes by git daytona sync")
         say.note(f"{done.files} {'file' if done.files == 1 else 'files'} copied")
         return GitDaytonaError.status if done.left_out else 0
