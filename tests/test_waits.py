@@ -21,6 +21,10 @@ NO_LIMITS = {
     "cli.listing.WATCH_SECONDS": "how often --watch looks",
     "cli.table.FRESH_SECONDS": "how long a state is news",
     "run.LOOK_SECONDS": "between two looks",
+    "progress.FIRST_SECONDS": "when it is said that somebody is waited for",
+    "progress.TURN_SECONDS": "how often that is drawn",
+    "progress.LINE_SECONDS": "how often that is said",
+    "progress.PATIENCE_SECONDS": "when that is said to a host",
     "keystore.QUIET_SECONDS": "when it is said that somebody is waited for",
 }
 PARTS = {
@@ -86,11 +90,13 @@ ENDLESS = {
     ("beside", "self._future.result()"): "work beside other work, each call of which has its limit",
     ("beside", "self._thread.join()"): "the same",
     ("sessions", "remote.result()"): "the same",
+    ("sessions", "touched.result()"): "the same",
     ("sync", "beside.result()"): "the same",
     ("transfer", "self._beside.result()"): "the same",
     ("service", "ending.get()"): "the service waits for its end",
     ("ssh", "select.select(watched, [], [])"): "ssh, which has its own limits, or the coordinator's end",
     ("ssh", "os.waitpid(child, 0)"): "the user's own ssh, asked with -G",
+    ("progress", "self._changed.wait()"): "the thread that draws, which ends with its command",
     ("files", "guard.acquire()"): "filelock: the limit is the lock's own",
     ("git", "state.outcome.result()"): "tenacity: that has ended",
 }

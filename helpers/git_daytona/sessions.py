@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -283,13 +283,26 @@ class Coordinator:
         again. Returns what it gave, the session, and what the agent has to be told besides (empty: nothing).
         """
         started = self.ensure(session_id)
-        self.state.touch(session_id)
         try:
-            value = self._awake(started.session, work)
+            with self._used(started.session):
+                value = self._awake(started.session, work)
         except SandboxGone:
             started = self.start(session_id, synced=started.session.number is not None, for_tools=True)
             value = self._awake(started.session, work)
         return value, started.session, self.state.take_notice(session_id)
+
+    @contextmanager
+    def _used(self, session: Session) -> Iterator[None]:
+        """Record that a session is used by the block: before it begins, so that a crash leaves no work that nobody knows of. Where the
+        state file says that already, only later, it is done beside it."""
+        if not session.needs_sync or session.deleting:
+            self.state.touch(session.id)
+            yield
+            return
+        with Beside(lambda: self.state.touch(session.id)) as touched:
+            yield
+        with suppress(GitDaytonaError):  # the next call, or the sync, says that the file cannot be written
+            touched.result()
 
     def _awake(self, session: Session, work: Callable[[str], T]) -> T:
         with log.about(session=session.id):
