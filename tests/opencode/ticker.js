@@ -2,7 +2,7 @@
 import { appendFileSync } from "node:fs"
 
 const BEAT_MS = 5
-const note = (what) => appendFileSync(process.env.TICKS, JSON.stringify({ at: performance.now(), ...what }) + "\n")
+const note = (what) => appendFileSync(process.env.TICKS, JSON.stringify({ at: performance.timeOrigin + performance.now(), ...what }) + "\n")
 
 export default async () => {
   let last = performance.now()
