@@ -127,7 +127,7 @@ def from_status(status: int, text: str, doing: str, settings: Settings, headers:
         if settings.snapshot and "snapshot" in text.lower():
             return BadSetting(
                 f"the snapshot '{settings.snapshot}' cannot be used{said}",
-                hint="correct DAYTONA_SNAPSHOT, or unset it for the default",
+                hint=f"correct DAYTONA_SNAPSHOT ({settings.sources.get('DAYTONA_SNAPSHOT', 'as set')}), or unset it for the default",
             )
         return BadAnswer(f"could not {doing}{said or ': the request was refused'}", hint="the log has more")
     if status >= 500:

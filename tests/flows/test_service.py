@@ -83,7 +83,9 @@ class Host:
         self.send(method="event", params={"type": kind, "properties": {"sessionID": session, **properties}})
 
     def toasts(self):
-        return [(each["params"]["title"], each["params"]["message"]) for each in self.told if each["method"] == "toast"]
+        """Those of what happened; "Please wait" depends on how fast this machine is."""
+        shown = [(each["params"]["title"], each["params"]["message"]) for each in self.told if each["method"] == "toast"]
+        return [each for each in shown if each[0] != "Please wait"]
 
     def toast(self, title):
         return until(lambda: next((message for name, message in self.toasts() if name == title), None))

@@ -162,7 +162,9 @@ class OpenCode:
         return [event["properties"] for line in lines if (event := json.loads(line))["type"] == kind]
 
     def toasts(self) -> list[tuple[str, str]]:
-        return [(each.get("title") or "", each["message"]) for each in self.events("tui.toast.show")]
+        """Those of what happened; "Please wait" depends on how fast this machine is."""
+        shown = [(each.get("title") or "", each["message"]) for each in self.events("tui.toast.show")]
+        return [each for each in shown if each[0] != "Please wait"]
 
     def toast(self, title: str, seconds: float = 30) -> str:
         """Wait for a toast; its message."""

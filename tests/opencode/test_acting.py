@@ -9,7 +9,7 @@ from model import content
 from processes import descendants
 
 
-def test_the_agent_works_in_the_sandbox(canary, opencode, model, repo, local):
+def test_the_agent_works_in_the_sandbox(canary, opencode, model, repo, local, home):
     del opencode.config["snapshot"], opencode.config["lsp"], opencode.config["formatter"]
     repo.commit("code.py", "def old():\n    return 1\n")
     host = str(repo.path)
@@ -37,6 +37,8 @@ def test_the_agent_works_in_the_sandbox(canary, opencode, model, repo, local):
     assert repo.show("opencode/1", "made") == "made"
     assert repo.show("opencode/1", "written.txt") == "written"
     assert repo.show("opencode/1", "code.py") == "def new():\n    return 1"
+    [state] = home.rglob("storage/daytona/*.json")
+    assert '"title": "a title"' in state.read_text(), "what OpenCode calls the session is on record"
     assert local.live_tokens() == 0
     assert [title for title, _ in opencode.toasts()] == ["Sandbox created", "Changes synced"]
     silent(done)

@@ -93,6 +93,7 @@ def test_the_preferred_snapshot_is_used_and_a_wrong_one_named(local, repo, tell)
     repo.git("config", "daytona.snapshot", "no-such-snapshot")
     told = tell("git-daytona", "start", cwd=repo.path)
     assert told.status == 13 and "no-such-snapshot" in told.err
+    assert "hint: correct DAYTONA_SNAPSHOT (daytona.snapshot, git config (local, .git/config))" in told.err
     repo.git("config", "--unset", "daytona.snapshot")
     assert tell("git-daytona", "start", cwd=repo.path).status == 0
 
