@@ -16,7 +16,7 @@ import errorpage
 from git_daytona import errors, settings, ssh
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted((ROOT / "man").iterdir())
+PAGES = sorted((ROOT / "man").glob("*.[1-9]"))
 TOPICS = {"git-daytona-errors", "git-daytona-security", "git-daytona-state"}
 """Pages about one subject, without options or files of their own."""
 SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES", "SEE ALSO"]
@@ -230,7 +230,7 @@ def test_settings_in_the_readme() -> None:
 
 def test_dependencies_in_the_readme() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    required = [*project["dependencies"], *project["optional-dependencies"]["test"]]
+    required = [*project["dependencies"], *(each for extra in project["optional-dependencies"].values() for each in extra)]
     text = (ROOT / "README.md").read_text()
     section = text[text.index("## Dependencies") :].split("\n## ")[0]
     assert [f"{name} {version}" for name, version in re.findall(r"^\| ([\w-]+) \| ([\d.]+) \|", section, re.MULTILINE)] == [

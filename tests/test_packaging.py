@@ -72,7 +72,7 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
     assert package == sources()
     assert {"git_daytona/py.typed", "git_daytona/ssh.py", "git_daytona/scripts/report.sh"} <= package
     data = {name.removeprefix(f"{DATA}/") for name in names if name.startswith(f"{DATA}/")}
-    pages = {f"data/share/man/man{path.suffix[1:]}/{path.name}" for path in (ROOT / "man").iterdir()}
+    pages = {f"data/share/man/man{path.suffix[1:]}/{path.name}" for path in (ROOT / "man").glob("*.[1-9]")}
     shells = {"bash-completion/completions": "bash", "fish/vendor_conf.d": "fish", "zsh/site-functions": "zsh"}
     completions = {
         f"data/share/{place}/{path.name}" for place, shell in shells.items() for path in (PACKAGE / "completions" / shell).iterdir()

@@ -20,11 +20,13 @@ class Model:
     asked: list[dict[str, Any]] = field(default_factory=list)
     """The requests that offered tools, as they came."""
     port: int = 0
+    title: str = "a title"
+    """Of every session."""
 
     def answer(self, body: dict[str, Any]) -> Step:
         messages = body["messages"]
         if not body.get("tools"):
-            return "a title"
+            return self.title
         self.asked.append(body)
         turns = [place for place, each in enumerate(messages) if each["role"] == "user"]
         words = content(messages[turns[-1]])

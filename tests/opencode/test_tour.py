@@ -44,7 +44,11 @@ def environment(installed: Installed, binary: Path, database: list[Path], model:
     }
 
 
-def test_the_tour_of_the_readme(environment: dict[str, str], model: Model, repo: Repo, request: pytest.FixtureRequest) -> None:
+def test_the_tour_of_the_readme(
+    environment: dict[str, str], model: Model, repo: Repo, home: Path, request: pytest.FixtureRequest
+) -> None:
+    repo.path = repo.path.rename(home / "project")
+    model.title = "Add a greeting"
     model.scripts["add a file HELLO"] = [
         [("write", {"filePath": "HELLO", "content": "Hello from the sandbox!\n"})],
         "HELLO is there and greets you.",
@@ -60,7 +64,7 @@ def test_the_tour_of_the_readme(environment: dict[str, str], model: Model, repo:
     new = tour.picture(steps)
     if request.config.getoption("--renew"):
         tour.PICTURE.write_text(new, "utf-8")
-    elif tour.PICTURE.read_text("utf-8") != new:
+    elif tour.visible(tour.PICTURE.read_text("utf-8")) != tour.visible(new):
         other = request.config.rootpath / "build" / "tour.svg"
         other.parent.mkdir(exist_ok=True)
         other.write_text(new, "utf-8")
