@@ -256,7 +256,11 @@ def test_wrong_arguments(repo, tell, words, says):
 
 
 def test_a_slip_of_the_finger(tell):
-    assert tell("git-daytona", "statsu").complaint[0].startswith("git-daytona: error: no such command 'statsu'; did you mean 'status'?")
+    assert (
+        tell("git-daytona", "statsu")
+        .complaint[0]
+        .startswith("git-daytona: error: no such command 'statsu'; did you mean 'status'?")
+    )
     assert "did you mean" not in tell("git-daytona", "xyzzy").err
 
 
@@ -309,7 +313,15 @@ def test_a_sandbox_that_the_list_does_not_have_is_looked_up(local, repo, begin, 
 # -- commits ahead --------------------------------------------------------------------------------------------------------
 
 
-def test_commits_ahead_as_git_counts_them(repo, coordinate):
+def counted_calls(repository, monkeypatch) -> list[str]:
+    calls = []
+    kind = type(repository)
+    plain = kind.git
+    monkeypatch.setattr(kind, "git", lambda self, *words, **options: (calls.append(words[0]), plain(self, *words, **options))[1])
+    return calls
+
+
+def test_commits_ahead_as_git_counts_them(repo, coordinate, monkeypatch):
     """Merged sessions, sessions that began on another's branch, merges back and forth, unrelated history: the same as rev-list says,
     with a bounded number of calls."""
     repository = coordinate(repo.path).repository
@@ -335,6 +347,9 @@ def test_commits_ahead_as_git_counts_them(repo, coordinate):
         (main[20], commit(main[20], merged, date=703)),
         (main[20], older),
         (main[12], main[5]),
+        (one := commit(main[16], date=705), two := commit(main[16], date=706)),  # side by side, whichever of them comes first
+        (two, one),
+        (commit(two, date=707), commit(one, date=708)),
         (main[29], orphan),
         (orphan, main[8]),
         (main[7], commit(main[30], orphan, date=704)),
@@ -342,7 +357,10 @@ def test_commits_ahead_as_git_counts_them(repo, coordinate):
     for number, (base, tip) in enumerate(pairs, start=1):
         repo.git("update-ref", Names(number).base, base)
         repo.git("update-ref", Names(number).ref, tip)
+    calls = counted_calls(repository, monkeypatch)
     found = ahead.progress(repository, [Names(number) for number in range(1, len(pairs) + 2)])
+    # Those that reach behind the first base, by themselves: from 'older', 'side' and the orphan.
+    assert calls == ["for-each-ref", *["rev-list"] * 6]
     expected = {number: int(repo.git("rev-list", "--count", f"{base}..{tip}")) for number, (base, tip) in enumerate(pairs, start=1)}
     assert {number: each.ahead for number, each in found.items()} == expected | {len(pairs) + 1: None}
 
@@ -350,13 +368,9 @@ def test_commits_ahead_as_git_counts_them(repo, coordinate):
 def test_200_sessions_cost_a_bounded_number_of_processes(repo, coordinate, monkeypatch):
     ahead_of = populate(repo, coordinate, 200)
     repository = coordinate(repo.path).repository
-    trace = repo.path.parent / "calls"
-    calls = []
-    kind = type(repository)
-    plain = kind.git
-    monkeypatch.setattr(kind, "git", lambda self, *words, **options: (calls.append(words[0]), plain(self, *words, **options))[1])
+    calls = counted_calls(repository, monkeypatch)
     assert {number: each.ahead for number, each in ahead.progress(repository, map(Names, range(1, 201))).items()} == ahead_of
-    assert calls == ["for-each-ref", "rev-list"], trace
+    assert calls == ["for-each-ref", "rev-list"]
 
 
 # -- titles ---------------------------------------------------------------------------------------------------------------
