@@ -126,7 +126,7 @@ def take(env: Mapping[str, str], cwd: Path) -> list[Step]:
 
 def masked(text: str) -> str:
     for pattern, same in MASKS:
-        text = pattern.sub(same, text)
+        text = pattern.sub(lambda match, same=same: match.expand(same).ljust(len(match[0])), text)
     return text
 
 
@@ -145,4 +145,5 @@ def picture(steps: list[Step]) -> str:
             lines = masked(step.output).rstrip("\n").splitlines()
             for line in [*lines[:LINES], *(["…"] if len(lines) > LINES else [])]:
                 console.print(Text.from_ansi(line), no_wrap=True, overflow="ellipsis", crop=True)
+    console.print()
     return console.export_svg(title="", theme=MONOKAI, code_format=PAGE, unique_id="tour")
