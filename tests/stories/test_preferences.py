@@ -7,6 +7,10 @@ import pytest
 
 from git_daytona import branches, hosttools, preferences, recovery, state
 from git_daytona.refs import KEPT
+from git_daytona.sync import Outcome
+from git_daytona.toasts import Toasts
+from git_daytona.turns import Turns
+from git_daytona.workspace import Workspace
 
 CANARY = "dtn_canary0123456789abcdef"
 
@@ -167,3 +171,33 @@ def test_a_prefix_in_the_state_file_is_no_way_to_an_option(repo, coordinate):
     for bad in ("--output=x", "a b", "../..", "a\n", "x" * 101, "", "/", "a//b", "*", ".git"):
         file._edit("ses_1", lambda record, bad=bad: record.update(branchPrefix=bad))
         assert file.get("ses_1").prefix == "opencode", bad
+
+
+def test_sync_on_idle_in_the_service(repo, coordinate):
+    """Off, the end of a turn syncs nothing; the end of OpenCode does, for then there is no later chance."""
+    coordinator = coordinate(repo.path)
+    made = state.Session("ses_1", "box", 1, str(repo.path), 1, 1, state.GitReturn(state.PENDING), coordinator.git_dir)
+    coordinator.state.put(made)
+    synced, told = [], []
+    coordinator.sync = lambda root: synced.append(root) or Outcome(False, None)
+    toasts = Toasts(lambda _method, params: told.append(params["message"]))
+    workspace = Workspace(repo.path, str(repo.path), None, toasts)
+    workspace._made = coordinator
+    turns = Turns(workspace, toasts, None)
+
+    def turn() -> None:
+        turns.begun("ses_1")
+        turns.ended("ses_1")
+        assert turns._lane("ses_1").wait(time.monotonic() + 30)
+
+    turn()
+    assert synced == ["ses_1"]
+    repo.git("config", "daytona.syncOnIdle", "false")  # also while it runs
+    turn()
+    assert synced == ["ses_1"]
+    repo.git("config", "daytona.syncOnIdle", "perhaps")
+    turn()
+    assert synced == ["ses_1"] and "daytona.syncOnIdle is 'perhaps'" in told[-1]
+    repo.git("config", "daytona.syncOnIdle", "false")
+    turn()
+    assert turns.drain(30) and synced == ["ses_1", "ses_1"]
