@@ -55,9 +55,27 @@ def change(content: Content, session_id: str | None, apply: Callable[[dict[str, 
             records[session_id] = dict(records[session_id])
     document = {**content.document, "sessions": records}
     result = apply(document)
+    if spliced := _spliced(content, session_id, document, lines):
+        return spliced, result
     # In the records' order, which is the file's.
-    lines = {name: lines.get(name) or b"    %b: %b" % (_text(name), _text(record)) for name, record in records.items()}
+    lines = {name: lines.get(name) or _line(name, record) for name, record in records.items()}
     return Content(_join(document, lines), document, lines), result
+
+
+def _spliced(content: Content, session_id: str | None, document: dict[str, Any], lines: dict[str, bytes]) -> Content | None:
+    """The content with the line of one session exchanged in its text; None where more has changed, or that line is not known."""
+    before, records = content.lines.get(session_id or ""), document["sessions"]
+    if session_id is None or before is None or session_id not in records or len(records) != len(content.lines):
+        return None
+    beside = [(name, id(value)) for name, value in content.document.items() if name != "sessions"]
+    if beside != [(name, id(value)) for name, value in document.items() if name != "sessions"]:
+        return None
+    # It stands there once: no other begins with its name, and no text in JSON holds an end of line.
+    head, found, tail = content.raw.partition(b"\n" + before)
+    if not found:
+        return None
+    after = lines[session_id] = _line(session_id, records[session_id])
+    return Content(b"".join((head, b"\n", after, tail)), document, lines)
 
 
 def _join(document: dict[str, Any], lines: dict[str, bytes]) -> bytes:
@@ -65,6 +83,10 @@ def _join(document: dict[str, Any], lines: dict[str, bytes]) -> bytes:
     sessions = b"{\n%b\n  }" % b",\n".join(lines.values()) if lines else b"{}"
     fields = [b"  %b: %b" % (_text(name), sessions if name == "sessions" else _text(value)) for name, value in document.items()]
     return b"{\n%b\n}" % b",\n".join(fields)
+
+
+def _line(name: str, record: object) -> bytes:
+    return b"    %b: %b" % (_text(name), _text(record))
 
 
 def _text(value: object) -> bytes:
