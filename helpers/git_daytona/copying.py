@@ -3,6 +3,7 @@
 No token is minted for it, and no part is larger than what any answer may be.
 """
 
+import contextlib
 import posixpath
 import re
 import secrets
@@ -14,7 +15,7 @@ from typing import IO
 
 from git_daytona import log, sandbox
 from git_daytona.cloud import Cloud
-from git_daytona.errors import BadAnswer, NotFound, SandboxCommandFailed, UsageError
+from git_daytona.errors import BadAnswer, GitDaytonaError, NotFound, SandboxCommandFailed, UsageError
 from git_daytona.refs import PROJECT
 from git_daytona.secret import printable
 from git_daytona.sessions import Coordinator
@@ -92,7 +93,7 @@ def copy_out(coordinator: Coordinator, name: str, source: str, target: str) -> U
                 archive.seek(0)
                 return unpack(archive, to)
         finally:
-            sandbox.run_once(coordinator.cloud, session.sandbox_id, 'rm -rf -- "$1"', folder, timeout=SECONDS)
+            _remove(coordinator, session.sandbox_id, folder)
 
     with log.event("copy.out", session=session.id) as event:
         done = coordinator.sandboxes.while_awake(session.sandbox_id, work)
@@ -142,10 +143,14 @@ def copy_in(coordinator: Coordinator, name: str, source: str, target: str) -> Un
             if archive.tell() > LIMIT_BYTES:
                 raise UsageError(f"'{source}' has more than {LIMIT_BYTES >> 30} GiB", hint="copy less at once")
             archive.seek(0)
-            for number in range(LIMIT_BYTES // PART_BYTES + 1):
-                if content := archive.read(PART_BYTES):
-                    coordinator.cloud.upload(session.sandbox_id, f"{folder}/part.{number:04}", content)
-        _told(coordinator.cloud, session.sandbox_id, _UNPACK, parent or ".", folder)
+            try:
+                for number in range(LIMIT_BYTES // PART_BYTES + 1):
+                    if content := archive.read(PART_BYTES):
+                        coordinator.cloud.upload(session.sandbox_id, f"{folder}/part.{number:04}", content)
+                _told(coordinator.cloud, session.sandbox_id, _UNPACK, parent or ".", folder)
+            except BaseException:  # also Ctrl-C: nothing of it stays there
+                _remove(coordinator, session.sandbox_id, folder)
+                raise
         return done
 
     coordinator.state.touch(session.id)
@@ -153,6 +158,11 @@ def copy_in(coordinator: Coordinator, name: str, source: str, target: str) -> Un
         done = coordinator.sandboxes.while_awake(session.sandbox_id, work)
         event["files"] = done.files
     return done
+
+
+def _remove(coordinator: Coordinator, sandbox_id: str, folder: str) -> None:
+    with contextlib.suppress(GitDaytonaError):  # what went wrong before it is what is told
+        sandbox.run_once(coordinator.cloud, sandbox_id, 'rm -rf -- "$1"', folder, timeout=SECONDS)
 
 
 def _pack(source: Path, name: str, archive: IO[bytes], done: Unpacked) -> None:

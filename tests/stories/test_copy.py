@@ -81,6 +81,17 @@ def test_what_is_wrong_is_said(local, repo, there, tell, tmp_path):
         assert done.err.count("error: ") == 1 and done.err.count("hint: ") == 1, (words, done)
 
 
+def test_a_copy_that_fails_leaves_nothing_there(local, repo, there, tell):
+    there.agent("ls -A /tmp >../before")
+    with local.faults.call(route="files/upload", status=403):
+        assert tell("git-daytona", "cp", "README", "1:x", cwd=repo.path).status == 7
+    assert tell("git-daytona", "cp", "README", "1:none/such", cwd=repo.path).status == 19
+    with local.faults.call(route="files/download", status=403):
+        assert tell("git-daytona", "cp", "1:README", "x", cwd=repo.path).status == 7
+    there.agent("ls -A /tmp | cmp - ../before")
+    assert not (repo.path / "x").exists()
+
+
 def test_a_colon_behind_a_slash_is_no_session():
     assert copying.place("./a:b") == copying.Place(None, "./a:b")
     assert copying.place("1:") == copying.Place("1", ".")

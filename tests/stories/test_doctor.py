@@ -462,3 +462,9 @@ def test_checks_are_bounded_and_independent() -> None:
     assert found["needs that"].detail == "it needs 'needs it'"
     assert found["breaks"].detail == "the check itself failed"
     assert str(found["refuses"]) == "FAIL    refuses: it is wrong \\x1b[31m\nhint: the log may say more: git daytona logs"
+
+
+def test_a_preference_that_makes_no_sense(healthy: Repo, examine: Callable[[Path], Examined]) -> None:
+    healthy.git("config", "daytona.keptAge", "soonish")
+    detail, hint = examine(healthy.path).only("settings", "warn")
+    assert "daytona.keptAge is 'soonish'" in detail and "git config --local daytona.keptAge" in hint

@@ -7,7 +7,7 @@ from git_daytona import cliprofile, leases, preferences, probe, settings, state,
 from git_daytona.cloud import Cloud, KeyInfo
 from git_daytona.doctor.findings import Seen, fail, ok, skipped, warn
 from git_daytona.endpoint import Endpoint
-from git_daytona.errors import GitDaytonaError, NotFound
+from git_daytona.errors import BadSetting, GitDaytonaError, NotFound
 from git_daytona.git import Repository
 from git_daytona.hostkeys import HostKey
 from git_daytona.pin import Policy
@@ -29,7 +29,8 @@ class Service:
         self._key: KeyInfo | None = None
 
     def settings(self) -> Seen:
-        self.found: Settings = preferences.load(self.directory).applied(settings.load(self.directory))
+        preferred = preferences.load(self.directory)
+        self.found: Settings = preferred.applied(settings.load(self.directory))
         self.cloud = Cloud(self.found)
         self.cloud.request_seconds = REQUEST_SECONDS
         self.policy = Policy(self.found, self.cloud.config, glance=None)
@@ -42,6 +43,11 @@ class Service:
             "DAYTONA_SSH_AUTO_PIN": None if self.found.auto_pin else "false",
         }
         text = ", ".join(f"{name} {value}" for name, value in pairs.items() if value)
+        for check in (preferred.branch_prefix, preferred.sync_on_idle, preferred.kept_until, preferred.max_fetch_bytes):
+            try:
+                check()
+            except BadSetting as problem:  # in the way of what needs it, and of no more
+                return warn(problem.message, problem.hint or "")
         if self.found.warnings:
             return warn(f"{text}; {'; '.join(self.found.warnings)}", "see SETTINGS in git-daytona(1)")
         return ok(text)
