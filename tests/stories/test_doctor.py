@@ -114,7 +114,8 @@ def test_no_secret_in_it(healthy: Repo, tell: Tell, local: LocalDaytona) -> None
     for words in (("doctor",), ("doctor", "--json")):
         told = tell("git-daytona", *words, cwd=healthy.path)
         assert local.api_key not in told.out + told.err
-    assert local.api_key not in paths.log_file().read_text()
+    # Of a chain that holds nothing is logged.
+    assert not paths.log_file().exists() or local.api_key not in paths.log_file().read_text()
 
 
 def test_outside_a_repository(healthy: Repo, tell: Tell, examine: Callable[[Path], Examined], tmp_path: Path) -> None:
