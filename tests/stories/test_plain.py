@@ -38,7 +38,11 @@ def test_log_and_diff_pass_everything_on(worked, command):
     done = command("git-daytona", "log", "3", "--format=%s", "-n", "5", cwd=worked.path)
     assert (done.status, done.out) == (0, "Add folder/README\nAdd new.txt\n")
     assert said(done) == ["git log refs/daytona/base/3..opencode/3 --format=%s -n 5"]
-    for words in (("log", "3", "--oneline", "-p", "--", "new.txt"), ("diff", "opencode/3", "--stat"), ("diff", "3", "--", "folder")):
+    for words in (
+        ("log", "3", "--oneline", "-p", "--", "new.txt"),
+        ("diff", "opencode/3", "--stat"),
+        ("diff", "3", "--", "folder"),
+    ):
         done = command("git-daytona", *words, cwd=worked.path)
         assert done.status == 0 and done.out
         (line,) = said(done)
