@@ -56,7 +56,7 @@ def shown(problem: BaseException, *, frames: bool = True) -> str:
         for frame, _ in traceback.walk_tb(each.__traceback__):
             # bounded.py stands below the REST client: what it is given holds the request's headers, as urllib3's own frames do.
             name = str(frame.f_globals.get("__name__", ""))
-            if name.startswith("git_daytona.") and name != "git_daytona.bounded":
+            if name.startswith("git_daytona.") and name != "git_daytona.api.bounded":
                 words += [f"{frame.f_code.co_qualname}: {name} = {value!r}" for name, value in frame.f_locals.items()]
         each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
     return "\n".join(words)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from git_daytona import git, settings
-from git_daytona.cloud import Cloud
+from git_daytona import git
+from git_daytona.api.cloud import Cloud
+from git_daytona.config import settings
 from git_daytona.local.server import LocalDaytona
 from git_daytona.sessions import Coordinator
 from git_daytona.sync import Outcome

@@ -15,34 +15,34 @@ PACKAGE = Path(__file__).parents[1] / "helpers" / "git_daytona"
 
 LAYERS = {
     "alone": "ssh",  # the wrapper: nothing may be below it
-    "ground": "__init__ help errors secret endpoint refs hostkeys knownhosts trust published gitenv jsonc",
+    "ground": "__init__ api config hosts opencode trust help errors secret endpoint refs trust.hostkeys trust.knownhosts trust.decision trust.published gitenv opencode.jsonc",
     "rim": "run files paths say log beside lastseen unpack progress",
-    "sources": "keystore cliprofile settings preferences records state git bounded account cloud cloud_errors probe glance pinfile manual refusals asked pin verify registered install",
+    "sources": "config.keystore config.cliprofile config.settings config.preferences records state git api.bounded api.account api.cloud api.cloud_errors trust.probe trust.glance trust.pinfile trust.manual trust.refusals trust.asked trust.pin trust.verify opencode.registered opencode.install",
     "transfers": "leases transfer sandbox branches old_remotes worktrees lifecycle ahead",
     "sessions": "sync sessions status recovery shell copying doctor.*",
     "tools": "tools.*",
-    "service": "lanes rpc harmless prompt hosttools toasts workspace previews turns events calls hosting service hooks",
+    "service": "hosts.lanes hosts.rpc hosts.harmless hosts.prompt hosts.hosttools hosts.toasts hosts.workspace hosts.previews hosts.turns hosts.events hosts.calls hosts.hosting hosts.service hosts.hooks",
     "faces": "cli.* __main__",
 }
 """From the bottom to the top: a module may import from its own layer and those before it. A new module gets its place here."""
 
-LOCAL_FROM_GROUND = {"errors", "secret", "endpoint", "hostkeys", "__init__"}
+LOCAL_FROM_GROUND = {"errors", "secret", "endpoint", "trust.hostkeys", "__init__"}
 """All that the embedded Daytona may use of the suite that is tested against it."""
 
 DOORS = {
-    "daytona_api_client": "account cloud",
-    "daytona_toolbox_api_client": "cloud",
-    "urllib3": "account bounded cloud_errors",
-    "pydantic": "cloud_errors",
-    "keyring": "keystore",
-    "dotenv": "settings",
+    "daytona_api_client": "api.account api.cloud",
+    "daytona_toolbox_api_client": "api.cloud",
+    "urllib3": "api.account api.bounded api.cloud_errors",
+    "pydantic": "api.cloud_errors",
+    "keyring": "config.keystore",
+    "dotenv": "config.settings",
     "platformdirs": "paths",
     "filelock": "files local.store",
-    "tenacity": "cloud git leases lifecycle status",
+    "tenacity": "api.cloud git leases lifecycle status",
     "click": "cli.*",
     "wcwidth": "cli.table",
-    "cryptography": "hostkeys local.*",
-    "paramiko": "probe local.*",
+    "cryptography": "trust.hostkeys local.*",
+    "paramiko": "trust.probe local.*",
     "aiohttp": "local.*",
     "multidict": "local.*",
     "yarl": "local.*",

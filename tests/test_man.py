@@ -13,7 +13,8 @@ import click
 import pytest
 
 import errorpage
-from git_daytona import errors, settings, ssh
+from git_daytona import errors, ssh
+from git_daytona.config import settings
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "man").glob("*.[1-9]"))

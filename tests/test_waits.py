@@ -14,9 +14,9 @@ FILES = [path for path in sorted(SOURCE.rglob("*.py")) if "local" not in path.re
 UNITS = {"s": 1, "min": 60, "h": 3600}
 
 NO_LIMITS = {
-    "asked.AGAIN_SECONDS": "how often is asked",
-    "asked.FAILED_SECONDS": "how long a failure is believed",
-    "previews.LINK_SECONDS": "how long a link is valid",
+    "trust.asked.AGAIN_SECONDS": "how often is asked",
+    "trust.asked.FAILED_SECONDS": "how long a failure is believed",
+    "hosts.previews.LINK_SECONDS": "how long a link is valid",
     "doctor.service.SKEW_SECONDS": "a difference of clocks",
     "cli.listing.WATCH_SECONDS": "how often --watch looks",
     "cli.table.FRESH_SECONDS": "how long a state is news",
@@ -25,14 +25,14 @@ NO_LIMITS = {
     "progress.TURN_SECONDS": "how often that is drawn",
     "progress.LINE_SECONDS": "how often that is said",
     "progress.PATIENCE_SECONDS": "when that is said to a host",
-    "keystore.QUIET_SECONDS": "when it is said that somebody is waited for",
+    "config.keystore.QUIET_SECONDS": "when it is said that somebody is waited for",
 }
 PARTS = {
-    "cloud.MARGIN_SECONDS": "on top of the limit that the sandbox is given, for its answer",
-    "bounded.SLACK_SECONDS": "on top of an answer's limit",
-    "hosting.CLOSE_SECONDS": "stands in DRAIN_SECONDS",
-    "hosting.CALLS_SECONDS": "stands in DRAIN_SECONDS",
-    "turns.LAST_SECONDS": "stands in DRAIN_SECONDS",
+    "api.cloud.MARGIN_SECONDS": "on top of the limit that the sandbox is given, for its answer",
+    "api.bounded.SLACK_SECONDS": "on top of an answer's limit",
+    "hosts.hosting.CLOSE_SECONDS": "stands in DRAIN_SECONDS",
+    "hosts.hosting.CALLS_SECONDS": "stands in DRAIN_SECONDS",
+    "hosts.turns.LAST_SECONDS": "stands in DRAIN_SECONDS",
     "doctor.machine.PROGRAM_SECONDS": "within a check",
     "doctor.service.REQUEST_SECONDS": "within a check",
     "doctor.service.PROBE_SECONDS": "within a check",
@@ -83,7 +83,7 @@ def test_every_limit_is_on_the_page():
 ENDLESS = {
     ("__main__", "thread.join()"): "revocations, each with its limit",
     ("transfer", "thread.join()"): "a revocation, with its limit",
-    ("calls", "self._asking.result()"): "a question to the user; ended by an abort, and by the end of the host",
+    ("hosts.calls", "self._asking.result()"): "a question to the user; ended by an abort, and by the end of the host",
     ("run", "process.wait()"): "a person's own command in the foreground",
     ("cli.local", "child.wait()"): "a person's own command",
     ("cli.local", "ended.wait()"): "daytona-local serve, until Ctrl-C",
@@ -93,7 +93,7 @@ ENDLESS = {
     ("sessions", "touched.result()"): "the same",
     ("sync", "beside.result()"): "the same",
     ("transfer", "self._beside.result()"): "the same",
-    ("service", "ending.get()"): "the service waits for its end",
+    ("hosts.service", "ending.get()"): "the service waits for its end",
     ("ssh", "select.select(watched, [], [])"): "ssh, which has its own limits, or the coordinator's end",
     ("ssh", "os.waitpid(child, 0)"): "the user's own ssh, asked with -G",
     ("progress", "self._changed.wait()"): "the thread that draws, which ends with its command",

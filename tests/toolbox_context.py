@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from git_daytona import sandbox
-from git_daytona.cloud import Execution
+from git_daytona.api.cloud import Execution
 from git_daytona.refs import PROJECT
 from git_daytona.sessions import Coordinator
 from git_daytona.tools.context import Denied, Result

@@ -13,10 +13,10 @@ import httpx
 import paramiko
 import pytest
 
-from git_daytona import settings
-from git_daytona.cloud import Cloud
-from git_daytona.pin import Policy
+from git_daytona.api.cloud import Cloud
+from git_daytona.config import settings
 from git_daytona.transfer import Transfers, ssh_environment
+from git_daytona.trust.pin import Policy
 from processes import until
 from rig import BIN
 

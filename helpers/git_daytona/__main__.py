@@ -10,7 +10,7 @@ def main(argv: list[str]) -> int:
     """Run one of the click programs and return its exit status."""
     program, arguments = argv[0] if argv else "git-daytona", argv[1:]
     if program == "git-daytona" and arguments == ["serve"]:  # past click: OpenCode waits for its first answer
-        from git_daytona.service import serve
+        from git_daytona.hosts.service import serve
 
         return serve()
     text = helping.text(program, arguments)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from git_daytona import log, sandbox
-from git_daytona.cloud import Cloud
+from git_daytona.api.cloud import Cloud
 from git_daytona.errors import BadAnswer, GitDaytonaError, NotFound, SandboxCommandFailed, UsageError
 from git_daytona.refs import PROJECT
 from git_daytona.secret import printable

@@ -18,7 +18,7 @@ from typing import TypeVar
 import tenacity
 
 from git_daytona import files, log, paths
-from git_daytona.cloud import Cloud, SshAccess
+from git_daytona.api.cloud import Cloud, SshAccess
 from git_daytona.errors import GitDaytonaError, RateLimited
 from git_daytona.secret import Secret
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 import tenacity
 
 from git_daytona import files, leases, log, paths
-from git_daytona.cloud import START_SECONDS, Cloud, SandboxInfo
+from git_daytona.api.cloud import START_SECONDS, Cloud, SandboxInfo
 from git_daytona.errors import BadAnswer, Conflict, NotFound, SandboxBroken, SandboxNotRunning, TimedOut
 from git_daytona.refs import SANDBOX_BRANCH
 

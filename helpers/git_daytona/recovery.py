@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from git_daytona import branches, files, leases, lifecycle, log, old_remotes, paths, preferences, state
-from git_daytona.cloud import SandboxInfo
+from git_daytona import branches, files, leases, lifecycle, log, old_remotes, paths, state
+from git_daytona.api.cloud import SandboxInfo
+from git_daytona.config import preferences
 from git_daytona.errors import GitDaytonaError, SandboxGone, UsageError
 from git_daytona.refs import Names, number_of_remote
 from git_daytona.secret import redact

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from git_daytona import leases, log
-from git_daytona.cloud import Cloud, Execution
+from git_daytona.api.cloud import Cloud, Execution
 from git_daytona.errors import BadAnswer, SandboxBusy, SandboxCommandFailed
 from git_daytona.refs import MOST, PROJECT, takeable
 from git_daytona.secret import printable

@@ -8,19 +8,20 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
-from git_daytona import branches, files, leases, log, old_remotes, paths, preferences, sandbox, state
+from git_daytona import branches, files, leases, log, old_remotes, paths, sandbox, state
 from git_daytona import sync as syncing
+from git_daytona.api.cloud import Cloud, Execution
 from git_daytona.beside import Beside
-from git_daytona.cloud import Cloud, Execution
+from git_daytona.config import preferences
+from git_daytona.config.settings import Settings
 from git_daytona.errors import GitDaytonaError, NoRepository, NotFound, SandboxGone, TimedOut, TransferFailed, UsageError
 from git_daytona.git import Repository, need_worktree
 from git_daytona.lifecycle import Sandboxes, mark_for
-from git_daytona.pin import Policy
 from git_daytona.refs import SANDBOX_BRANCH, Names, number_in
-from git_daytona.settings import Settings
 from git_daytona.state import GitReturn, Session, StateFile
 from git_daytona.sync import Outcome
 from git_daytona.transfer import Transfers
+from git_daytona.trust.pin import Policy
 
 T = TypeVar("T")
 

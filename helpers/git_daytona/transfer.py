@@ -14,9 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from git_daytona import gitenv, leases, log, preferences, ssh
+from git_daytona import gitenv, leases, log, ssh
+from git_daytona.api.cloud import Cloud, SshAccess
 from git_daytona.beside import Beside
-from git_daytona.cloud import Cloud, SshAccess
+from git_daytona.config import preferences
+from git_daytona.config.preferences import MAX_FETCH_SIZE
+from git_daytona.config.settings import Settings
 from git_daytona.errors import (
     BadSetting,
     ConnectionClosed,
@@ -28,12 +31,10 @@ from git_daytona.errors import (
     TransferFailed,
 )
 from git_daytona.git import Repository, failure
-from git_daytona.pin import Policy, Trust
-from git_daytona.preferences import MAX_FETCH_SIZE
 from git_daytona.refs import url
 from git_daytona.run import Limits, Result, run
 from git_daytona.secret import Secret, printable
-from git_daytona.settings import Settings
+from git_daytona.trust.pin import Policy, Trust
 
 TRANSFER_SECONDS = 3600.0
 IDLE_SECONDS = 120.0

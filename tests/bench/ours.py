@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from git_daytona import git, sandbox, settings
+from git_daytona import git, sandbox
+from git_daytona.config import settings
 from git_daytona.refs import PROJECT
 from git_daytona.sessions import Coordinator
 from rig import Repo

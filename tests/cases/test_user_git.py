@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from git_daytona import gitenv, run, settings, ssh, transfer
-from git_daytona.cloud import Cloud
-from git_daytona.pin import Policy
+from git_daytona import gitenv, run, ssh, transfer
+from git_daytona.api.cloud import Cloud
+from git_daytona.config import settings
+from git_daytona.trust.pin import Policy
 from rig import program
 
 # A stand-in for the user's own ssh: it notes everything it is given and runs the server's side here.

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import terminal
-from git_daytona import git, settings, state
+from git_daytona import git, state
+from git_daytona.config import settings
 from git_daytona.sessions import Coordinator
 from installed import Installed
 from rig import Repo

@@ -16,8 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from git_daytona import files, git, settings, transfer
-from git_daytona.cloud import Cloud
+from git_daytona import files, git, transfer
+from git_daytona.api.cloud import Cloud
+from git_daytona.config import settings
 from git_daytona.sessions import Coordinator
 
 CHANGES = ("create", "delete", "start", "recover", "mint", "revoke", "execute")

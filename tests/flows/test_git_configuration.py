@@ -366,7 +366,8 @@ import sys
 from pathlib import Path
 import git_daytona
 assert git_daytona.__file__.startswith(sys.argv[1]), git_daytona.__file__
-from git_daytona import git, settings
+from git_daytona import git
+from git_daytona.config import settings
 from git_daytona.sessions import Coordinator
 repository = git.discover(Path.cwd())
 coordinator = Coordinator(repository, settings.load(repository.worktree))

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from git_daytona import glance, knownhosts, paths
+from git_daytona import paths
 from git_daytona.endpoint import Endpoint
 from git_daytona.errors import HostKeyRefused
-from git_daytona.hostkeys import parse_line
 from git_daytona.local.server import LocalDaytona
+from git_daytona.trust import glance, knownhosts
+from git_daytona.trust.hostkeys import parse_line
 
 OTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 

@@ -14,8 +14,9 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from git_daytona import leases, log, paths, settings, transfer
-from git_daytona.cloud import Cloud
+from git_daytona import leases, log, paths, transfer
+from git_daytona.api.cloud import Cloud
+from git_daytona.config import settings
 from git_daytona.errors import (
     ApiUnreachable,
     BadAnswer,
@@ -108,8 +109,9 @@ def test_it_ends_on_every_way_out(local, account, sandbox, way, background):
 
 HOLDER = """
 import sys
-from git_daytona import leases, settings
-from git_daytona.cloud import Cloud
+from git_daytona import leases
+from git_daytona.config import settings
+from git_daytona.api.cloud import Cloud
 with leases.lease(Cloud(settings.load(None)), sys.argv[1]):
     print("held", flush=True)
     sys.stdin.readline()
@@ -456,7 +458,8 @@ def test_case_08_a_gateway_that_stalls(local, repo, begin, monkeypatch):
 FETCH = """
 import sys
 from pathlib import Path
-from git_daytona import git, settings
+from git_daytona import git
+from git_daytona.config import settings
 from git_daytona.sessions import Coordinator
 repository = git.discover(Path.cwd())
 coordinator = Coordinator(repository, settings.load(repository.worktree))

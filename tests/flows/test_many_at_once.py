@@ -14,7 +14,8 @@ WORKER = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from git_daytona import git, settings
+from git_daytona import git
+from git_daytona.config import settings
 from git_daytona.sessions import Coordinator
 
 def coordinator():

@@ -11,8 +11,9 @@ from urllib.parse import quote
 
 import pytest
 
-from git_daytona import hooks, hosttools, leases
+from git_daytona import leases
 from git_daytona.cli import hosts
+from git_daytona.hosts import hooks, hosttools
 from processes import until
 from rig import BIN, stop
 
@@ -347,7 +348,7 @@ def test_case_67_every_end_brings_the_work_back(host, repo, local, how):
 
 def test_case_59_and_case_67_what_does_not_finish_is_on_record(repo, local, monkeypatch, coordinate):
     """The drain's time over, with a transfer that stalls: ended, recorded, its token revoked."""
-    script = "import sys; from git_daytona import hosting, service; hosting.DRAIN_SECONDS = 2.0; sys.exit(service.serve())"
+    script = "import sys; from git_daytona.hosts import hosting, service; hosting.DRAIN_SECONDS = 2.0; sys.exit(service.serve())"
     monkeypatch.setattr("rig.BIN", Path("/nowhere"))
     here = Host.__new__(Host)
     original = subprocess.Popen

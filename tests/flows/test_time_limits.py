@@ -8,9 +8,12 @@ import keyring
 import keyring.backend
 import pytest
 
-from git_daytona import account, bounded, cloud, files, glance, keystore, leases, paths, probe, sandbox, sessions, transfer
+from git_daytona import files, leases, paths, sandbox, sessions, transfer
+from git_daytona.api import account, bounded, cloud
+from git_daytona.config import keystore
 from git_daytona.doctor import findings
 from git_daytona.doctor import service as doctor
+from git_daytona.trust import glance, probe
 from processes import descendants
 from told import tell
 

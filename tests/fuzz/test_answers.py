@@ -8,10 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from values import encoded, json_values, nested, objects, text
 
-from git_daytona import cloud_errors, endpoint, published, settings
-from git_daytona.account import Account
-from git_daytona.cloud import _info
+from git_daytona import endpoint
+from git_daytona.api import cloud_errors
+from git_daytona.api.account import Account
+from git_daytona.api.cloud import _info
+from git_daytona.config import settings
 from git_daytona.errors import GitDaytonaError
+from git_daytona.trust import published
 
 ENV = {"DAYTONA_API_KEY": "dtn_0123456789abcdef", "DAYTONA_API_URL": "http://127.0.0.1:1/api", "DAYTONA_SNAPSHOT": "mine"}
 SETTINGS = settings.load(None, ENV)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_daytona import settings
+from git_daytona.config import settings
 from git_daytona.errors import BadSetting
 
 names = st.sampled_from(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from git_daytona import hostkeys, knownhosts
+from git_daytona.trust import hostkeys, knownhosts
 
 KEY = b"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKtQ0PqEZy5MuVzGLDLOq5vpUlBJ5CbS3PHqiyn9Zq5V"
 NAMES = ["host", "[host]:2222", "a.example", "*.example", "!a.example", "h?st", "HOST", "|1|x|y", "host,other", "*", "10.0.0.1"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from values import text
 
 from git_daytona import refs, sandbox
-from git_daytona.cloud import Execution
+from git_daytona.api.cloud import Execution
 from git_daytona.errors import GitDaytonaError
 
 MARK = "0123456789abcdef"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from values import encoded, json_values, nested, objects, text
 
-from git_daytona.rpc import Peer, Refused
+from git_daytona.hosts.rpc import Peer, Refused
 
 requests = objects("jsonrpc", "id", "method", "params", "result", "error") | st.fixed_dictionaries(
     {"jsonrpc": st.just("2.0"), "method": text | st.just("tool")}, optional={"id": json_values, "params": json_values}

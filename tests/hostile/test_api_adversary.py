@@ -16,12 +16,13 @@ from evil_api import EvilApi, response, serving
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from git_daytona import bounded, published
-from git_daytona.account import Account
-from git_daytona.cloud import Cloud
+from git_daytona.api import bounded
+from git_daytona.api.account import Account
+from git_daytona.api.cloud import Cloud
+from git_daytona.config.settings import load
 from git_daytona.endpoint import from_ssh_command, toolbox_base
 from git_daytona.errors import ApiUnreachable, BadAnswer, GitDaytonaError, RateLimited
-from git_daytona.settings import load
+from git_daytona.trust import published
 
 KEY = "dtn_adversary_0123456789"
 LONG = 1000
@@ -170,7 +171,7 @@ def test_an_answer_of_the_sandbox_that_does_not_end(evil, cloud, genuine, monkey
         evil.requests.clear()
         evil.sent = 0
         evil.answer = as_if_genuine(evil, genuine, execute=ways[how]("", ""))
-        monkeypatch.setattr("git_daytona.cloud.MARGIN_SECONDS", 0)
+        monkeypatch.setattr("git_daytona.api.cloud.MARGIN_SECONDS", 0)
         with pytest.raises((BadAnswer, ApiUnreachable)) as raised:
             cloud.execute(genuine["id"], "true", timeout=1)
         fit(raised.value)

@@ -13,7 +13,7 @@ import pytest
 from evil_api import response, serving
 from unchanged import Watched
 
-from git_daytona import settings
+from git_daytona.config import settings
 from git_daytona.errors import GitDaytonaError
 from told import tell
 

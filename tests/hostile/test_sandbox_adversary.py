@@ -15,8 +15,9 @@ import evil_git
 import pytest
 from unchanged import Watched
 
-from git_daytona import log, preferences, refs, sandbox, sync, transfer
-from git_daytona.cloud import Execution
+from git_daytona import log, refs, sandbox, sync, transfer
+from git_daytona.api.cloud import Execution
+from git_daytona.config import preferences
 from git_daytona.errors import BadSetting, GitDaytonaError, SandboxCommandFailed, TimedOut, TransferFailed
 from git_daytona.refs import Names, takeable
 from git_daytona.secret import printable, redact

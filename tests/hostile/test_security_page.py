@@ -34,6 +34,6 @@ def test_the_bounds_are_those_of_the_code() -> None:
         elif name == "transfer.MEMORY_BYTES":
             assert transfer.MEMORY_BYTES >= 1 << 30
         else:
-            module, constant = name.split(".")
+            module, _, constant = name.rpartition(".")
             number, _, unit = value.partition(" ")
             assert getattr(import_module(f"git_daytona.{module}"), constant) == int(number) * UNITS[unit], name

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from git_daytona.cloud import Execution
+from git_daytona.api.cloud import Execution
 from git_daytona.errors import GitDaytonaError
 from toolbox_context import RealContext, Toolbox
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from git_daytona import paths
-from git_daytona.hostkeys import parse_line
 from git_daytona.local.server import LocalDaytona
+from git_daytona.trust.hostkeys import parse_line
 
 PROGRAM = Path(__file__).resolve().parents[2] / "bin" / "daytona-pin"
 

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from git_daytona import paths, registered
+from git_daytona import paths
 from git_daytona.doctor import Status, findings, machine, service
 from git_daytona.doctor.findings import Check, ok
 from git_daytona.errors import BadSetting
 from git_daytona.local.server import LocalDaytona
+from git_daytona.opencode import registered
 from rig import Repo, Session
 from told import Told
 

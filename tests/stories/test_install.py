@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from git_daytona import registered
 from git_daytona.errors import BadSetting, NoRepository
+from git_daytona.opencode import registered
 from rig import Repo
 from told import Told
 

@@ -13,7 +13,7 @@ import pytest
 
 import terminal
 from chosen_keyrings import keyrings
-from git_daytona import keystore
+from git_daytona.config import keystore
 from git_daytona.local import service
 from processes import descendants
 from rig import BIN

@@ -5,12 +5,14 @@ import time
 
 import pytest
 
-from git_daytona import branches, hosttools, preferences, recovery, state
+from git_daytona import branches, recovery, state
+from git_daytona.config import preferences
+from git_daytona.hosts import hosttools
+from git_daytona.hosts.toasts import Toasts
+from git_daytona.hosts.turns import Turns
+from git_daytona.hosts.workspace import Workspace
 from git_daytona.refs import KEPT
 from git_daytona.sync import Outcome
-from git_daytona.toasts import Toasts
-from git_daytona.turns import Turns
-from git_daytona.workspace import Workspace
 
 CANARY = "dtn_canary0123456789abcdef"
 

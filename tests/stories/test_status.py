@@ -12,7 +12,7 @@ import pytest
 import terminal
 from git_daytona import ahead, state
 from git_daytona.cli import table
-from git_daytona.events import Events
+from git_daytona.hosts.events import Events
 from git_daytona.refs import Names
 from git_daytona.status import Row
 from rig import BIN, Repo

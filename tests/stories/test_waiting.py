@@ -5,8 +5,8 @@ import threading
 import httpx
 
 import terminal
-from git_daytona.toasts import Toasts
-from git_daytona.workspace import Workspace
+from git_daytona.hosts.toasts import Toasts
+from git_daytona.hosts.workspace import Workspace
 from processes import until
 from rig import BIN
 

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from known_hosts_cases import NAMES, Case, Keys, by_hand, generated
 
-from git_daytona import knownhosts
-from git_daytona.hostkeys import HostKey, decode_base64, parse_blob, parse_line
-from git_daytona.knownhosts import Marker, Verdict, names_match
+from git_daytona.trust import knownhosts
+from git_daytona.trust.hostkeys import HostKey, decode_base64, parse_blob, parse_line
+from git_daytona.trust.knownhosts import Marker, Verdict, names_match
 
 SERVERS = {"ed": ("ed",), "ed+rsa": ("ed", "rsa"), "rsa+ecdsa": ("rsa", "ecdsa"), "ecdsa": ("ecdsa",)}
 GENERATED = 500

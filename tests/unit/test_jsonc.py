@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from git_daytona import install, jsonc
+from git_daytona.opencode import install, jsonc
 
 # -- reading --------------------------------------------------------------------------------------------------------------
 

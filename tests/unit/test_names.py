@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_daytona import account, refs, secret
+from git_daytona import refs, secret
+from git_daytona.api import account
 from git_daytona.endpoint import Endpoint, endpoint, from_ssh_command
 from git_daytona.errors import BadAnswer, NotFound
 from git_daytona.secret import Secret, printable, redact

@@ -17,12 +17,14 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from git_daytona import paths, pinfile, published, refusals, settings
+from git_daytona import paths
+from git_daytona.config import settings
 from git_daytona.endpoint import Endpoint
 from git_daytona.errors import ApiUnreachable, BadAnswer, BadSetting, GitDaytonaError, HostKeyRefused, ServerError, TimedOut
-from git_daytona.hostkeys import parse_line
-from git_daytona.pin import Mode, PinRenewed, Policy
-from git_daytona.trust import endpoint_of
+from git_daytona.trust import pinfile, published, refusals
+from git_daytona.trust.decision import endpoint_of
+from git_daytona.trust.hostkeys import parse_line
+from git_daytona.trust.pin import Mode, PinRenewed, Policy
 
 HOST = "gw.example.org"
 NAME = f"[{HOST}]:2222"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from git_daytona import keystore, settings
+from git_daytona.config import keystore, settings
 from git_daytona.errors import BadSetting, GitDaytonaError, NoKey
 
 NEVER = settings.NEVER_FROM_DOTENV

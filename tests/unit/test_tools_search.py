@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from git_daytona.cloud import Execution
+from git_daytona.api.cloud import Execution
 from git_daytona.errors import SandboxCommandFailed
 from git_daytona.tools import answers, bounds, commands, glob, globs, grep, listing, read
 from git_daytona.tools.context import ToolError

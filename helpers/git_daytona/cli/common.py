@@ -30,7 +30,8 @@ session = click.argument("name", metavar="N", shell_complete=_complete)
 @contextmanager
 def coordinator(*, anywhere: bool = False) -> Iterator["Coordinator"]:
     """The coordinator of the repository we stand in; with ``anywhere`` also of a directory without one."""
-    from git_daytona import git, log, recovery, say, settings
+    from git_daytona import git, log, recovery, say
+    from git_daytona.config import settings
     from git_daytona.errors import NoRepository
     from git_daytona.progress import Progress
     from git_daytona.sessions import Coordinator

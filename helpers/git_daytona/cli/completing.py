@@ -33,7 +33,8 @@ class Lines(ShellComplete):
 
 def _sessions() -> "list[Session]":
     """The sessions of the repository we stand in, from the state file; none where there is no repository or anything is wrong."""
-    from git_daytona import git, settings
+    from git_daytona import git
+    from git_daytona.config import settings
     from git_daytona.errors import GitDaytonaError
     from git_daytona.sessions import Coordinator
 

@@ -10,9 +10,9 @@ import click
 from git_daytona.cli import common
 
 if TYPE_CHECKING:
+    from git_daytona.config.preferences import Preferences
+    from git_daytona.config.settings import Settings
     from git_daytona.errors import GitDaytonaError
-    from git_daytona.preferences import Preferences
-    from git_daytona.settings import Settings
 
 DEFAULT = "default"
 ENVIRONMENT_ONLY = ("DAYTONA_ALLOW_HOST_TOOLS", "DAYTONA_SERVICE_BINARY", "DAYTONA_DEBUG")
@@ -44,7 +44,8 @@ def config(as_json: bool) -> int:
 
     Preferences that trust does not depend on are set by git itself: git config daytona.NAME VALUE. See git-daytona(1) for them.
     """
-    from git_daytona import git, preferences, say, settings
+    from git_daytona import git, say
+    from git_daytona.config import preferences, settings
     from git_daytona.errors import BadSetting, NoRepository
     from git_daytona.secret import printable
 
@@ -71,7 +72,7 @@ def config(as_json: bool) -> int:
 
 def collect(found: "Settings", preferred: "Preferences") -> "tuple[list[Line], list[GitDaytonaError]]":
     """All settings, and what is wrong with some of them."""
-    from git_daytona import preferences as names
+    from git_daytona.config import preferences as names
     from git_daytona.errors import GitDaytonaError, NoKey
 
     problems: list[GitDaytonaError] = []

@@ -13,7 +13,7 @@ EVENTS = ("session.created", "session.idle", "session.deleted", "tool", "shutdow
 @click.command(short_help="Serve OpenCode's plugin (it starts this itself)")
 def serve() -> int:
     """Serve OpenCode's plugin: JSON-RPC on standard input and output, until the end of input. See git-daytona-hooks(7)."""
-    from git_daytona.service import serve as serve_
+    from git_daytona.hosts.service import serve as serve_
 
     return serve_()
 
@@ -26,7 +26,7 @@ def hook(event: str) -> None:
     See git-daytona-hooks(7) for what each event needs and does.
     """
     from git_daytona import log, say
-    from git_daytona.hooks import PAYLOAD_BYTES, Hook
+    from git_daytona.hosts.hooks import PAYLOAD_BYTES, Hook
 
     log.to_file()
     result = Hook(sys.stdin.buffer.read(PAYLOAD_BYTES), Path.cwd(), say.note).run(event)

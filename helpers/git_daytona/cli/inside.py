@@ -39,8 +39,9 @@ def open_(browser: bool | None, name: str, port: int | None) -> None:
 
     Without PORT it is the one that listens. Whoever has the link can open it, for 24 hours.
     """
-    from git_daytona import previews, sandbox, say
+    from git_daytona import sandbox, say
     from git_daytona.errors import NotFound, UsageError
+    from git_daytona.hosts import previews
 
     with common.coordinator(anywhere=True) as coordinator:
         session = coordinator.find(name)

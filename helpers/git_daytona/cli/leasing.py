@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from git_daytona.cloud import Cloud
+    from git_daytona.api.cloud import Cloud
+    from git_daytona.config.settings import Settings
     from git_daytona.git import Repository
-    from git_daytona.settings import Settings
 
 PROGRAM = "daytona-token"
 
 
 def settings_here() -> "tuple[Settings, Repository | None]":
     """The settings here, and the repository that they may have come from."""
-    from git_daytona import log, say, settings
+    from git_daytona import log, say
+    from git_daytona.config import settings
     from git_daytona.errors import GitDaytonaError
     from git_daytona.git import discover
 
@@ -35,7 +36,7 @@ def settings_here() -> "tuple[Settings, Repository | None]":
 
 
 def _cloud() -> "Cloud":
-    from git_daytona.cloud import Cloud
+    from git_daytona.api.cloud import Cloud
 
     return Cloud(settings_here()[0])
 
@@ -101,11 +102,11 @@ def exec_(sandbox: str, command: tuple[str, ...]) -> int:
     sandbox's gateway: git ls-remote "ssh://$DAYTONA_SSH_GATEWAY/home/daytona/project" works as it is.
     """
     from git_daytona import say
-    from git_daytona.cloud import Cloud
+    from git_daytona.api.cloud import Cloud
     from git_daytona.errors import GitDaytonaError
-    from git_daytona.pin import Policy
     from git_daytona.run import foreground
     from git_daytona.transfer import Transfers, configuration, ssh_environment
+    from git_daytona.trust.pin import Policy
 
     command = command[1:] if command[0] == "--" else command
     if not command:

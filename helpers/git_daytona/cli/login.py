@@ -10,9 +10,9 @@ import click
 from git_daytona.cli.leasing import PROGRAM, settings_here
 
 if TYPE_CHECKING:
-    from git_daytona.account import Account, KeyInfo
+    from git_daytona.api.account import Account, KeyInfo
+    from git_daytona.config.settings import Settings
     from git_daytona.secret import Secret
-    from git_daytona.settings import Settings
 
 NEEDED = ("write:sandboxes", "delete:sandboxes")
 """The permissions without which no session can be started or ended."""
@@ -23,8 +23,8 @@ class KeylessCommand(click.Command):
     """A command that takes no arguments, and does not repeat one that it is given: it may be a key."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        from git_daytona.config.settings import KEYS_PAGE
         from git_daytona.errors import UsageError
-        from git_daytona.settings import KEYS_PAGE
 
         try:
             return super().parse_args(ctx, args)
@@ -42,10 +42,11 @@ def login(no_check: bool) -> None:
 
     The key is asked for without echo, or is the first line of standard input if that is no terminal. It is stored only if the API takes it.
     """
-    from git_daytona import keystore, say
-    from git_daytona.account import Account
+    from git_daytona import say
+    from git_daytona.api.account import Account
+    from git_daytona.config import keystore
+    from git_daytona.config.settings import KEYS_PAGE
     from git_daytona.errors import GitDaytonaError, KeyRefused
-    from git_daytona.settings import KEYS_PAGE
 
     found, _ = settings_here()
     before = keystore.required(found.api_url)  # before anybody types a key that could not be kept
@@ -75,7 +76,8 @@ def logout() -> None:
 
     The key itself stays valid: revoke it in Daytona's dashboard. Exits with 1 if there is none in the keyring.
     """
-    from git_daytona import cliprofile, keystore, say
+    from git_daytona import say
+    from git_daytona.config import cliprofile, keystore
     from git_daytona.errors import GitDaytonaError
 
     found, _ = settings_here()
@@ -96,8 +98,9 @@ def logout() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: organization, apiUrl, source, key.")
 def whoami(as_json: bool) -> None:
     """Show whose API key is used, where it comes from, and what it may do."""
-    from git_daytona import cliprofile, say
-    from git_daytona.account import Account
+    from git_daytona import say
+    from git_daytona.api.account import Account
+    from git_daytona.config import cliprofile
     from git_daytona.secret import printable
 
     found, _ = settings_here()
@@ -164,8 +167,8 @@ def _typed(found: "Settings") -> str:
     import warnings
 
     from git_daytona import say
+    from git_daytona.config.settings import DEFAULT_API_URL, KEYS_PAGE
     from git_daytona.errors import UsageError
-    from git_daytona.settings import DEFAULT_API_URL, KEYS_PAGE
 
     page = f"; they are made at {KEYS_PAGE}" if found.api_url == DEFAULT_API_URL else ""
     say.note(f"paste an API key for {found.api_url}{page}")

@@ -7,15 +7,17 @@ from typing import Any
 
 import click
 
-from git_daytona import __version__, knownhosts, manual, paths, pinfile, probe, say, settings, verify
+from git_daytona import __version__, paths, say
 from git_daytona.cli import pin_output as output
+from git_daytona.config import settings
 from git_daytona.endpoint import Endpoint
 from git_daytona.errors import BadSetting, GitDaytonaError, HostKeyRefused, NothingToVerify, UsageError
-from git_daytona.hostkeys import HostKey
-from git_daytona.pin import Mode, Policy
-from git_daytona.published import Published
 from git_daytona.secret import printable
-from git_daytona.trust import endpoint_of, keys_of
+from git_daytona.trust import knownhosts, manual, pinfile, probe, verify
+from git_daytona.trust.decision import endpoint_of, keys_of
+from git_daytona.trust.hostkeys import HostKey
+from git_daytona.trust.pin import Mode, Policy
+from git_daytona.trust.published import Published
 
 PROGRAM = "daytona-pin"
 
@@ -221,7 +223,7 @@ def _policy() -> Policy:
     found = settings.load(None)
 
     def ask() -> dict[str, Any]:
-        from git_daytona.cloud import Cloud
+        from git_daytona.api.cloud import Cloud
 
         return Cloud(found).config()
 

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from git_daytona.endpoint import Endpoint
-from git_daytona.hostkeys import HostKey
 from git_daytona.secret import printable
+from git_daytona.trust.hostkeys import HostKey
 
 
 def line(words: str) -> None:

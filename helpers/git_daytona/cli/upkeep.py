@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from git_daytona.install import Change
+    from git_daytona.opencode.install import Change
 
 PROGRAM = "git-daytona"
 LOG_LINES = 200
@@ -32,9 +32,10 @@ def install(scope: str | None, dry_run: bool) -> None:
 
     Everything else in the file stays as it is. A plugin of another installation of git-daytona is replaced.
     """
-    from git_daytona import install as installing
-    from git_daytona import registered, say
+    from git_daytona import say
     from git_daytona.errors import BadSetting
+    from git_daytona.opencode import install as installing
+    from git_daytona.opencode import registered
 
     if not registered.SHIM.is_file():
         raise BadSetting(f"the plugin file '{registered.SHIM}' is missing", hint="install git-daytona again")
@@ -60,8 +61,8 @@ def uninstall(scope: str | None, dry_run: bool) -> int:
 
     A file that 'install' made and nobody changed is removed. Exits with 1 if the plugin is not there.
     """
-    from git_daytona import install as installing
     from git_daytona.errors import GitDaytonaError
+    from git_daytona.opencode import install as installing
 
     worktree = _worktree(scope)
     changes = installing.uninstall(worktree)
@@ -132,8 +133,9 @@ def _bundle(name: str, findings: list[str], log: list[str]) -> None:
     """Write the report into a new file; by default one in the current directory that is named after the moment."""
     import time
 
-    from git_daytona import files, git, preferences, say, settings, state
+    from git_daytona import files, git, say, state
     from git_daytona.cli import configuring
+    from git_daytona.config import preferences, settings
     from git_daytona.doctor import bundle, versions
     from git_daytona.errors import BadSetting, GitDaytonaError, NoRepository
 

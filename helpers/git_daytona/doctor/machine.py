@@ -7,10 +7,12 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from git_daytona import __version__, branches, git, paths, preferences, registered, ssh
+from git_daytona import __version__, branches, git, paths, ssh
+from git_daytona.config import preferences
 from git_daytona.doctor.findings import Seen, fail, ok, skipped, warn
 from git_daytona.errors import BadSetting, MissingProgram, NoRepository, TimedOut
 from git_daytona.git import Repository
+from git_daytona.opencode import registered
 from git_daytona.run import run
 
 OPENCODE, OPENCODE_KNOWN = (1, 18), 1

@@ -3,16 +3,18 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from git_daytona import cliprofile, leases, preferences, probe, settings, state, verify
-from git_daytona.cloud import Cloud, KeyInfo
+from git_daytona import leases, state
+from git_daytona.api.cloud import Cloud, KeyInfo
+from git_daytona.config import cliprofile, preferences, settings
+from git_daytona.config.settings import Settings
 from git_daytona.doctor.findings import Seen, fail, ok, skipped, warn
 from git_daytona.endpoint import Endpoint
 from git_daytona.errors import BadSetting, GitDaytonaError, NotFound
 from git_daytona.git import Repository
-from git_daytona.hostkeys import HostKey
-from git_daytona.pin import Policy
 from git_daytona.sessions import Coordinator
-from git_daytona.settings import Settings
+from git_daytona.trust import probe, verify
+from git_daytona.trust.hostkeys import HostKey
+from git_daytona.trust.pin import Policy
 
 REQUEST_SECONDS = 8.0
 PROBE_SECONDS = 6.0

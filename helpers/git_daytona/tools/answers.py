@@ -4,7 +4,7 @@ import base64
 import binascii
 import re
 
-from git_daytona.cloud import Execution
+from git_daytona.api.cloud import Execution
 from git_daytona.errors import SandboxCommandFailed
 from git_daytona.tools import clean
 

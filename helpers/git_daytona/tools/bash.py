@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from git_daytona.cloud import Execution
+from git_daytona.api.cloud import Execution
 from git_daytona.errors import GitDaytonaError
 from git_daytona.tools import answers, bounds, clean, commands, files, places
 from git_daytona.tools.arguments import Arguments, Definition, schema, stop_if_cancelled, text, whole, yes_or_no

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from git_daytona.cloud import Execution
+from git_daytona.api.cloud import Execution
 from git_daytona.errors import GitDaytonaError
 
 

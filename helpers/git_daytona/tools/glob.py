@@ -2,7 +2,7 @@
 
 import posixpath
 
-from git_daytona.cloud import Execution
+from git_daytona.api.cloud import Execution
 from git_daytona.refs import PROJECT
 from git_daytona.tools import answers, clean, globs, places
 from git_daytona.tools.arguments import Arguments, Definition, schema, stop_if_cancelled, text

@@ -12,13 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from git_daytona import __version__, log, prompt
-from git_daytona.harmless import EVENTS, HARMLESS
-from git_daytona.rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Peer, Refused, Request, text
+from git_daytona import __version__, log
+from git_daytona.hosts import prompt
+from git_daytona.hosts.harmless import EVENTS, HARMLESS
+from git_daytona.hosts.rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Peer, Refused, Request, text
 from git_daytona.tools.registry import TOOLS
 
 if TYPE_CHECKING:
-    from git_daytona.hosting import Hosting
+    from git_daytona.hosts.hosting import Hosting
 
 
 def serve() -> int:
@@ -111,7 +112,7 @@ class Service:
                 "system": prompt.system(worktree, tuple(tools)),
             }
         )
-        from git_daytona.hosting import Hosting
+        from git_daytona.hosts.hosting import Hosting
 
         self._hosting = Hosting(self.peer, tools, directory, worktree, project if isinstance(project, str) and project else None)
         self._hosting.workspace.begin()

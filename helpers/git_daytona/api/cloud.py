@@ -12,13 +12,13 @@ from typing import Any
 
 import tenacity
 
-from git_daytona import bounded
-from git_daytona.account import Account, KeyInfo, SshAccess, check_sandbox_id
-from git_daytona.cloud_errors import gone
+from git_daytona.api import bounded
+from git_daytona.api.account import Account, KeyInfo, SshAccess, check_sandbox_id
+from git_daytona.api.cloud_errors import gone
+from git_daytona.config.settings import Settings
 from git_daytona.endpoint import toolbox_base, web_link
 from git_daytona.errors import BadAnswer, GitDaytonaError, NotFound, SandboxBroken, TimedOut
 from git_daytona.secret import printable
-from git_daytona.settings import Settings
 
 START_SECONDS = 300.0
 """Limit for a sandbox to be created, started or restored."""

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from git_daytona.errors import GitDaytonaError
-from git_daytona.lanes import Lane
-from git_daytona.rpc import Closed, Peer, Refused
-from git_daytona.turns import Turns
-from git_daytona.workspace import Workspace
+from git_daytona.hosts.lanes import Lane
+from git_daytona.hosts.rpc import Closed, Peer, Refused
+from git_daytona.hosts.turns import Turns
+from git_daytona.hosts.workspace import Workspace
 
 PARENT_SECONDS = 10.0
 DEPTH = 20

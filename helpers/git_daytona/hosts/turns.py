@@ -4,13 +4,14 @@ import threading
 import time
 from functools import partial
 
-from git_daytona import log, preferences, run, state
+from git_daytona import log, run, state
+from git_daytona.config import preferences
 from git_daytona.errors import GitDaytonaError, NotFound
-from git_daytona.lanes import Lane
-from git_daytona.previews import Previews
+from git_daytona.hosts.lanes import Lane
+from git_daytona.hosts.previews import Previews
+from git_daytona.hosts.toasts import Toasts
+from git_daytona.hosts.workspace import Workspace
 from git_daytona.sync import Outcome
-from git_daytona.toasts import Toasts
-from git_daytona.workspace import Workspace
 
 LAST_SECONDS = 10.0
 """After a drain's time is over: for what was ended to revoke its token."""

@@ -3,13 +3,14 @@
 import threading
 from pathlib import Path
 
-from git_daytona import log, recovery, settings
+from git_daytona import log, recovery
+from git_daytona.config import settings
 from git_daytona.errors import GitDaytonaError, NoRepository
 from git_daytona.git import Repository, discover
-from git_daytona.lanes import Lane
+from git_daytona.hosts.lanes import Lane
+from git_daytona.hosts.toasts import Toasts, told
 from git_daytona.progress import Patience
 from git_daytona.sessions import Coordinator
-from git_daytona.toasts import Toasts, told
 
 
 class Workspace:

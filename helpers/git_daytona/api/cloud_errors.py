@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from git_daytona.config.settings import Settings
 from git_daytona.errors import (
     ApiUnreachable,
     BadAnswer,
@@ -24,7 +25,6 @@ from git_daytona.errors import (
     TimedOut,
 )
 from git_daytona.secret import printable, redact
-from git_daytona.settings import Settings
 
 _NOT_RUNNING = ("not running", "not started", "is the sandbox started", "is stopped")
 """How the runners and proxies of Daytona say so, all of them with status 400."""

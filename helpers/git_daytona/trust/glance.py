@@ -8,12 +8,12 @@ takes a hundredth of a second where loading paramiko takes a quarter of one.
 import os
 from collections.abc import Sequence
 
-from git_daytona import knownhosts
 from git_daytona.endpoint import Endpoint
 from git_daytona.errors import GitDaytonaError
-from git_daytona.hostkeys import HostKey
-from git_daytona.knownhosts import Line, Marker
 from git_daytona.run import run
+from git_daytona.trust import knownhosts
+from git_daytona.trust.hostkeys import HostKey
+from git_daytona.trust.knownhosts import Line, Marker
 
 GLANCE_SECONDS = 3
 _FAMILY = {"ssh-ed25519": "ed25519", "ssh-rsa": "rsa"}  # ssh-keyscan's names; the rest is "ecdsa"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from git_daytona.endpoint import Endpoint, endpoint
 from git_daytona.errors import BadAnswer
-from git_daytona.hostkeys import HostKey
-from git_daytona.knownhosts import Line, Marker
+from git_daytona.trust.hostkeys import HostKey
+from git_daytona.trust.knownhosts import Line, Marker
 
 
 class Outcome(enum.Enum):

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from git_daytona import cliprofile, files, keystore
+from git_daytona import files
+from git_daytona.config import cliprofile, keystore
 from git_daytona.errors import BadSetting, NoKey
 from git_daytona.secret import Secret, key_problem
 

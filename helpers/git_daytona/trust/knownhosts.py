@@ -13,7 +13,7 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from git_daytona.hostkeys import SPACES, HostKey, decode_base64, parse_line
+from git_daytona.trust.hostkeys import SPACES, HostKey, decode_base64, parse_line
 
 ALGORITHMS = (
     "ssh-ed25519",

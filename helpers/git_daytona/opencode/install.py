@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from git_daytona import files, jsonc, registered
+from git_daytona import files
 from git_daytona.errors import BadSetting, GitDaytonaError
-from git_daytona.registered import Config
+from git_daytona.opencode import jsonc, registered
+from git_daytona.opencode.registered import Config
 from git_daytona.secret import printable
 
 SCHEMA = "https://opencode.ai/config.json"

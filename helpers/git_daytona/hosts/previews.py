@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 from git_daytona import log, sandbox
 from git_daytona.errors import GitDaytonaError
-from git_daytona.lanes import Lane
-from git_daytona.toasts import Toasts
-from git_daytona.workspace import Workspace
+from git_daytona.hosts.lanes import Lane
+from git_daytona.hosts.toasts import Toasts
+from git_daytona.hosts.workspace import Workspace
 
 LINK_SECONDS = 24 * 60 * 60
 """How long a link can be opened: the most that Daytona signs."""

@@ -5,9 +5,9 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from git_daytona import preferences
-from git_daytona.harmless import HARMLESS
-from git_daytona.preferences import ALLOW_HOST_TOOLS as KEY
+from git_daytona.config import preferences
+from git_daytona.config.preferences import ALLOW_HOST_TOOLS as KEY
+from git_daytona.hosts.harmless import HARMLESS
 
 VARIABLE = "DAYTONA_ALLOW_HOST_TOOLS"
 

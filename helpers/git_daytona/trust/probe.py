@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from git_daytona.endpoint import Endpoint
 from git_daytona.errors import ApiUnreachable
-from git_daytona.hostkeys import HostKey, parse_blob
-from git_daytona.knownhosts import ALGORITHMS
+from git_daytona.trust.hostkeys import HostKey, parse_blob
+from git_daytona.trust.knownhosts import ALGORITHMS
 
 PROBE_SECONDS = 20.0
 _PROBED = tuple(name for name in ALGORITHMS if name != "rsa-sha2-256")
@@ -55,8 +55,8 @@ def _key(endpoint: Endpoint, algorithm: str, deadline: float) -> HostKey | str |
         try:
             # A type of key that the server lacks is a traceback of thirty lines to it, and an answer to us: neither for the log nor, by
             # logging's last resort, for the terminal.
-            transport.set_log_channel("git_daytona.probe")
-            logging.getLogger("git_daytona.probe").setLevel(logging.CRITICAL + 1)
+            transport.set_log_channel("git_daytona.trust.probe")
+            logging.getLogger("git_daytona.trust.probe").setLevel(logging.CRITICAL + 1)
             transport.get_security_options().key_types = (algorithm,)
             left = max(0.1, deadline - time.monotonic())
             transport.banner_timeout = transport.handshake_timeout = left

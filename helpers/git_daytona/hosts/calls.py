@@ -7,15 +7,15 @@ from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 from git_daytona import sandbox, state
-from git_daytona.cloud import Cloud, Execution
+from git_daytona.api.cloud import Cloud, Execution
 from git_daytona.errors import NoKey
-from git_daytona.previews import Previews
+from git_daytona.hosts.previews import Previews
+from git_daytona.hosts.rpc import Closed, Refused, Request
+from git_daytona.hosts.toasts import Toasts
+from git_daytona.hosts.turns import Turns
+from git_daytona.hosts.workspace import Workspace
 from git_daytona.refs import PROJECT
-from git_daytona.rpc import Closed, Refused, Request
-from git_daytona.toasts import Toasts
 from git_daytona.tools.context import Cancelled, Denied, ToolError
-from git_daytona.turns import Turns
-from git_daytona.workspace import Workspace
 
 T = TypeVar("T")
 

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from git_daytona import files, knownhosts, paths
+from git_daytona import files, paths
 from git_daytona.endpoint import Endpoint
 from git_daytona.errors import BadSetting, HostKeyRefused
-from git_daytona.hostkeys import HostKey
-from git_daytona.knownhosts import Line, Marker
-from git_daytona.trust import endpoint_of
+from git_daytona.trust import knownhosts
+from git_daytona.trust.decision import endpoint_of
+from git_daytona.trust.hostkeys import HostKey
+from git_daytona.trust.knownhosts import Line, Marker
 
 FILE_BYTES = 16 * 1024 * 1024
 """Limit of a known_hosts file; the largest in practice have some hundred kilobytes."""

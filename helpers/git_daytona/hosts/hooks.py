@@ -6,16 +6,17 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from git_daytona import preferences, recovery
-from git_daytona.calls import Call, Shared
+from git_daytona import recovery
+from git_daytona.config import preferences
 from git_daytona.errors import GitDaytonaError, NotFound, TransferFailed, UsageError
-from git_daytona.previews import Previews
-from git_daytona.rpc import Peer, Request
+from git_daytona.hosts.calls import Call, Shared
+from git_daytona.hosts.previews import Previews
+from git_daytona.hosts.rpc import Peer, Request
+from git_daytona.hosts.toasts import Toasts
+from git_daytona.hosts.turns import Turns
+from git_daytona.hosts.workspace import Workspace
 from git_daytona.sessions import Coordinator
-from git_daytona.toasts import Toasts
 from git_daytona.tools.registry import TOOLS
-from git_daytona.turns import Turns
-from git_daytona.workspace import Workspace
 
 EVENTS = ("session.created", "session.idle", "session.deleted", "tool", "shutdown")
 PAYLOAD_BYTES = 64 * 1024 * 1024

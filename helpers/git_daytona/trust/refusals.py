@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from git_daytona.config.settings import DEFAULT_API_URL, Settings
 from git_daytona.endpoint import Endpoint
 from git_daytona.errors import GitDaytonaError, HostKeyRefused
-from git_daytona.hostkeys import HostKey
-from git_daytona.published import Published
 from git_daytona.secret import printable
-from git_daytona.settings import DEFAULT_API_URL, Settings
+from git_daytona.trust.hostkeys import HostKey
+from git_daytona.trust.published import Published
 
 POLICY_PAGE = "https://github.com/daytona/.github/blob/main/SECURITY.md#ssh-host-key-verification"
 """Where Daytona publishes the fingerprint of its cloud's gateway, and its rotation policy (named by the API's own schema)."""

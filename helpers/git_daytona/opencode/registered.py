@@ -15,8 +15,9 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import git_daytona
-from git_daytona import jsonc, paths
+from git_daytona import paths
 from git_daytona.errors import BadSetting
+from git_daytona.opencode import jsonc
 
 SHIM = Path(git_daytona.__file__).absolute().parent / "opencode" / "daytona.js"
 """The plugin of this installation. Not resolved: what pipx, uv or a package manager links to outlives an update."""

@@ -4,16 +4,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from git_daytona import knownhosts, manual, paths, pinfile
+from git_daytona import paths
+from git_daytona.config.settings import DEFAULT_API_URL
 from git_daytona.endpoint import Endpoint
 from git_daytona.errors import ApiUnreachable, GitDaytonaError, NothingToVerify
-from git_daytona.hostkeys import HostKey
-from git_daytona.knownhosts import Line, Marker, Verdict
-from git_daytona.pin import Mode, Policy
-from git_daytona.published import Published
-from git_daytona.refusals import POLICY_PAGE, show
-from git_daytona.settings import DEFAULT_API_URL
-from git_daytona.trust import decide, keys_of
+from git_daytona.trust import knownhosts, manual, pinfile
+from git_daytona.trust.decision import decide, keys_of
+from git_daytona.trust.hostkeys import HostKey
+from git_daytona.trust.knownhosts import Line, Marker, Verdict
+from git_daytona.trust.pin import Mode, Policy
+from git_daytona.trust.published import Published
+from git_daytona.trust.refusals import POLICY_PAGE, show
 
 VERIFIED, MISMATCH = 0, 1
 NOTHING, NOT_ASKED = NothingToVerify.status, ApiUnreachable.status

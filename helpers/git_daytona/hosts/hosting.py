@@ -6,17 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from git_daytona import hosttools, log, paths
-from git_daytona.calls import Call, Shared
+from git_daytona import log, paths
 from git_daytona.errors import GitDaytonaError
-from git_daytona.events import Events
-from git_daytona.lanes import Lane
-from git_daytona.previews import Previews
-from git_daytona.rpc import FAILED, INTERNAL_ERROR, INVALID_PARAMS, Peer, Refused, Request, text
-from git_daytona.toasts import Toasts, told
+from git_daytona.hosts import hosttools
+from git_daytona.hosts.calls import Call, Shared
+from git_daytona.hosts.events import Events
+from git_daytona.hosts.lanes import Lane
+from git_daytona.hosts.previews import Previews
+from git_daytona.hosts.rpc import FAILED, INTERNAL_ERROR, INVALID_PARAMS, Peer, Refused, Request, text
+from git_daytona.hosts.toasts import Toasts, told
+from git_daytona.hosts.turns import Turns
+from git_daytona.hosts.workspace import Workspace
 from git_daytona.tools.context import Tool
-from git_daytona.turns import Turns
-from git_daytona.workspace import Workspace
 
 DRAIN_SECONDS = 60.0
 """How long a shutdown waits for syncs."""

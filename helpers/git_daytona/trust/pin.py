@@ -13,17 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from git_daytona import glance, knownhosts, manual, paths, pinfile, refusals
-from git_daytona.asked import Asked
+from git_daytona import paths
+from git_daytona.config.settings import Settings
 from git_daytona.endpoint import Endpoint
 from git_daytona.errors import BadSetting, GitDaytonaError, HostKeyRefused, TimedOut
-from git_daytona.hostkeys import HostKey
-from git_daytona.knownhosts import Line
-from git_daytona.pinfile import Pins
-from git_daytona.published import Published
 from git_daytona.secret import printable
-from git_daytona.settings import Settings
-from git_daytona.trust import Outcome, decide, keys_of, named_endpoints
+from git_daytona.trust import glance, knownhosts, manual, pinfile, refusals
+from git_daytona.trust.asked import Asked
+from git_daytona.trust.decision import Outcome, decide, keys_of, named_endpoints
+from git_daytona.trust.hostkeys import HostKey
+from git_daytona.trust.knownhosts import Line
+from git_daytona.trust.pinfile import Pins
+from git_daytona.trust.published import Published
 
 
 class Mode(enum.Enum):

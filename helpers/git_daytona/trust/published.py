@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from git_daytona.endpoint import Endpoint, endpoint, from_ssh_command
-from git_daytona.hostkeys import SERVER_TYPES, HostKey, parse_line
+from git_daytona.trust.hostkeys import SERVER_TYPES, HostKey, parse_line
 
 MOST_KEYS = 64
 """More than a gateway can have; the rest of a longer list is not looked at."""

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from git_daytona import knownhosts
 from git_daytona.endpoint import Endpoint
 from git_daytona.errors import BadSetting, HostKeyRefused
-from git_daytona.knownhosts import Line, Marker
-from git_daytona.pinfile import read_bounded
+from git_daytona.trust import knownhosts
+from git_daytona.trust.knownhosts import Line, Marker
+from git_daytona.trust.pinfile import read_bounded
 
 _NAME = "DAYTONA_SSH_KNOWN_HOSTS"
 

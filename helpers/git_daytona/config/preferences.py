@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from git_daytona import gitenv, run
+from git_daytona.config.settings import Settings
 from git_daytona.errors import BadSetting, GitDaytonaError
 from git_daytona.refs import SANDBOX_BRANCH, is_prefix
 from git_daytona.secret import printable
-from git_daytona.settings import Settings
 
 BRANCH_PREFIX = "daytona.branchPrefix"
 SNAPSHOT = "daytona.snapshot"

@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from git_daytona import published
 from git_daytona.errors import GitDaytonaError
-from git_daytona.published import Published
+from git_daytona.trust import published
+from git_daytona.trust.published import Published
 
 AGAIN_SECONDS = 1.0
 """It is not asked for more often than this, however many transfers are refused."""

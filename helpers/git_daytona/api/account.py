@@ -14,12 +14,12 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from git_daytona import bounded
-from git_daytona.cloud_errors import from_status, said, translate
+from git_daytona.api import bounded
+from git_daytona.api.cloud_errors import from_status, said, translate
+from git_daytona.config.settings import Settings
 from git_daytona.endpoint import Endpoint, from_ssh_command
 from git_daytona.errors import BadAnswer, GitDaytonaError, NotFound
 from git_daytona.secret import Secret, printable
-from git_daytona.settings import Settings
 
 REQUEST_SECONDS = 30.0
 """Limit of one API call that does not itself wait for something."""

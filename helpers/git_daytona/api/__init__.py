@@ -1,0 +1,1 @@
+"""Daytona's API: the account, the sandboxes, and the bounds on what it may answer."""

@@ -1,0 +1,1 @@
+"""The plugin, and its place in OpenCode's configuration."""
