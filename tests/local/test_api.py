@@ -6,8 +6,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from talking import created, http
 
-from conftest import created, http
 from git_daytona.local.server import LocalDaytona
 
 ENVELOPE = {"path", "timestamp", "statusCode", "error", "message", "source"}

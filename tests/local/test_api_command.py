@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from talking import http
 
-from conftest import http
 from git_daytona.local.server import LocalDaytona
 
 LOCAL = (sys.executable, "-m", "git_daytona", "daytona-local")
@@ -177,7 +177,7 @@ def test_errors_are_one_line_one_hint_and_a_status(
 def test_a_root_or_a_port_in_use_is_refused(env: dict[str, str], local: LocalDaytona, tmp_path: Path) -> None:
     done = run(env, "serve", "--root", str(local.root))
     assert done.returncode == 1
-    assert done.stderr.startswith(f"daytona-local: error: another daytona-local runs on '{local.root}'\nhint: ")
+    assert done.stderr.startswith(f"daytona-local: error: another daytona-local runs on '{local.root}' [failed]\nhint: ")
     for option, port in (("--port", local.api_port), ("--gateway-port", local.gateway_port)):
         done = run(env, "serve", "--root", str(tmp_path / "other"), option, str(port))
         assert done.returncode == 13

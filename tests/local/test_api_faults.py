@@ -5,8 +5,8 @@ import time
 
 import httpx
 import pytest
+from talking import created, http
 
-from conftest import created, http
 from git_daytona.local.faults import CallFault, Faults
 from git_daytona.local.server import LocalDaytona
 

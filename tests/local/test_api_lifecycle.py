@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from talking import Clock, created, http
 
-from conftest import Clock, created, http
 from git_daytona.local.model import ApiError
 from git_daytona.local.registry import Timings
 from git_daytona.local.server import LocalDaytona

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import aiohttp
 import httpx
 import pytest
+from talking import Clock, created, http
 
-from conftest import Clock, created, http
 from git_daytona.local.server import LocalDaytona
 
 # Echoes the request, streams, answers in pieces and with odd headers; and echoes websocket messages. In a sandbox, by its python.

@@ -13,8 +13,8 @@ from typing import Any
 
 import httpx
 import pytest
+from talking import created, http
 
-from conftest import created, http
 from git_daytona.local import execute
 from git_daytona.local.model import ApiError, Sandbox
 from git_daytona.local.places import changeable

@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 from filelock import FileLock
 from model import Model, serve
+from shim import SHIM
 
 from git_daytona.local.server import LocalDaytona
 from leaks import canary, logged, traced
 from processes import until
-from rig import Repo, local, repo, server
+from rig import local, repo, server
 
 __all__ = ["canary", "local", "logged", "repo", "server", "traced"]
 
 VERSION = "1.18.33"
 CACHE = Path(__file__).parents[2] / ".npm" / "opencode"
-SHIM = Path(__file__).parents[2] / "helpers" / "git_daytona" / "opencode" / "daytona.js"
 RUN_SECONDS = 60
 
 
@@ -239,10 +239,3 @@ def sandboxes(local: LocalDaytona) -> Callable[[], list[str]]:
     """The ids of the sandboxes that the test has made and that are still there."""
     before = {each.id for each in local.sandboxes}
     return lambda: [each.id for each in local.sandboxes if each.id not in before and each.state != "destroyed"]
-
-
-def state(repo: Repo) -> dict[str, Any]:
-    """The project's one state file."""
-    [path] = (Path(os.environ["XDG_DATA_HOME"]) / "opencode/storage/daytona").glob("*.json")
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found

@@ -4,8 +4,8 @@ import os
 import signal
 
 import pytest
+from shim import state
 
-from conftest import state
 from processes import descendants, gone, until
 
 MAKE = [[("bash", {"command": "echo made > made", "description": "make"})], "ok"]

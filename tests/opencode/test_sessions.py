@@ -3,7 +3,8 @@
 import subprocess
 import threading
 
-from conftest import state
+from shim import state
+
 from processes import until
 
 

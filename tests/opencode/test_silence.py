@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from conftest import SHIM
+from shim import SHIM
 
 SHORTER = {"START_MS": 4_000, "PING_MS": 200, "ANSWER_MS": 1_000, "SHUTDOWN_MS": 2_500, "READ_MS": 10}
 SERVICE = """#!{python}

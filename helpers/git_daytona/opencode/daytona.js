@@ -18,7 +18,7 @@ const READ_MS = 2_000 // how long before the next one may cover it
 function launcher() {
   if (process.env.DAYTONA_SERVICE_BINARY) return process.env.DAYTONA_SERVICE_BINARY
   const here = dirname(realpathSync(fileURLToPath(import.meta.url)))
-  if (existsSync(join(here, "..", "service.py"))) {
+  if (existsSync(join(here, "..", "__main__.py"))) {
     for (const up of ["../../..", "../../../../.."]) { // a checkout; PREFIX/lib/pythonX.Y/site-packages
       const found = join(here, up, "bin", "git-daytona")
       if (existsSync(found)) return found
