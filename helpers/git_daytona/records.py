@@ -71,11 +71,12 @@ def _spliced(content: Content, session_id: str | None, document: dict[str, Any],
     if beside != [(name, id(value)) for name, value in document.items() if name != "sessions"]:
         return None
     # It stands there once: no other begins with its name, and no text in JSON holds an end of line.
-    head, found, tail = content.raw.partition(b"\n" + before)
-    if not found:
+    start = content.raw.find(b"\n" + before) + 1
+    if not start:
         return None
     after = lines[session_id] = _line(session_id, records[session_id])
-    return Content(b"".join((head, b"\n", after, tail)), document, lines)
+    text = memoryview(content.raw)  # of a large file each copy counts
+    return Content(b"".join((text[:start], after, text[start + len(before) :])), document, lines)
 
 
 def _join(document: dict[str, Any], lines: dict[str, bytes]) -> bytes:
@@ -86,9 +87,9 @@ def _join(document: dict[str, Any], lines: dict[str, bytes]) -> bytes:
 
 
 def _line(name: str, record: object) -> bytes:
-    return b"    %b: %b" % (_text(name), _text(record))
+    return b"%b:%b" % (_text(name), _text(record))
 
 
 def _text(value: object) -> bytes:
     # surrogatepass: half of a character that was cut in two, as JavaScript writes it, comes back as it was.
-    return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")

@@ -101,3 +101,15 @@ def test_completion(shell: terminal.Terminal, request) -> None:
         # The other programs.
         tab("daytona-token mi", r"daytona-token mint\b")
         tab("daytona-pin verify --li", r"verify --live\b")
+
+
+def test_ports(begin, repo: Repo, command) -> None:
+    session = begin(repo)
+    server = "import http.server as h; s = h.HTTPServer(('127.0.0.1', 0), None); print(s.server_port, flush=True); s.serve_forever()"
+    port = session.agent(f'nohup python3 -c "{server}" >port 2>&1 & until [ -s port ]; do sleep 0.05; done; cat port').strip()
+    asked = {"_GIT_DAYTONA_COMPLETE": "lines_complete", "COMP_CWORD": "3"}
+    done = command("git-daytona", cwd=repo.path, env=asked | {"COMP_WORDS": f"git-daytona open {session.number} {port[:2]}"})
+    assert f"plain\t{port}\t" in done.out.splitlines()
+    nothing = asked | {"COMP_WORDS": "git-daytona open 77 "}
+    assert command("git-daytona", cwd=repo.path, env=nothing).out.strip() == ""
+    assert command("git-daytona", cwd=repo.path, env=nothing | {"DAYTONA_API_URL": "http://127.0.0.1:9"}).err == ""

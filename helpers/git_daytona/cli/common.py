@@ -23,6 +23,14 @@ def _complete(context: click.Context, parameter: click.Parameter, incomplete: st
     return sessions(context, parameter, incomplete)
 
 
+def _complete_port(context: click.Context, parameter: click.Parameter, incomplete: str) -> "list[CompletionItem[str]]":
+    from git_daytona.cli.completing import ports
+
+    return ports(context, parameter, incomplete)
+
+
+port = click.argument("port", required=False, type=click.IntRange(1, 65535), shell_complete=_complete_port)
+"""A port of the session's sandbox."""
 session = click.argument("name", metavar="N", shell_complete=_complete)
 """The session that a command is for."""
 

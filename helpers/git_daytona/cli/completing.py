@@ -6,6 +6,7 @@ each candidate: type (``plain``, ``file``, ``dir``), value and help, with tabs b
 
 import contextlib
 import os
+import threading
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem, ShellComplete, add_completion_class, split_arg_string
 
 if TYPE_CHECKING:
-    from git_daytona.state import Session
+    from git_daytona.sessions import Coordinator
 
 
 @add_completion_class
@@ -31,8 +32,12 @@ class Lines(ShellComplete):
         return "\t".join((item.type, item.value, " ".join((item.help or "").split())))
 
 
-def _sessions() -> "list[Session]":
-    """The sessions of the repository we stand in, from the state file; none where there is no repository or anything is wrong."""
+PORTS_SECONDS = 2.0
+"""How long a person who pressed Tab waits for the ports of a sandbox."""
+
+
+def _coordinator() -> "Coordinator | None":
+    """Of the repository we stand in; None where there is none, or anything is wrong: a Tab complains of nothing."""
     from git_daytona import git
     from git_daytona.config import settings
     from git_daytona.errors import GitDaytonaError
@@ -40,21 +45,43 @@ def _sessions() -> "list[Session]":
 
     with contextlib.suppress(GitDaytonaError, OSError):
         repository = git.discover(git.here())
-        return Coordinator(repository, settings.load(repository.worktree)).sessions()
-    return []
+        return Coordinator(repository, settings.load(repository.worktree))
+    return None
 
 
 def sessions(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
     """Session numbers, each with its branch and how the last sync went."""
     from git_daytona.secret import printable
 
+    coordinator = _coordinator()
     found = []
-    for session in _sessions():
+    for session in coordinator.sessions() if coordinator else []:
         value = str(session.number) if session.number else session.id
         if value.startswith(incomplete):
             branch = f"{session.prefix}/{session.number}, " if session.number else ""
             found.append(CompletionItem(value, help=printable(f"{branch}{session.git_return.state}")))
     return found
+
+
+def ports(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """The ports that servers in the session's sandbox listen on: one API call, which does not start a sandbox."""
+    from git_daytona import sandbox
+    from git_daytona.errors import GitDaytonaError
+    from git_daytona.hosts import previews
+
+    found: list[int] = []
+
+    def ask() -> None:
+        with contextlib.suppress(GitDaytonaError, OSError):
+            coordinator = _coordinator()
+            if coordinator is not None:
+                found.extend(sandbox.ports(coordinator.cloud, coordinator.find(str(context.params.get("name"))).sandbox_id))
+
+    # A daemon: the process ends without it, if Daytona does not answer.
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(PORTS_SECONDS)
+    return [CompletionItem(str(port)) for port in sorted(set(found) - previews.DAYTONAS_OWN) if str(port).startswith(incomplete)]
 
 
 SCRIPTS = {"bash": "bash/git-daytona", "zsh": "zsh/_git-daytona", "fish": "fish/git-daytona.fish"}

@@ -33,7 +33,7 @@ def shell(name: str) -> int:
 @click.command("open", short_help="Print and open a link to a server in a sandbox")
 @click.option("--browser/--no-browser", default=None, help="Whether to open it; by default on a graphical terminal.")
 @common.session
-@click.argument("port", required=False, type=click.IntRange(1, 65535))
+@common.port
 def open_(browser: bool | None, name: str, port: int | None) -> None:
     """Print a link to a PORT that a server in the session's sandbox listens on, and open it in the browser.
 
