@@ -157,7 +157,7 @@ def integrate(repository: Repository, names: Names, head: str | None, operation:
                 if (ref := f"{names.incoming}daytona/{what}") in fetched and fetched[ref] != head
             }
             commands, kept = _plan(repository, names, head, operation, current, branches, extra, held)
-            places = [tree.path for tree in repository.worktrees() if tree.branch == names.ref] if head and head != old else []
+            places = repository.showing(names.ref) if head and head != old else []
             # In the worktrees' own files there may be work, too: capture it while the branch still stands where it was.
             for place in places:
                 kept += _keep_worktree(repository.at(place), names, head or "", old)

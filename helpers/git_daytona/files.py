@@ -6,6 +6,8 @@ import itertools
 import os
 import secrets
 import stat
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -130,18 +132,32 @@ def lock(path: Path, *, seconds: float = LOCK_SECONDS, holds: str = "") -> Itera
     private_directory(path.parent)
     if path.is_symlink():
         raise BadSetting(f"the lock '{path}' is a link, which is not followed", hint="remove it")
-    # is_singleton off and thread-local off: each call is a lock of its own, so that threads exclude each other as processes do.
-    guard = filelock.FileLock(path, timeout=seconds, mode=0o600, thread_local=False)
+    late = TimedOut(
+        f"another process has been holding the lock on {holds or path.name} for {seconds:.0f} seconds",
+        hint="wait for it to finish; 'git daytona status' shows what is going on",
+    )
+    until = time.monotonic() + seconds
+    turn = _turns.setdefault(path, threading.Lock())
+    if not turn.acquire(timeout=seconds):
+        raise late
     try:
-        guard.acquire()
-    except filelock.Timeout as problem:
-        raise TimedOut(
-            f"another process has been holding the lock on {holds or path.name} for {seconds:.0f} seconds",
-            hint="wait for it to finish; 'git daytona status' shows what is going on",
-        ) from problem
-    except OSError as problem:
-        raise BadSetting(f"cannot lock '{path}': {problem.strerror or problem}", hint="make its directory writable") from problem
-    try:
-        yield
+        # is_singleton off and thread-local off: each call is a lock of its own.
+        guard = filelock.FileLock(path, timeout=max(0.0, until - time.monotonic()), mode=0o600, thread_local=False)
+        try:
+            guard.acquire()
+        except filelock.Timeout as problem:
+            raise late from problem
+        except OSError as problem:
+            raise BadSetting(
+                f"cannot lock '{path}': {problem.strerror or problem}", hint="make its directory writable"
+            ) from problem
+        try:
+            yield
+        finally:
+            guard.release()
     finally:
-        guard.release()
+        turn.release()
+
+
+_turns: dict[Path, threading.Lock] = {}
+"""Threads of this process take turns before they come to the lock itself: to wait for that one is to look again and again."""

@@ -119,6 +119,19 @@ class Repository:
                     found.append(Worktree(path, os.fsdecode(branch) if branch is not None else None))
         return found
 
+    def showing(self, ref: str) -> list[Path]:
+        """The worktrees that have a branch checked out, by its full name."""
+        try:
+            head = (self.common_dir / "HEAD").read_text()
+            alone = not (self.common_dir / "worktrees").exists()
+        except (OSError, UnicodeDecodeError):
+            head, alone = "", False
+        # What most repositories say without a process: there is one worktree, and it has another branch. (In another ref format than
+        # "files", HEAD names .invalid: gitrepository-layout(5).)
+        if alone and head.startswith("ref: refs/heads/") and head.strip() not in (f"ref: {ref}", "ref: refs/heads/.invalid"):
+            return []
+        return [tree.path for tree in self.worktrees() if tree.branch == ref]
+
     def at(self, worktree: Path) -> "Repository":
         """The same repository, working in another of its worktrees."""
         git_dir = self.git("-C", str(worktree), "rev-parse", "--absolute-git-dir").text

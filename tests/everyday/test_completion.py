@@ -105,7 +105,9 @@ def test_completion(shell: terminal.Terminal, request) -> None:
 
 def test_ports(begin, repo: Repo, command) -> None:
     session = begin(repo)
-    server = "import http.server as h; s = h.HTTPServer(('127.0.0.1', 0), None); print(s.server_port, flush=True); s.serve_forever()"
+    server = (
+        "import http.server as h; s = h.HTTPServer(('127.0.0.1', 0), None); print(s.server_port, flush=True); s.serve_forever()"
+    )
     port = session.agent(f'nohup python3 -c "{server}" >port 2>&1 & until [ -s port ]; do sleep 0.05; done; cat port').strip()
     asked = {"_GIT_DAYTONA_COMPLETE": "lines_complete", "COMP_CWORD": "3"}
     done = command("git-daytona", cwd=repo.path, env=asked | {"COMP_WORDS": f"git-daytona open {session.number} {port[:2]}"})

@@ -52,12 +52,12 @@ fi
 
 # git status takes no lock and no copy of the index, and says most of what follows needs.
 #   dirty: there is something to commit; inner: repositories inside this one may be among it
-dirty= inner= head= branch=
+dirty= inner= head= branch= asked=yes
 # A repository may also have been recorded here: it still does not travel.
 g ls-files -s | grep -q '^160000' &
 recorded=$!
 listing=$(GIT_OPTIONAL_LOCKS=0 g -c core.untrackedCache=false status --porcelain=v2 --branch --untracked-files=all \
-  --ignore-submodules=none --no-renames 2>/dev/null) || dirty=yes inner=yes
+  --ignore-submodules=none --no-renames 2>/dev/null) || dirty=yes inner=yes asked=
 while read -r kind key value; do
   case "$kind $key" in
     '# branch.oid') head=$value ;;
@@ -158,14 +158,15 @@ if [ -n "$inner" ]; then
   done
 fi
 
-head=$(g rev-parse -q --verify 'HEAD^{commit}' || true)
+# No commits yet, or git status failed: git status has not said it.
+case $head in '' | *[!0-9a-f]*) head=$(g rev-parse -q --verify 'HEAD^{commit}' || true) ;; esac
 if ! complaint=$(g add -A --pathspec-from-file="$index.paths" --pathspec-file-nul 2>&1); then
   give_up "git add failed in the sandbox: $(printf %s "$complaint" | grep -v '^warning' | one_line)"
 fi
 tree=$(g write-tree 2>&1) || give_up "git write-tree failed in the sandbox: $(printf %s "$tree" | one_line)"
 changed=yes
 if [ -n "$head" ]; then
-  [ "$tree" != "$(g rev-parse 'HEAD^{tree}')" ] || changed=
+  [ "$tree" != "$(g rev-parse "$head^{tree}")" ] || changed=
 else
   [ -n "$(g ls-files | head -n 1)" ] || changed=
 fi
@@ -206,14 +207,18 @@ if [ -n "$operation" ]; then
   fi
 elif [ -n "$changed" ]; then
   commit=$(snapshot ${head:+-p "$head"}) || give_up "git commit-tree failed in the sandbox"
-  g update-ref -m "git-daytona: sync" HEAD "$commit" ${head:-""} 2>/dev/null || { say busy head; exit 0; }
+  if [ -n "$head" ]; then # both at once: a process less
+    printf 'update HEAD %s %s\nupdate refs/daytona/head %s\n' "$commit" "$head" "$commit" | g update-ref -m "git-daytona: sync" --stdin
+  else
+    g update-ref -m "git-daytona: sync" HEAD "$commit" ""
+  fi 2>/dev/null || { say busy head; exit 0; }
   head=$commit
   say committed "$commit"
   # The new index becomes the real one, as git itself does it.
   cp -p "$index" "$dir/index.lock" && mv "$dir/index.lock" "$dir/index" && locked=
 fi
 
-branch=$(g symbolic-ref -q HEAD || true)
+[ -n "$asked" ] || branch=$(g symbolic-ref -q HEAD || true)
 tip=$head
 case $operation in
   rebase) branch=$(cat "$dir/rebase-merge/head-name" 2>/dev/null || cat "$dir/rebase-apply/head-name" 2>/dev/null) ;;
@@ -224,6 +229,7 @@ case $operation in
 esac
 
 # What a fetch takes besides the branches.
+listing=$(g for-each-ref --count=2001 --format='%(objectname) %(refname)' refs/heads refs/daytona refs/stash)
 noted_head= noted_pending= noted_stash= stash=
 while read -r oid ref; do
   case $ref in
@@ -233,20 +239,29 @@ while read -r oid ref; do
     refs/stash) stash=$oid ;;
   esac
 done <<END
-$(g for-each-ref --format='%(objectname) %(refname)' refs/daytona/head refs/daytona/pending refs/daytona/stash refs/stash)
+$listing
 END
 hold() { # name, what it is, object id or nothing
-  if [ "$2" = "$3" ]; then return; fi
-  if [ -n "$3" ]; then g update-ref "refs/daytona/$1" "$3"; else g update-ref -d "refs/daytona/$1" 2>/dev/null; fi
+  if [ "$2" != "$3" ]; then
+    if [ -n "$3" ]; then g update-ref "refs/daytona/$1" "$3"; else g update-ref -d "refs/daytona/$1" 2>/dev/null; fi
+  fi
+  [ -z "$3" ] || say ref "$3 refs/daytona/$1"
 }
-hold head "$noted_head" "$tip"
-hold pending "$noted_pending" "$pending"
-hold stash "$noted_stash" "$stash"
 
 say head "${tip:--}"
 say branch "${branch:--}"
 say operation "${operation:--}"
-g for-each-ref --count=2001 --format='%(objectname) %(refname)' refs/heads refs/daytona | while read -r line; do say ref "$line"; done
+hold head "$noted_head" "$tip"
+hold pending "$noted_pending" "$pending"
+hold stash "$noted_stash" "$stash"
+while read -r oid ref; do
+  case $ref in
+    '' | refs/stash | refs/daytona/head | refs/daytona/pending | refs/daytona/stash) ;;
+    *) say ref "$oid $ref" ;;
+  esac
+done <<END
+$listing
+END
 if [ -d "$dir/lfs/objects" ]; then
   say lfs "$(find "$dir/lfs/objects" -type f | wc -l)"
 fi
