@@ -220,3 +220,11 @@ def test_the_executable_itself(local, sandbox, command, tokens):
     assert (told.status, told.out, told.err) == (0, f"{tokens[0]}\n", "")
     assert command(PROGRAM, "revoke", sandbox, stdin=told.out).status == 0
     assert local.live_tokens() == 0
+
+
+def test_a_key_in_a_command_s_place_is_not_repeated(tell) -> None:
+    for word in ("AbC-123_secretkeyXYZ", "0123456789abcdef0123456789abcdef", "dtn_0123"):
+        told = tell("daytona-token", word)
+        assert told.status == 2
+        assert word not in told.err + told.out
+        assert told.complaint[0] == "daytona-token: error: no such command [usage]"

@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class LazyGroup(click.Group):
@@ -36,10 +39,21 @@ class LazyGroup(click.Group):
             return super().resolve_command(ctx, args)
         except click.UsageError:
             import difflib
+            import re
 
-            for near in difflib.get_close_matches(name := args[0], self.places, 1):
+            name = args[0]
+            if not re.fullmatch(r"-*[a-z-]{1,30}", name):  # a key, perhaps, typed in the wrong place: it is not repeated
+                raise click.UsageError("No such command", ctx) from None
+            for near in difflib.get_close_matches(name, self.places, 1):
                 raise click.UsageError(f"No such command '{name}'; did you mean '{near}'?", ctx) from None
             raise
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
+        found = super().shell_complete(ctx, incomplete)
+        for item in found:
+            if item.value in self.places and (command := self.get_command(ctx, item.value)) is not None:
+                item.help = _first_sentence(command)
+        return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands below their headings, each with its short help (at most 56 characters: one line)."""
