@@ -186,8 +186,8 @@ def test_a_release_is_accepted(built: Path) -> None:
 def test_a_release_can_be_built_again(built: Path, tmp_path: Path) -> None:
     """Byte for byte, from another place, with other times of the files, another umask's modes, locale and time zone."""
     again, source = tmp_path / "again", tmp_path / "source"
-    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
-        archive.extractall(source, filter="data")
+    source.mkdir()
+    subprocess.run(("tar", "-xzf", str(next(built.glob("*.tar.gz"))), "-C", str(source)), check=True, timeout=60)
     (tree,) = source.iterdir()
     for path in tree.rglob("*"):
         if not path.is_symlink():
