@@ -79,7 +79,9 @@ def messages() -> dict[str, list[str]]:
         else:
             continue
         if message is not None and re.search("[a-z]{3}", message):
-            found[entry].add(" ".join(message.split()))
+            text = " ".join(message.split())
+            # click's sentences are printed in the suite's style (cli/boundary.py).
+            found[entry].add(text[:1].lower() + text[1:].rstrip(".") if text[1:2].islower() and name == "UsageError" else text)
     return {entry: sorted(lines) for entry, lines in found.items()}
 
 
