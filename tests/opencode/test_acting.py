@@ -6,7 +6,7 @@ from pathlib import Path
 
 from model import content
 
-from processes import descendants
+from processes import descendants, until
 
 
 def test_the_agent_works_in_the_sandbox(canary, opencode, model, repo, local, home):
@@ -80,11 +80,15 @@ def test_the_service_has_no_way_to_the_terminal(opencode, model, repo):
     server = opencode.serve(repo.path)
     server.session()
     server.http("GET", "/experimental/tool/ids")
-    [service] = [
-        each
-        for each in descendants(server.process.pid)
-        if each.words[-1] == "serve" and any("git_daytona" in word for word in each.words)
-    ]
+
+    def services():  # its launcher becomes it a moment after it was started
+        return [
+            each
+            for each in descendants(server.process.pid)
+            if each.words[-1] == "serve" and any("git_daytona" in word for word in each.words)
+        ]
+
+    [service] = until(services)
     theirs, mine = ({Path(f"/proc/{pid}/fd/{n}").readlink() for n in (0, 1, 2)} for pid in (server.process.pid, service.pid))
     assert theirs & mine <= {Path("/dev/null")}
     assert os.getsid(service.pid) == service.pid, "no controlling terminal either"

@@ -46,7 +46,7 @@ PLACES = {
     cls=LazyGroup,
     sections=SECTIONS,
     places=PLACES,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+    context_settings={"help_option_names": ["-h", "--help"]},
     epilog="N is a number, sandbox-N, opencode/N, a sandbox id or a session id. See git-daytona(1) for exit statuses and files.",
 )
 @click.version_option(__version__, "--version", message="git-daytona %(version)s")

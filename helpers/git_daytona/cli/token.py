@@ -24,7 +24,7 @@ PLACES = {
     cls=LazyGroup,
     sections=SECTIONS,
     places=PLACES,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, "--version", message="daytona-token %(version)s")
 def cli() -> None:

@@ -15,6 +15,6 @@ repository whose branch `opencode` began at the user's HEAD; what was not commit
   are the sandbox's own. You cannot reach the user's machine.
 - Servers: start them with `bash` and `background: true`, listening on 0.0.0.0 or localhost, and give the user the link that
   `getPreviewURL` makes. A localhost URL does not work for the user.
-- Your work comes back by itself after each turn, as commits on a local branch `opencode/N`. Call `gitSync` when you hand work over, or
-  when the user is about to look at it. Commits that you make yourself are kept as they are. Do not push, and add no remotes.
+- Your work comes back by itself after each turn, as commits on a local branch, `opencode/N` as a rule. Call `gitSync` when you hand work
+  over, or when the user is about to look at it: it names the branch. Commits that you make yourself are kept as they are. Do not push, and add no remotes.
 """
