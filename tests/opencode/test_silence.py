@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from shim import SHIM
 
+from processes import descendants, until
+
 SHORTER = {"START_MS": 4_000, "PING_MS": 200, "ANSWER_MS": 1_000, "SHUTDOWN_MS": 2_500, "READ_MS": 10}
 SERVICE = """#!{python}
 import json, os, signal, sys, time
@@ -64,6 +66,7 @@ def plugin(tmp_path, monkeypatch):
             words, env=os.environ | {"DAYTONA_SERVICE_BINARY": str(service)}, capture_output=True, text=True, timeout=60
         )
         assert done.returncode == 0, done.stderr
+        until(lambda: not [each for each in descendants(1) if str(service) in each.words])  # none is left behind
         return json.loads(done.stdout)
 
     return run

@@ -241,7 +241,9 @@ export default async function daytona({ client, project, directory, worktree }) 
     dispose: async () => {
       disposing = true
       wake()
-      if (!service.dead) await within(service.call("shutdown", {}), SHUTDOWN_MS, "it does not end").catch(() => {})
+      // One that is still at it then is stuck; what it leaves is made good by the next start.
+      const late = "it does not end"
+      if (!service.dead) await within(service.call("shutdown", {}), SHUTDOWN_MS, late).catch((error) => error.message === late && service.kill(late))
       service.child.stdin.end()
       await within(Promise.resolve(showing), 1_000, "").catch(() => {})
     },
