@@ -88,7 +88,7 @@ def test_the_service_has_no_way_to_the_terminal(opencode, model, repo):
             if each.words[-1] == "serve" and any("git_daytona" in word for word in each.words)
         ]
 
-    [service] = until(services)
+    service, *_ = until(services)  # what it is about to start looks like it for a moment
     theirs, mine = ({Path(f"/proc/{pid}/fd/{n}").readlink() for n in (0, 1, 2)} for pid in (server.process.pid, service.pid))
     assert theirs & mine <= {Path("/dev/null")}
     assert os.getsid(service.pid) == service.pid, "no controlling terminal either"
