@@ -157,7 +157,7 @@ def test_memory_of_the_service(daytona: Apart, make_repo, table) -> None:
         answer = {"exitCode": 0, "result": f"directory\n{path}\n{names}\nend\n"}
         daytona.answer("^process/execute$", json.dumps(answer).encode())
         service.calls(999)
-        time.sleep(1)  # what the calls left behind is put away
+        time.sleep(1)  # what the calls left behind is put away: nothing tells when, and it is a measurement, not a check
         begun, first = time.perf_counter(), memory(service.process.pid, "VmRSS")
         service.calls(9000)
         spent = time.perf_counter() - begun

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from evil_api import response, serving
-from unchanged import Watched
 
 from git_daytona.config import settings
 from git_daytona.errors import GitDaytonaError
@@ -36,14 +35,6 @@ TRAP = """#!/bin/sh
 {{ echo "== $0 $*"; env; for fd in /proc/$$/fd/*; do readlink $fd; done; }} >>{record}
 exit 1
 """
-
-
-@pytest.fixture
-def watched(home, tmp_path, monkeypatch) -> Watched:
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    return Watched(home, tmp_path / "repository", temporary)
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import evil_git
 import pytest
-from unchanged import Watched
 
 from git_daytona import log, refs, sandbox, sync, transfer
 from git_daytona.api.cloud import Execution
@@ -26,14 +25,6 @@ from rig import BIN
 
 LONG = 4000
 """The longest message that a sync gives."""
-
-
-@pytest.fixture
-def watched(home, tmp_path, monkeypatch) -> Watched:
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    return Watched(home, tmp_path / "repository", temporary)
 
 
 @pytest.fixture
