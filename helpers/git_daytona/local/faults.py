@@ -5,6 +5,7 @@ with local.faults.call(route="mint", status=429, retry_after=1):
 local.faults.gateway.drop_after_bytes = 4096  # every SSH channel breaks in mid-stream
 """
 
+import random
 import re
 import shlex
 import threading
@@ -13,6 +14,8 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
+
+from git_daytona.local.profile import CLOUD, Profile
 
 
 @dataclass
@@ -89,6 +92,8 @@ class GatewayFaults:
     """Let so many of these bytes through, then no more until `release()`; 0: nothing after authentication."""
     refuse_after_start: int = 0
     """Close the first so many connections to a sandbox after each of its starts, after authentication."""
+    lost_statuses: float = 0.0
+    """The share of commands (0 to 1) whose exit status the client is not told: a nuisance of the real gateways, and on by default."""
     git_server: str | None = None
     """A shell command that the sandbox runs in place of every other that an SSH client asks for, which it gets as DAYTONA_COMMAND: what
     an agent could make of its own sandbox."""
@@ -98,6 +103,7 @@ class GatewayFaults:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _released: threading.Event = field(default_factory=threading.Event, repr=False)
     _since_start: dict[str, int] = field(default_factory=dict, repr=False)
+    _chance: random.Random = field(default_factory=lambda: random.Random(5027), repr=False)  # noqa: S311 — seeded: runs are alike
 
     def take(self, counter: Literal["drop_before_handshake", "drop_after_handshake", "hang"]) -> bool:
         """Whether this connection is met by that fault; counts it down."""
@@ -113,6 +119,11 @@ class GatewayFaults:
             count = self._since_start.get(sandbox_id, 0)
             self._since_start[sandbox_id] = count + 1
             return count < self.refuse_after_start
+
+    def loses_status(self) -> bool:
+        """Whether the exit status of this command gets lost."""
+        with self._lock:
+            return self._chance.random() < self.lost_statuses
 
     def note_start(self, sandbox_id: str) -> None:
         """The sandbox was started (told by the life cycle)."""
@@ -143,14 +154,15 @@ class GatewayFaults:
 class Faults:
     """All faults of one server; safe to use from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, profile: Profile = CLOUD) -> None:
+        self._profile = profile
         self.latency: float = 0.0
         """Seconds added to each API and toolbox call and to each SSH connection."""
         self.start_delay: float = 0.0
         """Seconds that a sandbox stays `creating` or `starting`; the call is then answered at once, as by the cloud."""
         self.start_error: str | None = None
         """When set, creating or starting a sandbox ends in state `error` for this reason."""
-        self.gateway = GatewayFaults()
+        self.gateway = GatewayFaults(lost_statuses=profile.lost_statuses)
         self._lock = threading.Lock()
         self._calls: list[CallFault] = []
 
@@ -177,7 +189,7 @@ class Faults:
             self.remove(fault)
 
     def clear(self) -> None:
-        """No faults any more; releases everything that hangs."""
+        """No faults any more but those of the profile; releases everything that hangs."""
         self.latency = self.start_delay = 0.0
         self.start_error = None
         with self._lock:
@@ -185,7 +197,7 @@ class Faults:
         for fault in calls:
             fault.release()
         self.gateway.release()
-        self.gateway = GatewayFaults()
+        self.gateway = GatewayFaults(lost_statuses=self._profile.lost_statuses)
 
     def meet(self, method: str, route: str, path: str, sandbox: str | None) -> CallFault | None:
         """The fault that meets this call, if any; counts the call on every fault that it matches."""

@@ -31,6 +31,7 @@ from git_daytona.local.lifecycle import Lifecycle
 from git_daytona.local.model import Sandbox
 from git_daytona.local.ports import LOOPBACK, first_free, listen_on
 from git_daytona.local.preview import Previews
+from git_daytona.local.profile import CLOUD, PROFILES
 from git_daytona.local.records import Record
 from git_daytona.local.registry import Timings
 from git_daytona.local.service import Endpoints, Published, Service
@@ -49,7 +50,7 @@ MAX_BODY = 256 * 1024 * 1024
 
 class LocalDaytona:
     """A server on `root` (made if there is none). Ports 0: the ones of the root's last server if they are free, else any;
-    `api_key` None: the root's own.
+    `api_key` None: the root's own; `like`: the name of a profile.
 
     Entering starts it and raises RootInUse, or OSError when a port or the root cannot be had; leaving ends it and all processes of
     its sandboxes. It may be entered again afterwards.
@@ -64,9 +65,11 @@ class LocalDaytona:
         api_key: str | None = None,
         isolation: str = "auto",
         timings: Timings | None = None,
+        like: str = CLOUD.name,
     ):
         self.root = root
-        self.faults = Faults()
+        self.profile = PROFILES[like]
+        self.faults = Faults(self.profile)
         self.published = Published()
         """What `/config` says of the gateway."""
         self._timings = timings or Timings()
