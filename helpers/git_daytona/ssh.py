@@ -17,6 +17,12 @@ independent of whatever Python environment it is started in. The coordinator tel
 =============================  ==================================================================================================
 
 Every ``DAYTONA_*`` variable ends here: neither ssh nor anything it starts sees one.
+
+The gateway often loses a command's exit status (daytonaio/daytona#5027: all output, a clean end, and OpenSSH's 255), drops its stderr
+and takes no environment. So the remote command says itself how it ended: behind its output comes a mark that nobody can guess, the
+end of what it wrote to stderr, and its status (``remote_command``), which are taken off the stream here (``Ending``). A stream without
+them was cut, whatever ssh's own status says. git's protocols have ends of their own, but only git reads those, and it believes the
+status all the same; and a look afterwards would cost a call for every transfer.
 """
 
 import os
@@ -34,6 +40,15 @@ else:  # the same functions and numbers; the enumerations that signal makes of t
 EXIT_USAGE = 2
 EXIT_MISSING = 12
 EXIT_SETTING = 13
+EXIT_UNKNOWN = 255
+"""As of ssh itself: the connection did not come about, or ended before the command did."""
+
+STDERR_BYTES = 8192
+"""How much of a remote command's stderr is brought back: the end of it."""
+HOLD_SECONDS = 0.2
+"""How long output that may be the beginning of the mark is held back: whoever waits for it must not wait for ever."""
+CHUNK_BYTES = 256 * 1024
+PIPE_BYTES = 1024 * 1024
 
 # What an `ssh` line of git may hold (connect.c push_ssh_options): -4, -6, -o SendEnv=GIT_PROTOCOL, -p PORT, and -G as a probe;
 # the rest of those with a value are here so that people can use the wrapper by hand.
@@ -72,7 +87,6 @@ _OPTIONS = (
     "ForwardX11=no",
     "Tunnel=no",
     "EscapeChar=none",
-    "SetEnv=LC_ALL=C",
     "CanonicalizeHostname=no",
     # no more trust than what we were told
     "StrictHostKeyChecking=yes",
@@ -350,12 +364,95 @@ def private_file(content: str) -> tuple[str, "list[str]"]:
     return path, [path, folder]
 
 
-def attend(program: str, argv: list[str], environ: dict[str, str], lifeline: int | None = None) -> int:
+# What runs in the sandbox. The gateway's shell is /bin/sh, which is all that this needs besides tail(1): the command in a shell of its
+# own, whatever it does to that (exit, exec, a quote too many); its stderr into a pipe that keeps the end of it, followed by its status;
+# then both behind the mark, in one write. In $(…) newlines at the end and NULs are lost. %s: variables, command, nonce.
+_REMOTE = (
+    "{ { %s/bin/sh -c %s >&3 3>&-; printf '\\n%s %%d' \"$?\"; } 2>&1"
+    " | { t=$(tail -c %d); printf '\\373%s%%s\\373' \"$t\"; }; } 3>&1"
+)
+_MARK = b"\xfb"
+"""What the mark begins with (octal 373): in no text in UTF-8, and at the end of no message that git's protocols wait for (those end in
+"0" or a newline), so that next to nothing is ever held back."""
+_GIT_SERVERS = ("upload-pack", "receive-pack", "upload-archive")
+
+
+def remote_command(command: str, protocol: str, nonce: str) -> str:
+    """A command as the sandbox's ``/bin/sh`` gets it, so that its end can be told; ``protocol`` is git's GIT_PROTOCOL, or empty."""
+    wanted = protocol if protocol and all(c.isascii() and (c.isalnum() or c in "=:._-") for c in protocol) else ""
+    variables = f"GIT_PROTOCOL={wanted} " if wanted else ""
+    return _REMOTE % (variables, _quoted(command), nonce, STDERR_BYTES, nonce)
+
+
+def _quoted(text: str) -> str:
+    """As shlex.quote, which takes as long to load as all of this."""
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+class Ending:
+    """Takes what ``remote_command`` adds to a command's output off it. ``status`` is the command's, None as long as that is unknown."""
+
+    def __init__(self, nonce: str) -> None:
+        self.status: int | None = None
+        self.stderr = b""
+        self._mark = _MARK + nonce.encode()
+        self._last = b"\n" + nonce.encode() + b" "
+        self._held = b""
+        self._released = 0
+        self._tail: bytes | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether output is held back that may be the beginning of the mark."""
+        return len(self._held) > self._released
+
+    def feed(self, data: bytes) -> bytes:
+        """The command's output in the next piece of the stream."""
+        if self._tail is not None:
+            return self._read_tail(data)
+        data, released = self._held + data, self._released
+        at = data.find(self._mark)
+        if at >= 0:
+            self._held, self._released = b"", 0
+            self._tail = b""
+            return data[released:at] + self._read_tail(data[at + len(self._mark) :])
+        at = data.rfind(_MARK, max(0, len(data) - len(self._mark) + 1))
+        if at < 0 or not self._mark.startswith(data[at:]):
+            at = len(data)
+        self._held, self._released = data[at:], max(0, released - at)
+        return data[released:at]
+
+    def release(self) -> bytes:
+        """What is held back, because somebody may be waiting for it. If it was the mark's beginning all the same, that is still seen."""
+        data, self._released = self._held[self._released :], len(self._held)
+        return data
+
+    def _read_tail(self, data: bytes) -> bytes:
+        assert self._tail is not None
+        tail = self._tail + data
+        at = tail.find(self._last)
+        end = tail.find(_MARK, at) if at >= 0 else -1
+        if end < 0:
+            self._tail = tail[: 2 * STDERR_BYTES]  # no more than that comes from a command that keeps to the rules
+            return b""
+        digits = tail[at + len(self._last) : end]
+        if digits.isdigit() and len(digits) <= 3:
+            self.status, self.stderr = int(digits), tail[:at]
+        # A process that it left in the background may still write.
+        self._tail = None
+        return tail[end + 1 :]
+
+
+def attend(
+    program: str, argv: list[str], environ: dict[str, str], lifeline: int | None = None, ending: Ending | None = None
+) -> int:
     """Run ssh as a child with our own stdin, stdout and stderr, pass signals on to it, and return its exit status.
 
     ``lifeline`` is a pipe to read from: at its end ssh is ended, because the coordinator, which would have done that, was killed.
+    With an ``ending`` its stdout passes through that.
     """
     child = 0
+    output, writing = os.pipe() if ending is not None else (-1, -1)
 
     def pass_on(number: int, _frame: object) -> None:
         try:
@@ -374,6 +471,8 @@ def attend(program: str, argv: list[str], environ: dict[str, str], lifeline: int
     parent, end_with = os.getpid(), _end_with_parent()
     child = os.fork()
     if child == 0:
+        if ending is not None:
+            os.dup2(writing, 1)
         for passed in (*_PASSED, signal.SIGPIPE):
             signal.signal(passed, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
@@ -384,17 +483,53 @@ def attend(program: str, argv: list[str], environ: dict[str, str], lifeline: int
             _cannot_run(program, problem)
         os._exit(EXIT_MISSING)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
-    watched = [awake] if lifeline is None else [awake, lifeline]
+    if ending is not None:
+        os.close(writing)
+        _widen(output)
+    watched = [descriptor for descriptor in (awake, lifeline, output) if descriptor is not None and descriptor >= 0]
+    ended: int | None = None
     while True:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-        ready, _, _ = select.select(watched, [], [])
+        if ended is None:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                ended = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        if ended is not None and output not in watched:
+            return ended
+        patience = 0 if ended is not None else HOLD_SECONDS if ending is not None and ending.holds else None
+        ready, _, _ = select.select(watched, [], [], patience)
         if awake in ready:
             os.read(awake, 4096)
-        elif not os.read(watched[1], 1):
-            os.kill(child, signal.SIGTERM)
-            watched = [awake]
+        if lifeline is not None and lifeline in ready and not os.read(lifeline, 1):
+            if ended is None:
+                os.kill(child, signal.SIGTERM)
+            watched.remove(lifeline)
+        if ending is not None and output in watched and (output in ready or not ready):
+            data = os.read(output, CHUNK_BYTES) if ready else b""
+            going_on = _write(ending.feed(data) if data else ending.release())
+            # At its end; or nobody reads us, and ssh shall notice; or it has ended, and only a stranger holds its stdout.
+            if not going_on or (not data and (ready or ended is not None)):
+                os.close(output)
+                watched.remove(output)
+
+
+def _write(data: bytes) -> bool:
+    """Write to stdout; False when nobody reads it any more."""
+    try:
+        while data:
+            data = data[os.write(1, data) :]
+    except OSError:
+        return False
+    return True
+
+
+def _widen(pipe: int) -> None:
+    """Let a pipe hold more: fewer turns for a large pack (Linux)."""
+    import fcntl
+
+    try:
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    except (AttributeError, OSError):  # another system, or the user's share of such memory is used up (pipe(7))
+        pass
 
 
 def _end_with_parent() -> "Callable[[int], None]":
@@ -515,12 +650,21 @@ def _cannot_run(program: str, problem: OSError) -> None:
 
 
 # As errors.py has them; see git-daytona-errors(7).
-_ENTRIES = {EXIT_USAGE: "usage", EXIT_MISSING: "missing-program", EXIT_SETTING: "bad-setting"}
+_ENTRIES = {
+    EXIT_USAGE: "usage",
+    EXIT_MISSING: "missing-program",
+    EXIT_SETTING: "bad-setting",
+    EXIT_UNKNOWN: "connection-closed",
+}
 
 
 def _complain(status: int, message: str, hint: str) -> None:
+    _say(f"daytona-ssh: error: {message} [{_ENTRIES[status]}]\nhint: {hint}\n".encode("utf-8", "backslashreplace"))
+
+
+def _say(text: bytes) -> None:
     try:
-        os.write(2, f"daytona-ssh: error: {message} [{_ENTRIES[status]}]\nhint: {hint}\n".encode("utf-8", "backslashreplace"))
+        os.write(2, text)
     except OSError:
         pass
 
@@ -609,13 +753,39 @@ def connect(call: Call, environ: dict[str, str]) -> int:
         lines = honoured(shown, [program, "-F", theirs], inherited=trust_file is None)
         path, left = private_file(configuration(token, lines))
         leftovers += left
-        # After RequestTTY=no, which it takes back: `git daytona shell` asks for a terminal, git never does.
-        fixed += ["-t"] if call.terminal else []
-        words = ["-G"] if call.probe else ["-o", "SendEnv=GIT_PROTOCOL"] if call.sends_protocol else []
-        return attend(program, ["-F", path, *fixed, *words, "--", host, *call.rest], clean, _lifeline(environ))
+        words = ["-F", path, *fixed]
+        if call.probe:
+            return attend(program, [*words, "-G", "--", host], clean)
+        # The gateway gives a terminal to its own shell only, and tells its status to nobody; without one /bin/sh reads our input.
+        if call.terminal and not call.rest:
+            return attend(program, [*words, "-t", "--", host], clean, _lifeline(environ))
+        command = " ".join(call.rest) or "exec /bin/sh"
+        return _ended(program, [*words, "--", host], command, environ, clean, call)
     finally:
         for leftover in leftovers:
             os.rmdir(leftover) if os.path.isdir(leftover) else os.unlink(leftover)
+
+
+def _ended(program: str, argv: list[str], command: str, environ: dict[str, str], clean: dict[str, str], call: Call) -> int:
+    """Run a command over ssh, bring the end of its stderr, and return its own status, or 255 when that is unknown."""
+    nonce = os.urandom(16).hex()
+    ending = Ending(nonce)
+    protocol = environ.get("GIT_PROTOCOL", "") if call.sends_protocol else ""
+    status = attend(program, [*argv, remote_command(command, protocol, nonce)], clean, _lifeline(environ), ending)
+    # git prints what we print. As what the server says in the side band, this must not pass for words of ssh's or ours.
+    of_git = any(server in command for server in _GIT_SERVERS)
+    for line in ending.stderr.splitlines(keepends=True):
+        _say((b"remote: " if of_git else b"") + line.rstrip(b"\n") + b"\n")
+    if ending.status is not None:
+        return ending.status
+    if status in (0, EXIT_UNKNOWN):
+        _complain(
+            EXIT_UNKNOWN,
+            "the connection did not come about, or ended before the command did: how that ended is unknown",
+            "see whether the sandbox runs: git daytona status",
+        )
+        return EXIT_UNKNOWN
+    return status
 
 
 def _lifeline(environ: dict[str, str]) -> int | None:

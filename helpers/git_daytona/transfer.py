@@ -44,20 +44,47 @@ TALK_BYTES = 4 * 1024 * 1024
 MEMORY_BYTES = max(1024**3, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
 """What each of git's processes may hold, mapped files not counted: git reads the list of refs, and a message without an end, into it."""
 
-# What OpenSSH says when the connection did not come about or broke (its messages are not translated), and git's own conclusion.
-_CONNECTION = re.compile(
-    r"Connection (?:closed|reset|timed out|refused)|kex_exchange_identification|Could not resolve hostname|client_loop: send disconnect"
-    r"|Broken pipe|ssh_dispatch_run_fatal|banner exchange|Timeout, server|Permission denied|No route to host|Network is unreachable"
-    r"|Could not read from remote repository|The remote end hung up|early EOF|unexpected disconnect|expected flush|expected packfile"
-)
 # A line of the user's own ssh configuration that ssh cannot read (readconf.c has both forms; no way out of it by trying again).
 _CONFIGURATION = re.compile(r"^(/.*?):? (line \d+): (.*)$", re.MULTILINE)
-_WRAPPER = re.compile(r"^daytona-ssh: error: (.*) \[[a-z-]+\]\nhint: (.*)$", re.MULTILINE)
+_WRAPPER = re.compile(r"^daytona-ssh: error: (?P<message>.*) \[(?P<entry>[a-z-]+)\]\r?\nhint: (?P<hint>.*?)\r?$", re.MULTILINE)
+
+# What the sandbox's side says on its stderr or in git's side band (both come as "remote: …"), what has happened, and what to do. First
+# match wins. Its git runs in the C locale.
+_REMOTE = tuple(
+    (re.compile(rf"^remote: .*(?:{words})", re.MULTILINE), message, hint)
+    for words, message, hint in (
+        (
+            "git: (?:command )?not found",
+            "git is not installed in the sandbox",
+            "install it there, or use a snapshot that has it: git daytona config daytona.snapshot",
+        ),
+        (
+            "dubious ownership",
+            "the sandbox's git refuses its repository, which belongs to another user there",
+            'give it to the user who runs git: git daytona exec N -- chown -R "$(id -u)" .',
+        ),
+        (
+            "does not appear to be a git repository|not a git repository",
+            "the sandbox has no repository any more",
+            "'git daytona sync N' makes it again",
+        ),
+        (
+            "No space left on device|[Dd]isk quota exceeded",
+            "the sandbox's disk is full",
+            "make room there: git daytona exec N -- df -h; its work is still in it",
+        ),
+        (
+            "[Oo]ut of memory|Cannot allocate memory",
+            "the sandbox ran out of memory",
+            "end what runs there: git daytona exec N -- ps aux; or use a larger snapshot",
+        ),
+    )
+)
 
 # The server's side of git, with what its repository needs for being pushed to and for "dubious ownership" (the SSH side may be another
-# user than the toolbox): given with the command, so that nothing of it has to be configured, or can be changed, in the sandbox.
-# The login shell there reads it: zsh refuses a * that matches no file.
-_SERVER = "git -c 'safe.directory=*' -c core.hooksPath=/dev/null -c receive.autogc=false"
+# user than the toolbox): given with the command, so that nothing of it has to be configured, or can be changed, in the sandbox. The
+# gateway takes no environment: what is needed of that stands in the command, too (the wrapper adds GIT_PROTOCOL).
+_SERVER = "LC_ALL=C git -c 'safe.directory=*' -c core.hooksPath=/dev/null -c receive.autogc=false"
 UPLOAD_PACK = f"{_SERVER} upload-pack"
 RECEIVE_PACK = (
     f"{_SERVER} -c receive.denyCurrentBranch=updateInstead -c receive.shallowUpdate=true -c receive.denyNonFastForwards=true"
@@ -234,8 +261,11 @@ class Transfers:
 
     def _explain(self, result: Result, trust: Trust, verb: str) -> GitDaytonaError:
         text = result.complaint
-        if own := _WRAPPER.search(text):
-            return TransferFailed(own[1], hint=own[2], details=text)
+        own = _WRAPPER.search(text)
+        # The wrapper knows for certain whether the sandbox's side ended by itself (ssh.py, Ending).
+        cut = own is not None and own["entry"] == ConnectionClosed.entry
+        if own and not cut:
+            return TransferFailed(own["message"], hint=own["hint"], details=text)
         if wrong := _CONFIGURATION.search(text):
             return BadSetting(
                 f"your ssh configuration cannot be used: '{wrong[1]}' {wrong[2]}: {printable(wrong[3])}",
@@ -245,8 +275,11 @@ class Transfers:
         refused: HostKeyRefused | None = self.policy.refusal(trust, text)
         if refused is not None:
             return refused
+        for words, message, hint in _REMOTE:
+            if words.search(text):
+                return TransferFailed(message, hint=hint, details=text)
         rejected = [line for line in result.text.splitlines() if line.startswith("!")]
-        if rejected:
+        if rejected and not cut:
             reason = printable(rejected[0].split("\t")[-1])
             hint = (
                 "fetch first: git daytona sync N"
@@ -254,11 +287,7 @@ class Transfers:
                 else "the log has all that git said"
             )
             return TransferFailed(f"git push was rejected by the sandbox: {reason}", hint=hint, details=text)
-        # Of a broken connection index-pack says that it failed, too, but after "early EOF"; alone it means a full disk, say.
-        ours = any(mark in text for mark in ("fsck", "does not support")) or (
-            "index-pack failed" in text and "early EOF" not in text
-        )
-        if _CONNECTION.search(text) and not ours:
+        if cut:
             return ConnectionClosed(
                 f"git {verb} failed: the gateway {trust.endpoint} did not answer or closed the connection",
                 hint="check the network; 'git daytona status' shows whether the sandbox runs",
