@@ -201,7 +201,10 @@ class Account:
     def _json(self, response: Any, doing: str, *, limit: int = CONFIG_BYTES) -> tuple[dict[str, Any], str | None]:
         """The object that an answer holds, and its Date. Read by hand: the clients' models refuse a whole answer for one odd field, and would
         read a body of any size."""
-        body = self._checked(response, doing, limit=limit)
+        return self._parsed(self._checked(response, doing, limit=limit), doing, limit), response.headers.get("Date")
+
+    def _parsed(self, body: bytes, doing: str, limit: int) -> dict[str, Any]:
+        """The object in a body that was read up to one byte beyond the limit. Raises BadAnswer."""
         try:
             answer = json.loads(body) if len(body) <= limit else None
         except (ValueError, RecursionError):
@@ -211,7 +214,7 @@ class Account:
                 f"could not {doing}: {self.settings.api_url} did not answer with JSON",
                 hint="check DAYTONA_API_URL: it must be the API's base URL",
             )
-        return answer, response.headers.get("Date")
+        return answer
 
     def _rest_client(self, *, keyless: bool = False) -> Any:
         import daytona_api_client as rest
