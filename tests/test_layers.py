@@ -17,9 +17,9 @@ LAYERS = {
     "alone": "ssh",  # the wrapper: nothing may be below it
     "ground": "__init__ api config hosts opencode trust help errors secret endpoint refs trust.hostkeys trust.knownhosts trust.decision trust.published gitenv opencode.jsonc",
     "rim": "run files paths say log beside lastseen unpack progress",
-    "sources": "config.keystore config.cliprofile config.settings config.preferences records state git api.bounded api.account api.cloud api.cloud_errors trust.probe trust.glance trust.pinfile trust.manual trust.refusals trust.asked trust.pin trust.verify opencode.registered opencode.install",
+    "sources": "config.keystore config.cliprofile config.settings config.preferences records state git api.bounded api.account api.toolbox api.cloud api.cloud_errors trust.probe trust.glance trust.pinfile trust.manual trust.refusals trust.asked trust.pin trust.verify opencode.registered opencode.install",
     "transfers": "leases transfer sandbox branches old_remotes worktrees lifecycle ahead",
-    "sessions": "sync sessions status recovery shell copying doctor.*",
+    "sessions": "sync sessions status recovery terminal shell copying doctor.*",
     "tools": "tools.*",
     "service": "hosts.lanes hosts.rpc hosts.harmless hosts.prompt hosts.hosttools hosts.toasts hosts.workspace hosts.previews hosts.turns hosts.events hosts.calls hosts.hosting hosts.service hosts.hooks",
     "faces": "cli.* __main__",
@@ -31,7 +31,7 @@ LOCAL_FROM_GROUND = {"errors", "secret", "endpoint", "trust.hostkeys", "__init__
 
 DOORS = {
     "daytona_api_client": "api.account api.cloud",
-    "daytona_toolbox_api_client": "api.cloud",
+    "daytona_toolbox_api_client": "api.cloud api.toolbox",
     "urllib3": "api.account api.bounded api.cloud_errors",
     "pydantic": "api.cloud_errors",
     "keyring": "config.keystore",
@@ -43,7 +43,7 @@ DOORS = {
     "wcwidth": "cli.table",
     "cryptography": "trust.hostkeys local.*",
     "paramiko": "trust.probe local.*",
-    "aiohttp": "local.*",
+    "aiohttp": "terminal local.*",
     "multidict": "local.*",
     "yarl": "local.*",
 }

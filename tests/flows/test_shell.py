@@ -1,14 +1,15 @@
 """``git daytona shell`` on a terminal: what is typed, seen and resized, how long its token lives, and how it ends."""
 
-import os
-import signal
 import urllib.request
+from pathlib import Path
 
 import pytest
 
+import git_daytona.terminal
 import terminal
-from git_daytona import leases
-from processes import alive, descendants, gone, until
+from git_daytona.errors import ConnectionClosed
+from git_daytona.local.faults import CallFault
+from processes import descendants, gone, until
 from rig import BIN
 
 
@@ -24,15 +25,16 @@ def ended(local) -> bool:
 
 
 def test_a_shell_on_a_terminal(local, repo, session):
+    """Prompt, echo, size, resize, an editor, Ctrl-C and the status; no token is minted for it."""
     local.forget_calls()
     with terminal.start([str(BIN / "git-daytona"), "shell", "1"], size=(91, 27), cwd=repo.path) as screen:
         screen.type("PS1='READY> '; stty size; pwd; tty -s && echo on a terminal\n")
         screen.wait_for(r"^27 91$")
         screen.wait_for(r"^/home/daytona/project$")
         screen.wait_for(r"^on a terminal$")
-        until(lambda: ended(local))  # the connection stands: its token is gone, and it goes on
+        screen.wait_for(r"^READY>$")
         session.agent("echo made meanwhile >new.txt")
-        session.sync()  # takes a lease of its own, and does not wait for the shell
+        session.sync()  # does not wait for the shell
         screen.resize(70, 20)
         screen.type("stty size\n")
         screen.wait_for(r"^20 70$")
@@ -41,31 +43,57 @@ def test_a_shell_on_a_terminal(local, repo, session):
         screen.send("C-c")  # goes there, and ends nothing here
         screen.type("echo back after $?\n")
         screen.wait_for(r"^back after 130$")
-        tokens = [each for each in descendants(screen.pid) if b"ssh" in each.arguments]
-        assert tokens, "the connection's processes are there to be looked at"
+        screen.type("vi -u NONE written.txt\n")
+        screen.wait_for(r"^~$")
+        screen.type("ihello from vi")
+        screen.send("Escape")
+        screen.type(":wq\n")
+        screen.wait_for(r"^READY>$")
+        assert session.agent("cat written.txt") == "hello from vi\n"
+        below = [screen.pid, *(each.pid for each in descendants(screen.pid))]
+        assert not any(local.api_key.encode() in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in below)
         screen.type("exit 7\n")
         assert screen.status() == 7
-    assert leases.stale(local.api_url) == []
+    assert local.counts["mint"] == 1, "the sync's, and no other"
+
+
+def test_it_says_that_there_is_no_connection(local, repo, session):
+    local.faults.add(CallFault(route="pty/.*/connect", drop="before"))
+    script = f"{BIN}/git-daytona shell 1; echo status $?; stty -a | grep -c ' icanon'; read end"
+    with terminal.start(["sh", "-c", script], cwd=repo.path) as screen:
+        screen.wait_for(r"error: the connection to the sandbox's terminal")
+        screen.wait_for(r"^status 10$")
+        screen.wait_for(r"^1$")  # our terminal is as it was
+
+
+@pytest.mark.parametrize(
+    ("reason", "status"),
+    [
+        ('{"exitCode":0}', 0),
+        ('{"exitCode":130,"exitReason":"Ctrl+C"}', 130),
+        ('{"exitCode":-1}', 1),
+        ("", None),
+        ('{"exitCode":true}', None),
+        ('{"exitCode":"0"}', None),
+        ("[]", None),
+        ("[" * 100_000, None),
+    ],
+)
+def test_how_a_shell_ended(reason, status):
+    if status is None:
+        with pytest.raises(ConnectionClosed):
+            git_daytona.terminal._status(reason)
+    else:
+        assert git_daytona.terminal._status(reason) == status
 
 
 def test_a_hangup_ends_everything(local, repo, session):
-    local.forget_calls()
     with terminal.start([str(BIN / "git-daytona"), "shell", "1"], cwd=repo.path) as screen:
-        screen.type("echo here $((6*7))\n")
+        screen.type("echo here $((6*7)); sleep 1234\n")
         screen.wait_for(r"^here 42$")
-        until(lambda: ended(local))
         pids = [screen.pid, *(each.pid for each in descendants(screen.pid))]
     assert gone(*pids)
-    assert leases.stale(local.api_url) == []
-
-
-def test_a_kill_leaves_no_connection(local, repo, session):
-    with terminal.start([str(BIN / "git-daytona"), "shell", "1"], cwd=repo.path) as screen:
-        screen.type("echo here $((6*7))\n")
-        screen.wait_for(r"^here 42$")
-        pids = [each.pid for each in descendants(screen.pid)]
-        os.kill(screen.pid, signal.SIGKILL)
-        assert pids and gone(*pids) and not any(map(alive, pids))
+    until(lambda: "sleep 1234" not in session.agent("ps -eo args"))
 
 
 def test_without_a_terminal_it_reads_commands(local, repo, session, command, canary):

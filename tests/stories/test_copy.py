@@ -83,7 +83,7 @@ def test_what_is_wrong_is_said(local, repo, there, tell, tmp_path):
 
 def test_a_copy_that_fails_leaves_nothing_there(local, repo, there, tell):
     there.agent("ls -A /tmp >../before")
-    with local.faults.call(route="files/upload", status=403):
+    with local.faults.call(route="files/bulk-upload", status=403):
         assert tell("git-daytona", "cp", "README", "1:x", cwd=repo.path).status == 7
     assert tell("git-daytona", "cp", "README", "1:none/such", cwd=repo.path).status == 19
     with local.faults.call(route="files/download", status=403):

@@ -11,7 +11,7 @@ from git_daytona.hosts.workspace import Workspace
 
 LINK_SECONDS = 24 * 60 * 60
 """How long a link can be opened: the most that Daytona signs."""
-DAYTONAS_OWN = frozenset({2280, 22220, 22222})
+DAYTONAS_OWN = frozenset({2280, 22220, 22222, 33333})
 """Ports of Daytona's daemon in every sandbox (toolbox, SSH, terminal)."""
 LOOKS = (0.3, 0.7, 1.0, 2.0, 3.0, 5.0, 8.0)
 """Seconds before each look for a server that a command has just left in the background."""

@@ -87,6 +87,8 @@ class Store:
         for name, mode in ((".", 0o700), ("home", 0o755), ("tmp", 0o1777)):
             (directory / name).mkdir(exist_ok=True)
             (directory / name).chmod(mode)
+        # Without one, a first zsh on a terminal asks its questions for new users.
+        (directory / "home" / ".zshrc").touch()
         return directory
 
     def save_sandbox(self, directory: Path, record: dict[str, Any]) -> None:
