@@ -1,5 +1,6 @@
 """Sandboxes of sessions: created with labels that find them again, waited for, started, recovered."""
 
+import contextlib
 import json
 import socket
 from collections.abc import Callable, Iterator
@@ -12,7 +13,18 @@ import tenacity
 
 from git_daytona import files, leases, log, paths
 from git_daytona.api.cloud import START_SECONDS, Cloud, SandboxInfo
-from git_daytona.errors import BadAnswer, Conflict, NotFound, SandboxBroken, SandboxNotRunning, TimedOut
+from git_daytona.errors import (
+    ApiUnreachable,
+    BadAnswer,
+    Conflict,
+    NotFound,
+    RateLimited,
+    SandboxBroken,
+    SandboxGone,
+    SandboxNotRunning,
+    ServerError,
+    TimedOut,
+)
 from git_daytona.refs import SANDBOX_BRANCH
 
 T = TypeVar("T")
@@ -170,7 +182,26 @@ class Sandboxes:
             )
         self.tell(f"starting the sandbox ({info.state})")
         with log.event("sandbox.start", sandbox=info.id, state=info.state):
-            return leases.patiently(lambda: self.cloud.start(info.id))
+            return self._change(info.id, self.cloud.start)
+
+    def delete(self, sandbox_id: str) -> None:
+        """Delete a sandbox; one that is gone, or about to be, is fine."""
+        with contextlib.suppress(SandboxGone):
+            self._change(sandbox_id, self.cloud.delete)
+
+    def _change(self, sandbox_id: str, change: Callable[[str], T]) -> T:
+        """Change a sandbox's state once an earlier change, which the server refuses another beside (409), has come to its end."""
+        for attempt in tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(Conflict),
+            stop=tenacity.stop_after_delay(START_SECONDS),
+            wait=tenacity.wait_exponential(multiplier=0.1, max=2.0),
+            reraise=True,
+        ):
+            with attempt:
+                if attempt.retry_state.attempt_number > 1:
+                    self.settle(self.cloud.get(sandbox_id))
+                return leases.patiently(lambda: change(sandbox_id), kinds=(ApiUnreachable, ServerError, RateLimited))
+        raise AssertionError("the last attempt returns or raises")
 
     def while_awake(self, sandbox_id: str, work: Callable[[], T]) -> T:
         """Do the work at once; only if it fails because the sandbox does not run, start that and do it again.
@@ -179,6 +210,8 @@ class Sandboxes:
         """
         try:
             return work()
+        except SandboxGone:
+            raise
         except (SandboxNotRunning, Conflict, BadAnswer, NotFound):
             # Also after a 404: the proxy in front of a sandbox's toolbox gives one for archived ones. Here the API itself says.
             info = self.cloud.get(sandbox_id)

@@ -147,7 +147,7 @@ def leftovers(coordinator: Coordinator) -> Leftovers:
 def prune(coordinator: Coordinator, found: Leftovers) -> None:
     """Remove leftovers: the sandboxes with all that is in them, the remotes (their branches are kept), the leases."""
     for info in found.sandboxes:
-        coordinator.cloud.delete(info.id)
+        coordinator.sandboxes.delete(info.id)
     for name in found.remotes:
         if number := number_of_remote(name):
             branches.keep_branches(coordinator.repository, Names(number))

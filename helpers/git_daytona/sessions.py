@@ -369,7 +369,7 @@ class Coordinator:
 
     def finish_deletion(self, session: Session) -> None:
         """The part of a deletion that a crash may interrupt: nothing of the work depends on it any more."""
-        leases.patiently(lambda: self.cloud.delete(session.sandbox_id))
+        self.sandboxes.delete(session.sandbox_id)
         if session.number is not None:
             branches.remove_remote(self.repository, names_of(session))
         self.state.remove(session.id)
