@@ -177,9 +177,15 @@ def test_case_26_with_nothing_published_and_no_pin_the_users_ssh_decides(local, 
     (home / ".ssh" / "config").write_text(f"Host *\n  UserKnownHostsFile {known}\n  StrictHostKeyChecking no\n  LogLevel QUIET\n")
     ran = command("git-daytona", "start", cwd=repo.path)
     assert ran.status == HostKeyRefused.status, ran.err
-    assert "your ssh does not trust the host key" in ran.err
-    assert "warning: " in ran.err and "left to your own ssh" in ran.err
+    assert "publishes no host keys, none is pinned, and your ssh does not trust one" in ran.err
+    assert "daytona-pin import FILE" in ran.err and "warning: " not in ran.err
     assert known.read_text() == ""
+    assert not {"create", "mint"} & {call.route for call in local.calls}, "said before anything was made"
+    # What the user's own ssh trusts is taken, with a warning.
+    (home / ".ssh" / "config").write_text(f"Host *\n  UserKnownHostsFile {known}\n")
+    known.write_text(f"[127.0.0.1]:{local.gateway_port} {local.gateway.presented_keys()[0]}\n")
+    ran = command("git-daytona", "start", cwd=repo.path)
+    assert (ran.status, "left to your own ssh" in ran.err) == (0, True), ran.err
     known.write_text(f"{name_of(local)} {presented(local)}\n")
     assert command("git-daytona", "start", cwd=repo.path).status == 0
     assert not paths.pin_file().exists()

@@ -6,8 +6,10 @@ takes a hundredth of a second where loading paramiko takes a quarter of one.
 """
 
 import os
+import sys
 from collections.abc import Sequence
 
+from git_daytona import gitenv, ssh
 from git_daytona.endpoint import Endpoint
 from git_daytona.errors import GitDaytonaError
 from git_daytona.run import run
@@ -16,6 +18,9 @@ from git_daytona.trust.hostkeys import HostKey
 from git_daytona.trust.knownhosts import Line, Marker
 
 GLANCE_SECONDS = 3
+CONNECT_SECONDS = 40.0
+NO_TOKEN = "there-is-no-token-yet"  # noqa: S105
+"""The user name of a connection that is made for its host key only; no token of Daytona's looks like it."""
 _FAMILY = {"ssh-ed25519": "ed25519", "ssh-rsa": "rsa"}  # ssh-keyscan's names; the rest is "ecdsa"
 
 
@@ -43,3 +48,19 @@ def presented(endpoint: Endpoint, lines: Sequence[Line]) -> HostKey | None:
         return None
     found = (line.key for line in knownhosts.parse(scanned.stdout[:65536]))
     return next((key for key in found if key is not None and key.type == kind), None)
+
+
+def complaint_of_ssh(endpoint: Endpoint, binary: str | None) -> str:
+    """What the user's own ssh has to say about a gateway whose key only it can judge: its stderr, from a connection like that of a
+    transfer, but without a token; empty when it does not say anything in time.
+
+    So a key that it does not know is found out before a sandbox is made or a token minted.
+    """
+    env = gitenv.base() | {"DAYTONA_SSH_GATEWAY": endpoint.url_authority, "DAYTONA_SSH_TOKEN": NO_TOKEN}
+    if binary:
+        env["DAYTONA_SSH_BINARY"] = binary
+    argv = (sys.executable, "-I", "-S", "-B", str(ssh.__file__), "-p", str(endpoint.port), endpoint.host, "true")
+    try:
+        return run(argv, env=env, timeout=CONNECT_SECONDS).complaint
+    except GitDaytonaError:  # too slow, say: the transfer will see
+        return ""

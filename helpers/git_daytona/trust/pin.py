@@ -130,7 +130,6 @@ class Policy:
             case Outcome.INHERIT if not mine and self._pinning(answer, pins):
                 raise refusals.unknown_gateway(endpoint)
             case Outcome.INHERIT:
-                self._warn(refusals.inherited(endpoint, answer))
                 return self._trust(Mode.INHERITED, endpoint)
         if mine:
             self._warn_about(mine)
@@ -226,8 +225,11 @@ class Policy:
             return None
         with self._lock:
             self._glanced.discard(trust.endpoint)
-        if trust.mode is Mode.INHERITED:
-            return refusals.by_ssh(self.settings, trust.endpoint, self._published_keys(trust.endpoint), complaint)
+        if trust.mode is Mode.INHERITED and complaint.elsewhere is None:
+            published = self._published_keys(trust.endpoint)
+            if published or not self.settings.auto_pin:
+                return refusals.by_ssh(self.settings, trust.endpoint, published, complaint)
+            return refusals.unpublished(self.settings, trust.endpoint, complaint)
         if complaint.elsewhere is not None:
             return refusals.other_host(complaint.elsewhere)
         if complaint.no_type:
@@ -236,10 +238,16 @@ class Policy:
 
     def _looked_at(self, trust: Trust) -> Trust:
         """The trust, unless the gateway plainly presents another key: looked at once, and again after each refusal."""
-        with self._lock:
-            if self._glance is None or trust.mode is Mode.INHERITED or trust.endpoint in self._glanced:
-                return trust
-            self._glanced.add(trust.endpoint)
+        first = self._glance is not None and self._is_first(trust.endpoint)
+        if trust.mode is Mode.INHERITED:
+            refused = self.refusal(trust, glance.complaint_of_ssh(trust.endpoint, self.settings.ssh_binary)) if first else None
+            if refused is not None:
+                raise refused
+            if self.settings.auto_pin:
+                self._warn(refusals.inherited(trust.endpoint, self.answer()))
+            return trust
+        if self._glance is None or not first:
+            return trust
         lines = self._trusted_lines(trust)
         shown = self._glance(trust.endpoint, lines)
         if shown is None:
@@ -253,6 +261,13 @@ class Policy:
         with self._lock:
             self._glanced.discard(trust.endpoint)
         raise problem
+
+    def _is_first(self, endpoint: Endpoint) -> bool:
+        """Whether this look at an endpoint is the first, or the first since it was refused."""
+        with self._lock:
+            first = endpoint not in self._glanced
+            self._glanced.add(endpoint)
+            return first
 
     def _explain(self, trust: Trust, complaint: refusals.Complaint, *, evidence: bool = False) -> HostKeyRefused:
         """Decide once more, on a fresh answer of the API, about a key that was not accepted."""

@@ -119,6 +119,17 @@ def by_ssh(settings: Settings, endpoint: Endpoint, published: Sequence[HostKey],
     )
 
 
+def unpublished(settings: Settings, endpoint: Endpoint, said: Complaint) -> HostKeyRefused:
+    """The API publishes no host keys, none is pinned, and the user's own ssh knows none either."""
+    name = endpoint.known_hosts_name
+    presented = f", which presents {said.fingerprint}" if said.fingerprint else ""
+    return HostKeyRefused(
+        f"{settings.api_url} publishes no host keys, none is pinned, and your ssh does not trust one of '{name}'{presented}",
+        hint="get the key from whoever runs that server, compare it with what 'daytona-pin scan' shows, and pin it:"
+        " daytona-pin import FILE",
+    )
+
+
 def no_type(endpoint: Endpoint) -> HostKeyRefused:
     return HostKeyRefused(
         f"the gateway '{endpoint.known_hosts_name}' has no host key of a type that your ssh accepts",
