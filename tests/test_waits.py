@@ -25,10 +25,12 @@ NO_LIMITS = {
     "progress.TURN_SECONDS": "how often that is drawn",
     "progress.LINE_SECONDS": "how often that is said",
     "progress.PATIENCE_SECONDS": "when that is said to a host",
+    "ssh.HOLD_SECONDS": "how long a few bytes of output are held back",
+    "terminal.HEARTBEAT_SECONDS": "how often the other side is asked whether it is there",
     "config.keystore.QUIET_SECONDS": "when it is said that somebody is waited for",
 }
 PARTS = {
-    "api.cloud.MARGIN_SECONDS": "on top of the limit that the sandbox is given, for its answer",
+    "api.toolbox.MARGIN_SECONDS": "on top of the limit that the sandbox is given, for its answer",
     "api.bounded.SLACK_SECONDS": "on top of an answer's limit",
     "hosts.hosting.CLOSE_SECONDS": "stands in DRAIN_SECONDS",
     "hosts.hosting.CALLS_SECONDS": "stands in DRAIN_SECONDS",
@@ -94,7 +96,7 @@ ENDLESS = {
     ("sync", "beside.result()"): "the same",
     ("transfer", "self._beside.result()"): "the same",
     ("hosts.service", "ending.get()"): "the service waits for its end",
-    ("ssh", "select.select(watched, [], [])"): "ssh, which has its own limits, or the coordinator's end",
+    ("terminal", "keys.get()"): "a person's keys; ended with the connection",
     ("ssh", "os.waitpid(child, 0)"): "the user's own ssh, asked with -G",
     ("progress", "self._changed.wait()"): "the thread that draws, which ends with its command",
     ("files", "guard.acquire()"): "filelock: the limit is the lock's own",

@@ -1,11 +1,15 @@
 """The wrapper's pure parts, as tables: git's command lines, destinations, options, the token, other people's ssh clients."""
 
+import itertools
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from git_daytona import ssh
 from git_daytona.ssh import Call, Refusal
@@ -300,3 +304,105 @@ def test_the_wrapper_loads_next_to_nothing():
     loaded = set(done.stdout.split()) - {"ssh"}
     assert {name.partition(".")[0] for name in loaded} <= sys.stdlib_module_names
     assert not loaded & {"re", "shlex", "tempfile", "subprocess", "ctypes", "pathlib", "typing", "logging", "random", "socket"}
+
+
+# -- how a command ended -----------------------------------------------------------------------------------------------------
+
+NONCE = "0123456789abcdef" * 2
+MARK = b"\xfb" + NONCE.encode()
+
+
+def tail(status: int, stderr: bytes = b"") -> bytes:
+    """What remote_command puts behind the output."""
+    return MARK + stderr + f"\n{NONCE} {status}".encode() + b"\xfb"
+
+
+def taken(pieces: list[bytes], *, hurried: bool = False) -> tuple[bytes, ssh.Ending]:
+    """What passes through an Ending; ``hurried``: whoever waits is given everything at once."""
+    ending, out = ssh.Ending(NONCE), b""
+    for piece in pieces:
+        out += ending.feed(piece)
+        if hurried and ending.holds:
+            out += ending.release()
+    return out + ending.release(), ending
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    edges = sorted({0, len(data), *(place % (len(data) + 1) for place in places)})
+    return [data[first:last] for first, last in itertools.pairwise(edges)]
+
+
+@given(
+    data=st.lists(st.sampled_from([b"\xfb", MARK[:5], MARK[:-1], b"0000", b"\n", b"\0", NONCE.encode(), b"text"]), max_size=9),
+    status=st.integers(0, 255),
+    stderr=st.sampled_from([b"", b"fatal: \xfb no\n", b"x" * 8000, MARK[:-1]]),
+    places=st.lists(st.integers(0, 10_000), max_size=12),
+)
+def test_output_status_and_stderr_come_apart_wherever_the_stream_is_split(data, status, stderr, places):
+    output = b"".join(data)
+    assume(MARK not in output)
+    out, ending = taken(cut(output + tail(status, stderr), places))
+    assert (out, ending.status, ending.stderr) == (output, status, stderr)
+
+
+@given(places=st.lists(st.integers(0, 10_000), max_size=12))
+def test_whoever_waits_gets_what_is_held_back_and_the_end_is_seen_all_the_same(places):
+    out, ending = taken(cut(b"\xfb0000\xfb" + tail(7), places), hurried=True)
+    assert ending.status == 7
+    assert out.startswith(b"\xfb0000\xfb") and len(out) < 8 + len(MARK)
+
+
+def test_a_stream_that_was_cut_anywhere_has_no_status():
+    whole = b"0000" + tail(0, b"said\n")
+    for length in range(len(whole)):
+        out, ending = taken([whole[:length]])
+        assert ending.status is None, length
+        assert b"0000".startswith(out[:4])
+    assert taken([whole])[1].status == 0
+
+
+def test_what_the_background_writes_after_the_end_is_output():
+    out, ending = taken([b"before" + tail(3) + b"after", b" all"])
+    assert (out, ending.status) == (b"beforeafter all", 3)
+
+
+@pytest.mark.parametrize(
+    "broken", [b"\nx", b"\n" + NONCE.encode() + b" x\xfb", b"\n" + NONCE.encode() + b" 1234\xfb", b"e" * 100_000]
+)
+def test_a_tail_that_makes_no_sense_is_no_status(broken):
+    ending = taken([b"out" + MARK + broken])[1]
+    assert ending.status is None
+    assert len(ending._tail or b"") <= 2 * ssh.STDERR_BYTES
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash --posix", "bash", "zsh --emulate sh", "busybox sh"])
+@pytest.mark.parametrize(
+    ("command", "output", "status", "stderr"),
+    [
+        ("cat; echo no >&2; exit 3", b"input", 3, b"no\n"),
+        ("exec cat", b"input", 0, b""),
+        ("exit 300", b"", 44, b""),
+        ("kill -9 $$", b"", 137, None),
+        ("echo \"it's", b"", 2, None),
+        ("printf '\\373\\000\\373'; printf 'no newline' >&2", b"\xfb\0\xfb", 0, b"no newline"),
+        ("head -c 6000000 /dev/zero | tr '\\0' e >&2; echo done", b"done\n", 0, None),
+        ("nothing-of-that-name", b"", 127, None),
+        ("true\n# a comment", b"", 0, b""),
+        ("echo $GIT_PROTOCOL", b"version=2\n", 0, b""),
+    ],
+)
+def test_every_shell_says_how_a_command_ended(shell, command, output, status, stderr):
+    program, *options = shell.split()
+    if not shutil.which(program):
+        pytest.skip(f"{program} is not there")
+    line = ssh.remote_command(command, "version=2", NONCE)
+    done = subprocess.run((program, *options, "-c", line), input=b"input", capture_output=True, timeout=60)
+    out, ending = taken([done.stdout])
+    assert (out, ending.status) == (output, status)
+    assert len(ending.stderr) <= ssh.STDERR_BYTES
+    assert stderr is None or ending.stderr == stderr
+
+
+@pytest.mark.parametrize("protocol", ["", "version=2; touch evil", "$(touch evil)", "version=2\nx", "version=\uff12"])
+def test_a_protocol_that_is_none_is_not_passed_on(protocol):
+    assert ssh.remote_command("true", protocol, NONCE).startswith("{ { /bin/sh -c 'true' ")
