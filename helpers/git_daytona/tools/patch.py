@@ -38,9 +38,14 @@ class Section:
 
     action: str
     path: str
-    content: str = ""
     move: str | None = None
     chunks: list[Chunk] = field(default_factory=list)
+    added: list[str] = field(default_factory=list)
+    """The lines of a new file, each with its ending."""
+
+    @property
+    def content(self) -> str:
+        return "".join(self.added)
 
 
 class Rejected(ToolError):
@@ -100,7 +105,7 @@ def _header(row: str) -> Section | None:
 def _add(section: Section, row: str, number: int) -> None:
     if section.action == "add":
         if row.startswith("+"):
-            section.content += row[1:] + "\n"
+            section.added.append(row[1:] + "\n")
         elif row.strip():
             raise Rejected(f"line {number} of a new file must begin with '+': {row[:200]}")
     elif section.action == "delete":
