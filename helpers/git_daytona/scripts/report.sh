@@ -39,6 +39,18 @@ if [ "${4:-}" = adopt ]; then
   g symbolic-ref HEAD refs/heads/opencode && g read-tree HEAD 2>/dev/null
 fi
 
+# While no git runs, what it keeps for the moment was left behind by a killed one.
+git_runs() {
+  for process in /proc/[0-9]*; do
+    [ "$(cat "$process/comm" 2>/dev/null)" = git ] && return 0
+  done
+  return 1
+}
+# Of a push whose connection broke git leaves what had come of it (it removes nothing while a signal ends it).
+for stale in "$dir"/objects/tmp_objdir-incoming-*; do
+  [ ! -d "$stale" ] || git_runs || rm -rf "$stale"
+done
+
 # Beside git's work: with many processes it takes as long. Each line is one write to our output, which is a file.
 listening | while read -r port; do say port "$port"; done &
 
@@ -123,13 +135,7 @@ cp -p "$index" "$index.before"
 [ -s "$index" ] || rm -f "$index"
 export GIT_INDEX_FILE="$index"
 
-# A lock that is held for long while no git runs was left behind by a killed process.
-git_runs() {
-  for process in /proc/[0-9]*; do
-    [ "$(cat "$process/comm" 2>/dev/null)" = git ] && return 0
-  done
-  return 1
-}
+# A lock that is held for long while no git runs is such a thing, too.
 take_lock() { (set -C; : >"$dir/index.lock") 2>/dev/null && locked=yes; }
 lock() { # 0: locked and unchanged; 1: a git command holds it; 2: changed meanwhile
   tries=0
