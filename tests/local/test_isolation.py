@@ -126,7 +126,8 @@ def test_environment_is_clean(any_isolation: Isolation, any_sandbox: Sandbox, mo
     any_sandbox.env = {"OWN": "one"}
     _, out = run(any_isolation, any_sandbox, "env", env={"MORE": "two"})
     lines = out.splitlines()
-    assert {"OWN=one", "MORE=two", "USER=daytona"} <= set(lines)
+    assert {"OWN=one", "MORE=two", "DAYTONA_SANDBOX_USER=daytona"} <= set(lines)
+    assert not {line.partition("=")[0] for line in lines} & {"USER", "LOGNAME", "SHELL", "TERM"}
     assert "host-secret" not in out
 
 
