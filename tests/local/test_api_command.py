@@ -194,7 +194,7 @@ def test_plain_says_once_and_loudly_that_it_does_not_isolate(env: dict[str, str]
 
 
 def test_help_is_quick_and_an_import_of_the_server_is_not_part_of_it(env: dict[str, str]) -> None:
-    heavy = ("aiohttp", "paramiko", "daytona", "asyncio")
+    heavy = ("aiohttp", "asyncssh", "daytona", "asyncio")
     script = (
         "import sys; from git_daytona.__main__ import main\n"
         "for words in (['--help'], ['serve', '--help'], ['exec', '--help']):\n"

@@ -13,7 +13,7 @@ def test_versions(tell):
     assert tell("git-daytona", "version").out == f"git-daytona {__version__}\n"
     lines = dict(line.split(": ", 1) for line in tell("git-daytona", "version", "--verbose").out.splitlines())
     assert lines["git-daytona"] == __version__ and lines["git"].startswith("git version 2.") and "OpenSSH_" in lines["ssh"]
-    assert {"Python", "system", "OpenCode", "click", "paramiko", "daytona-api-client"} <= lines.keys()
+    assert {"Python", "system", "OpenCode", "click", "asyncssh", "daytona-api-client"} <= lines.keys()
     assert re.match(r"\d+\.\d+", lines["click"])
 
 

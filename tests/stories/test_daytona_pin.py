@@ -450,7 +450,7 @@ def test_what_needs_no_api_loads_neither_the_sdk_nor_keyring(arguments: tuple[st
     script = (
         "import sys\nfrom git_daytona.__main__ import main\n"
         f"status = main(['daytona-pin', *{arguments!r}])\n"
-        "heavy = {'daytona', 'daytona_api_client', 'keyring', 'paramiko', 'httpx', 'pydantic', 'aiohttp'} & set(sys.modules)\n"
+        "heavy = {'daytona', 'daytona_api_client', 'keyring', 'asyncssh', 'httpx', 'pydantic', 'aiohttp'} & set(sys.modules)\n"
         "sys.exit(f'loaded: {sorted(heavy)}' if heavy else status)"
     )
     done = subprocess.run((sys.executable, "-I", "-c", script), capture_output=True, text=True, timeout=60)

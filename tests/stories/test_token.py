@@ -197,7 +197,7 @@ LOADED = """
 import sys
 from git_daytona.__main__ import main
 status = main(sys.argv[1:])
-print(*sorted(name for name in sys.modules if name.partition(".")[0] in ("daytona", "keyring", "paramiko", "aiohttp", "pydantic")), file=sys.stderr)
+print(*sorted(name for name in sys.modules if name.partition(".")[0] in ("daytona", "keyring", "asyncssh", "aiohttp", "pydantic")), file=sys.stderr)
 sys.exit(status)
 """
 
@@ -210,7 +210,7 @@ def test_the_full_sdk_is_not_loaded(local, sandbox, words):
     done = subprocess.run(argv, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     loaded = set(done.stderr.splitlines()[-1].split())
-    assert not any(name.partition(".")[0] in ("daytona", "keyring", "paramiko", "aiohttp") for name in loaded)
+    assert not any(name.partition(".")[0] in ("daytona", "keyring", "asyncssh", "aiohttp") for name in loaded)
     if words == ("--version",):
         assert loaded == set()
 

@@ -9,7 +9,7 @@ from git_daytona import __version__
 from git_daytona.doctor import machine
 from git_daytona.errors import GitDaytonaError
 
-PACKAGES = ("click", "daytona-api-client", "daytona-toolbox-api-client", "keyring", "paramiko", "urllib3", "wcwidth")
+PACKAGES = ("asyncssh", "click", "daytona-api-client", "daytona-toolbox-api-client", "keyring", "urllib3", "wcwidth")
 
 
 def versions() -> dict[str, str]:

@@ -5,11 +5,12 @@ with local.faults.call(route="mint", status=429, retry_after=1):
 local.faults.gateway.drop_after_bytes = 4096  # every SSH channel breaks in mid-stream
 """
 
+import asyncio
 import random
 import re
 import shlex
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -90,6 +91,9 @@ class GatewayFaults:
     """Close a connection once this many bytes of its channels' data (both directions together) have passed."""
     stall_after_bytes: int | None = None
     """Let so many of these bytes through, then no more until `release()`; 0: nothing after authentication."""
+    cut_output_after: int | None = None
+    """Close a channel, and nothing else, once this many bytes of its output have passed: end of file and no status, as when the
+    gateway loses the sandbox. 0: before the first."""
     refuse_after_start: int = 0
     """Close the first so many connections to a sandbox after each of its starts, after authentication."""
     lost_statuses: float = 0.0
@@ -142,13 +146,11 @@ class GatewayFaults:
         """Wait for `release()`, at most `timeout` seconds; False when the time ran out."""
         return self._released.wait(timeout)
 
-    def hold(self, given_up: Callable[[], bool]) -> bool:
-        """Hold a connection until `release()`; False when it was given up before."""
+    async def hold(self) -> None:
+        """Hold a connection until `release()`."""
         self.held.set()
-        while not self.wait_released(0.1):
-            if given_up():
-                return False
-        return True
+        while not self._released.is_set():
+            await asyncio.sleep(0.02)
 
 
 class Faults:

@@ -1,24 +1,31 @@
 """The SSH gateway of the embedded Daytona: the token is the user's name, the sandbox is the host."""
 
+import asyncio
+import contextlib
 import logging
-import selectors
 import socket
 import threading
-import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
+from typing import Any
 
-from .connection import LOG, Connection
+import asyncssh
+
+from .connection import Connection, Door
 from .faults import Faults
 from .hostkeys import HostKeys
 from .model import Isolation, Registry
+from .streams import Access
 
-BANNER = "daytona-local"
-STOP_SECONDS = 10.0
+VERSION = "Go"
+"""As Go's SSH library names itself, which Daytona's gateway is made of."""
+HANDSHAKE_SECONDS = 30.0
+# AES-GCM alone, which every OpenSSH since 6.2 (2013) has: it needs no MAC of its own, and the client's order would choose another.
+CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
 
 
 class Gateway:
-    """Listens on ``host``:``port`` (0: any free one) between `start` and `stop`; a thread per connection."""
+    """Listens on ``host``:``port`` (0: any free one) between `start` and `stop`, in a thread with an event loop of its own."""
 
     def __init__(
         self,
@@ -38,12 +45,10 @@ class Gateway:
         self._faults = faults or Faults()
         self._keys = HostKeys(host_keys_dir, key_types)
         self._listener: socket.socket | None = None
-        self._wake: socket.socket | None = None
-        self._acceptor: threading.Thread | None = None
-        self._stopping = threading.Event()
-        self._lock = threading.Lock()  # guards _connections
-        self._connections: dict[Connection, threading.Thread] = {}
-        logging.getLogger(LOG).disabled = True  # see Connection: what paramiko says there names tokens
+        self._thread: threading.Thread | None = None
+        self._connections: dict[Connection, str] = {}  # the id of the sandbox; "": not admitted (yet)
+        self._tasks: set[asyncio.Task[None]] = set()
+        logging.getLogger("asyncssh").disabled = True  # what it says names users, and a user's name is a token
 
     @property
     def port(self) -> int:
@@ -62,57 +67,102 @@ class Gateway:
 
     def start(self) -> None:
         """Begin to listen. Raises OSError when the port is taken."""
-        self._stopping.clear()
         family = socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET
         self._listener = socket.create_server(self._address, family=family, backlog=256)
         self._listener.setblocking(False)
-        waker, self._wake = socket.socketpair()
-        self._acceptor = threading.Thread(target=self._accept, args=(self._listener, waker), name="ssh-accept", daemon=True)
-        self._acceptor.start()
+        started = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(started)), name="ssh-gateway", daemon=True)
+        self._thread.start()
+        started.wait()
 
     def stop(self) -> None:
-        """Stop listening, cut every connection and end its commands; idempotent."""
-        if self._listener is None or self._wake is None or self._acceptor is None:
-            return
-        self._stopping.set()
-        self._wake.close()
-        self._acceptor.join()
-        self._listener.close()
-        self._listener = self._wake = self._acceptor = None
-        with self._lock:
-            connections = dict(self._connections)
-        for connection in connections:
-            connection.close()
-        deadline = time.monotonic() + STOP_SECONDS
-        for thread in connections.values():
-            thread.join(max(0.0, deadline - time.monotonic()))
+        """Stop listening, cut every connection and end what their clients started; idempotent."""
+        if self._thread is not None:
+            self._loop.call_soon_threadsafe(self._ending.set)
+            self._thread.join()
+            self._thread = self._listener = None
 
-    def _accept(self, listener: socket.socket, waker: socket.socket) -> None:
-        with waker, selectors.DefaultSelector() as selector:
-            selector.register(listener, selectors.EVENT_READ)
-            selector.register(waker, selectors.EVENT_READ)
-            while not self._stopping.is_set():
-                selector.select()
-                try:
-                    client, _ = listener.accept()
-                except BlockingIOError:
-                    continue  # woken up by stop, or the client left the queue
-                except OSError:
-                    self._stopping.wait(0.05)  # out of descriptors: those of ended connections come back
-                    continue
-                client.setblocking(True)
-                self._serve(client)
+    def cut(self, sandbox_id: str) -> None:
+        """Cut the connections to a sandbox, which has stopped. For any thread."""
+        if self._thread is not None:
+            self._loop.call_soon_threadsafe(self._cut, sandbox_id)
 
-    def _serve(self, client: socket.socket) -> None:
-        connection = Connection(client, self._keys.keys(), self._registry, self._isolation, self._faults, BANNER, self._stopping)
-        thread = threading.Thread(target=self._run, args=(connection,), name="ssh-connection", daemon=True)
-        with self._lock:
-            self._connections[connection] = thread
-        thread.start()
+    def _cut(self, sandbox_id: str) -> None:
+        for connection, sandbox in list(self._connections.items()):
+            if sandbox == sandbox_id:
+                connection.cut()
 
-    def _run(self, connection: Connection) -> None:
+    # In the loop.
+
+    async def _serve(self, started: threading.Event) -> None:
+        assert self._listener is not None
+        self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
+        with self._listener:
+            accepting = self._run(self._accept(self._listener))
+            started.set()
+            await self._ending.wait()
+            accepting.cancel()
+            await asyncio.wait([accepting])
+        for connection in list(self._connections):
+            connection.abort()
+        while tasks := list(self._tasks):
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                client, _ = await self._loop.sock_accept(listener)
+            except OSError:
+                await asyncio.sleep(0.05)  # out of descriptors: those of ended connections come back
+                continue
+            self._run(self._meet(client))
+
+    async def _meet(self, client: socket.socket) -> None:
+        """Serve one client, from the first byte to the last."""
+        faults = self._faults.gateway
+        with contextlib.ExitStack() as ours:
+            ours.enter_context(client)
+            await asyncio.sleep(self._faults.latency + faults.latency)
+            if faults.take("drop_before_handshake"):
+                return
+            if faults.take("hang"):
+                await faults.hold()
+            connection = Connection(self._loop, self._options())
+            await self._loop.connect_accepted_socket(lambda: connection, client)
+            ours.pop_all()  # the socket is asyncio's now
+        self._connections[connection] = ""
         try:
-            connection.serve()
+            await connection.wait_closed()
         finally:
-            with self._lock:
-                self._connections.pop(connection, None)
+            connection.abort()
+            del self._connections[connection]
+
+    def _options(self) -> asyncssh.SSHServerConnectionOptions:
+        return asyncssh.SSHServerConnectionOptions(
+            server_factory=lambda: Door(self._admit),
+            server_host_keys=self._keys.keys(),
+            server_version=VERSION,
+            encryption_algs=CIPHERS,
+            compression_algs=None,
+            login_timeout=HANDSHAKE_SECONDS,
+        )
+
+    def _admit(self, token: str, connection: Connection) -> Access | None:
+        """What the token opens; None: the connection is to be cut."""
+        faults = self._faults.gateway
+        sandbox = self._registry.validate(token)
+        if sandbox is None or sandbox.state != "started":
+            return None
+        if faults.take("drop_after_handshake") or faults.take_start_refusal(sandbox.id):
+            return None
+        self._connections[connection] = sandbox.id
+        left = faults.drop_after_bytes
+        return Access(sandbox, self._isolation, self._registry, self._faults, self._run, connection.cut, left)

@@ -5,11 +5,9 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-import paramiko  # type: ignore[import-untyped]
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+import asyncssh
 
-TYPES = ("ed25519", "ecdsa", "rsa")
+TYPES = {"ed25519": "ssh-ed25519", "ecdsa": "ecdsa-sha2-nistp256", "rsa": "ssh-rsa"}
 
 
 class HostKeys:
@@ -26,14 +24,14 @@ class HostKeys:
         folder.chmod(0o700)
         self._keys = [self._load(kind) for kind in self._types]
 
-    def keys(self) -> "list[paramiko.PKey]":
+    def keys(self) -> list[asyncssh.SSHKey]:
         """What the next connection is to present."""
         with self._lock:
             return list(self._keys)
 
     def lines(self) -> list[str]:
         """The public keys as ``<type> <base64>``."""
-        return [f"{key.get_name()} {key.get_base64()}" for key in self.keys()]
+        return [key.export_public_key().decode().strip() for key in self.keys()]
 
     def rotate(self) -> None:
         """Replace every key by a new one."""
@@ -45,22 +43,13 @@ class HostKeys:
     def _path(self, kind: str) -> Path:
         return self._folder / f"ssh_host_{kind}_key"
 
-    def _load(self, kind: str) -> "paramiko.PKey":
-        path = self._path(kind)
-        if not path.exists():
+    def _load(self, kind: str) -> asyncssh.SSHKey:
+        if not self._path(kind).exists():
             self._make(kind)
-        classes = {"ed25519": paramiko.Ed25519Key, "ecdsa": paramiko.ECDSAKey, "rsa": paramiko.RSAKey}
-        return classes[kind].from_private_key_file(str(path))
+        return asyncssh.import_private_key(self._path(kind).read_bytes())
 
     def _make(self, kind: str) -> None:
-        key: ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
-        if kind == "ed25519":
-            key = ed25519.Ed25519PrivateKey.generate()
-        elif kind == "ecdsa":
-            key = ec.generate_private_key(ec.SECP256R1())
-        else:
-            key = rsa.generate_private_key(public_exponent=65537, key_size=3072)
-        text = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+        text = asyncssh.generate_private_key(TYPES[kind]).export_private_key()
         fresh = self._path(kind).with_suffix(".new")
         fresh.unlink(missing_ok=True)
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

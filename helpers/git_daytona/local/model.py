@@ -1,6 +1,6 @@
 """What the parts of the embedded Daytona agree on: the records, the states, and what each part offers the others.
 
-The HTTP side (api, toolbox) runs in one asyncio loop; the SSH gateway runs in threads. Everything below may be called from either.
+The HTTP side (api, toolbox) runs in one asyncio loop; the SSH gateway in another, in a thread of its own. Everything below may be called from either.
 """
 
 import subprocess
@@ -91,7 +91,7 @@ class Isolation(Protocol):
         """Run argv inside the started sandbox, in a new session (so that its process group can be signalled).
 
         ``cwd`` is a path of the sandbox (default HOME; relative ones are relative to HOME); ``env`` is added to a clean base
-        environment (HOME, USER, SHELL, PATH, LANG, TERM) and the sandbox's own ``env``. Nothing of the host's environment goes in.
+        environment (see `environment`) and the sandbox's own ``env``. Nothing of the host's environment goes in.
         The exit status is the command's; killing the returned process's group ends the command and its children in the sandbox.
         """
 

@@ -3,7 +3,7 @@
     with LocalDaytona(Path("/tmp/x")) as local:
         daytona = Daytona(DaytonaConfig(api_key=local.api_key, api_url=local.api_url, target="local"))
 
-Everything listens on 127.0.0.1 only. The HTTP side runs in one thread's loop; the SSH gateway has threads of its own.
+Everything listens on 127.0.0.1 only. The HTTP side runs in one thread's loop; the SSH gateway in another's.
 """
 
 import asyncio
@@ -201,6 +201,7 @@ class LocalDaytona:
         try:
             last_port = self._store.ports()[1]
             self.gateway = await asyncio.to_thread(first_free, self._start_gateway, self._ports[1], last_port)
+            self._lifecycle.on_change(lambda record, _: self._hang_up(record))
             self._store.save_ports(self.api_port, self.gateway.port)
             try:
                 await forwarder.start()
@@ -238,6 +239,11 @@ class LocalDaytona:
 
     def _presented_keys(self) -> list[str]:
         return self.gateway.presented_keys()
+
+    def _hang_up(self, record: Record) -> None:
+        """Cut the SSH connections to a sandbox that does not run any more."""
+        if record.sandbox.state != "started":
+            self.gateway.cut(record.sandbox.id)
 
     def _tell(self, events: Events, record: Record, before: str | None) -> None:
         """Pass a change of state on to the SDKs' event channel."""

@@ -3,8 +3,6 @@
 import fcntl
 import os
 import struct
-import termios
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from .model import Sandbox
@@ -19,18 +17,6 @@ class Terminals(Protocol):
 
     def open_terminal(self, sandbox: Sandbox) -> tuple[int, int]:
         """Descriptors of master and slave. Raises OSError when none can be had."""
-
-
-@dataclass
-class Terminal:
-    """A pseudo-terminal that a client asked for. ``slave`` is open until the command has it, then -1."""
-
-    master: int
-    slave: int
-    term: str
-
-    def resize(self, columns: int, rows: int) -> None:
-        termios.tcsetwinsize(self.master, (min(rows, 65535), min(columns, 65535)))
 
 
 def open_pair(ptmx: str) -> tuple[int, int]:

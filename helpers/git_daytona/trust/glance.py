@@ -2,7 +2,7 @@
 
 ssh enforces the verdict in every transfer, but only once there is a token. This look, once per process, refuses a gateway that
 plainly presents another key before anything is minted. It is no verification: whatever it cannot see is left to ssh. ssh-keyscan
-takes a hundredth of a second where loading paramiko takes a quarter of one.
+takes a hundredth of a second where loading asyncssh takes a sixth of one.
 """
 
 import os

@@ -3,6 +3,7 @@
 The answer proves nothing about who presents them; it is there to be compared.
 """
 
+import asyncio
 import contextlib
 import logging
 import socket
@@ -44,27 +45,26 @@ def presented(endpoint: Endpoint, *, seconds: float = PROBE_SECONDS) -> tuple[Ho
 
 def _key(endpoint: Endpoint, algorithm: str, deadline: float) -> HostKey | str | None:
     """The key of one type; None if the server has none; in words why there is no answer."""
-    import paramiko  # type: ignore[import-untyped]  # here: it takes a while to load
+    import asyncssh  # here: it takes a while to load
 
+    logging.getLogger("asyncssh").disabled = True  # a type of key that the server lacks is an answer to us, and nothing for the log
     try:
         connection = socket.create_connection((endpoint.host, endpoint.port), timeout=max(0.1, deadline - time.monotonic()))
     except OSError as problem:
         return (problem.strerror or str(problem)).lower()
+
+    async def ask() -> asyncssh.SSHKey | None:
+        async with asyncio.timeout(max(0.1, deadline - time.monotonic())):
+            # No configuration: ssh's files of this user are not for a look that goes there directly.
+            return await asyncssh.get_server_host_key(sock=connection, server_host_key_algs=[algorithm], config=None)
+
     with contextlib.closing(connection):
-        transport = paramiko.Transport(connection)
         try:
-            # A type of key that the server lacks is a traceback of thirty lines to it, and an answer to us: neither for the log nor, by
-            # logging's last resort, for the terminal.
-            transport.set_log_channel("git_daytona.trust.probe")
-            logging.getLogger("git_daytona.trust.probe").setLevel(logging.CRITICAL + 1)
-            transport.get_security_options().key_types = (algorithm,)
-            left = max(0.1, deadline - time.monotonic())
-            transport.banner_timeout = transport.handshake_timeout = left
-            transport.start_client(timeout=left)
-            return parse_blob(transport.get_remote_server_key().asbytes())
-        except paramiko.ssh_exception.IncompatiblePeer:
+            key = asyncio.run(ask())
+            return None if key is None else parse_blob(key.public_data)
+        except asyncssh.KeyExchangeFailed:
             return None
-        except (paramiko.SSHException, EOFError, OSError, ValueError) as problem:
+        except TimeoutError:
+            return "timed out"
+        except (asyncssh.Error, OSError, ValueError) as problem:
             return str(problem).lower() or type(problem).__name__
-        finally:
-            transport.close()
