@@ -113,7 +113,7 @@ class Session(Stream):
                     most = self.access.faults.gateway.cut_output_after
                     whole = await self.outward(process.stdout.fileno(), most=most, emulated=self._term is not None)
                 if not whole:
-                    await self.end(None)
+                    await self._break_off()
                 await silence
                 status = await pipes.exit_status(process)
                 if whole:
@@ -134,7 +134,7 @@ class Session(Stream):
                     most = self.access.faults.gateway.cut_output_after
                     whole = await self.outward(self._master, most=most, emulated=True)
                 self._hang_up()
-                await (self._report(0) if whole else self.end(None))
+                await (self._report(0) if whole else self._break_off())
         finally:
             self._hang_up()
 
@@ -162,6 +162,12 @@ class Session(Stream):
                     await self.stick()
                 if self.gone.is_set():
                     return
+
+    async def _break_off(self) -> None:
+        """Close a channel whose output was cut."""
+        faults = self.access.faults.gateway
+        faults.cuts += not self.gone.is_set()
+        await self.end(0 if faults.cut_with_status else None)
 
     async def _report(self, status: int) -> None:
         await self.end(None if self.access.faults.gateway.loses_status() else status)

@@ -75,6 +75,14 @@ class CallFault:
         )
 
 
+_GIT_OF_ITS_OWN = r"""#!/bin/sh
+PATH=${PATH#*:}
+DAYTONA_COMMAND=git
+for word do DAYTONA_COMMAND="$DAYTONA_COMMAND '$(printf %s "$word" | sed "s/'/'\\\\''/g")'"; done
+export PATH DAYTONA_COMMAND
+"""
+
+
 @dataclass
 class GatewayFaults:
     """Faults of the SSH gateway. Counters are of connections: 0 none, N the next N, -1 all; `take` counts them down."""
@@ -94,13 +102,19 @@ class GatewayFaults:
     cut_output_after: int | None = None
     """Close a channel, and nothing else, once this many bytes of its output have passed: end of file and no status, as when the
     gateway loses the sandbox. 0: before the first."""
+    cut_with_status: bool = False
+    """Whether such a channel's client is told status 0 all the same."""
+    cuts: int = field(default=0, repr=False)
+    """How many channels were closed so: what a test looks at."""
+    output_bytes: int = field(default=0, repr=False)
+    """How many bytes commands have written to their clients."""
     refuse_after_start: int = 0
     """Close the first so many connections to a sandbox after each of its starts, after authentication."""
     lost_statuses: float = 0.0
     """The share of commands (0 to 1) whose exit status the client is not told: a nuisance of the real gateways, and on by default."""
     git_server: str | None = None
-    """A shell command that the sandbox runs in place of every other that an SSH client asks for, which it gets as DAYTONA_COMMAND: what
-    an agent could make of its own sandbox."""
+    """A shell command that stands for git in what SSH clients ask for; what it stands for it gets as DAYTONA_COMMAND, a command line
+    for the sandbox's own git: what an agent could make of its sandbox."""
     held: threading.Event = field(default_factory=threading.Event, repr=False)
     """Set once a connection hangs or stalls: what a test waits for."""
 
@@ -135,8 +149,13 @@ class GatewayFaults:
             self._since_start.pop(sandbox_id, None)
 
     def exchange(self, command: str) -> str:
-        """What the sandbox runs when this command is asked for."""
-        return command if self.git_server is None else f"export DAYTONA_COMMAND={shlex.quote(command)}; {self.git_server}"
+        """What the sandbox runs when this command is asked for: the same, with a git of `git_server`'s before its own."""
+        if self.git_server is None:
+            return command
+        program = f"{_GIT_OF_ITS_OWN}{self.git_server}\n"
+        return (
+            f'd=$(mktemp -d); printf %s {shlex.quote(program)} >"$d/git"; chmod +x "$d/git"; PATH=$d:$PATH; export PATH; {command}'
+        )
 
     def release(self) -> None:
         """Let hanging connections go on."""

@@ -115,6 +115,7 @@ class Stream(asyncssh.SSHServerSession[bytes]):
                 self.access.cut()
                 return False
             sent += len(data)
+            self.access.faults.gateway.output_bytes += len(data)
             await asyncio.sleep(0)  # a command that writes without a pause is not the only one
         return False
 
