@@ -6,7 +6,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from talking import Clock, http
+from boxes import Box
+from talking import Clock, created, http
 
 from git_daytona.local.registry import Timings
 from git_daytona.local.server import LocalDaytona
@@ -42,3 +43,17 @@ def timed(root: Path, clock: Clock) -> Iterator[LocalDaytona]:
 def api(local: LocalDaytona) -> Iterator[httpx.Client]:
     with http(local) as client:
         yield client
+
+
+@pytest.fixture
+def old(root: Path) -> Iterator[Box]:
+    """A sandbox of the last server with published source."""
+    with LocalDaytona(root, like="0.190") as local, http(local) as client:
+        yield Box(local, client, created(client))
+
+
+@pytest.fixture(params=["auto", "plain"])
+def box(request: pytest.FixtureRequest, root: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Box]:
+    with LocalDaytona(root, isolation=request.param) as local, http(local) as client:
+        client.timeout = httpx.Timeout(30)
+        yield Box(local, client, created(client))

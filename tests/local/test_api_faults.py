@@ -109,20 +109,19 @@ def test_latency_is_added_to_each_call(local: LocalDaytona, api: httpx.Client) -
 
 
 def test_calls_are_recorded_in_order(local: LocalDaytona, api: httpx.Client) -> None:
-    local.forget_calls()
     box = created(api)
+    local.forget_calls()
     api.post(f"/sandbox/{box}/ssh-access")
     api.get(f"{local.toolbox_url}/{box}/work-dir")
     api.get("/sandbox/none")
     api.get("/nothing")
     assert local.calls == [
-        ("POST", "create", box, 200),
         ("POST", "mint", box, 200),
         ("GET", "work-dir", box, 200),
         ("GET", "get", "none", 404),
         ("GET", "unknown", None, 404),
     ]
-    assert local.counts == {"create": 1, "mint": 1, "work-dir": 1}
+    assert local.counts == {"mint": 1, "work-dir": 1}
 
 
 def test_gateway_counters_are_taken_one_by_one() -> None:

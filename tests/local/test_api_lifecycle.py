@@ -4,24 +4,15 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from talking import Clock, created, http
+from talking import Clock, change, created, http, settled, until
 
 from git_daytona.local.model import ApiError
 from git_daytona.local.registry import Timings
 from git_daytona.local.server import LocalDaytona
 from git_daytona.local.store import RootInUse
-
-
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    """Wait for what happens in the server's own time. There is no event to wait for from outside a server."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it does not happen"
-        time.sleep(0.01)
 
 
 def state(server: LocalDaytona, sandbox: str) -> str:
@@ -46,12 +37,12 @@ def test_an_idle_sandbox_stops_then_is_archived_then_deleted(timed: LocalDaytona
         clock.now += 60
         timed.tick()
         until(lambda: state(timed, box) == "archived")
-        assert api.post(f"/sandbox/{box}/start").json()["state"] == "started"
-        api.post(f"/sandbox/{box}/stop")
+        assert change(api, box, "start") == "started"
+        assert change(api, box, "stop") == "stopped"
         clock.now += 100 * 60
         timed.tick()
         until(lambda: state(timed, box) == "gone")
-        assert not (timed.root / "sandboxes" / box).exists()
+        until(lambda: not (timed.root / "sandboxes" / box).exists())
 
 
 def test_zero_means_never_to_stop_and_looking_is_no_activity(timed: LocalDaytona, clock: Clock) -> None:
@@ -94,9 +85,8 @@ def test_a_sandbox_at_work_is_not_idle(timed: LocalDaytona, clock: Clock) -> Non
 def test_minutes_can_be_short(root: Path) -> None:
     with LocalDaytona(root, timings=Timings(minute=0.1)) as local, http(local) as api:
         box = created(api, autoStopInterval=1, autoDeleteInterval=1)
-        token = api.post(f"/sandbox/{box}/ssh-access", params={"expiresInMinutes": 1}).json()["token"]
+        api.post(f"/sandbox/{box}/ssh-access", params={"expiresInMinutes": 1})
         until(lambda: local.live_tokens() == 0)
-        assert not api.get("/sandbox/ssh-access/validate", params={"token": token}).json()["valid"]
         until(lambda: state(local, box) == "gone")
 
 
@@ -117,10 +107,12 @@ def test_a_restart_is_like_a_reboot(root: Path) -> None:
         key, keys, ports = local.api_key, local.gateway.presented_keys(), (local.api_port, local.gateway_port)
         box = created(api, name="kept", labels={"a": "b"}, env={"C": "d"}, autoStopInterval=7)
         archived, ephemeral = created(api), created(api, autoDeleteInterval=0)
-        api.post(f"/sandbox/{archived}/stop")
-        api.post(f"/sandbox/{archived}/archive")
+        change(api, archived, "stop")
+        change(api, archived, "archive")
         api.post(f"{local.toolbox_url}/{box}/process/execute", json={"command": "echo work > file"})
-        token = api.post("/sandbox/kept/ssh-access").json()["token"]
+        api.post("/sandbox/kept/ssh-access")
+        deleted = created(api)
+        api.delete(f"/sandbox/{deleted}")
     with LocalDaytona(root) as local, http(local) as api:
         assert local.api_key == key
         assert local.gateway.presented_keys() == keys
@@ -130,8 +122,9 @@ def test_a_restart_is_like_a_reboot(root: Path) -> None:
         assert (shown["labels"], shown["env"], shown["autoStopInterval"]) == ({"a": "b"}, {"C": "d"}, 7)
         assert state(local, archived) == "archived"
         until(lambda: state(local, ephemeral) == "gone")
-        assert not api.get("/sandbox/ssh-access/validate", params={"token": token}).json()["valid"]
-        api.post("/sandbox/kept/start")
+        assert local.live_tokens() == 0
+        assert api.get(f"/sandbox/{deleted}").status_code == 404
+        assert change(api, "kept", "start") == "started"
         answer = api.post(f"{local.toolbox_url}/{box}/process/execute", json={"command": "cat file; echo $C"}).json()
         assert answer["result"] == "work\nd\n"
 
@@ -204,16 +197,16 @@ def test_a_deleted_sandboxs_processes_are_ended(local: LocalDaytona) -> None:
             home = local.root / "sandboxes" / box / "home"
             until((home / "beat").exists)
             if ending == "delete":
-                api.delete(f"/sandbox/{box}")
+                change(api, box, "delete")
                 assert not home.exists()
             else:
-                api.post(f"/sandbox/{box}/stop")
+                change(api, box, "stop")
                 (home / "beat").unlink()
                 time.sleep(0.2)
                 assert not (home / "beat").exists()
 
 
-def test_a_slow_start_is_seen_and_a_second_change_refused(local: LocalDaytona) -> None:
+def test_a_slow_creation_is_seen_and_a_second_change_refused(local: LocalDaytona) -> None:
     with http(local) as api:
         local.faults.start_delay = 0.3
         shown = api.post("/sandbox", json={}).json()
@@ -222,19 +215,18 @@ def test_a_slow_start_is_seen_and_a_second_change_refused(local: LocalDaytona) -
         for method, path in (("POST", f"{box}/start"), ("POST", f"{box}/stop"), ("DELETE", box)):
             answer = api.request(method, path)
             assert (answer.status_code, answer.json()["message"]) == (409, "Sandbox state change in progress")
-        until(lambda: api.get(box).json()["state"] == "started")
-        api.post(f"{box}/stop")
-        assert api.post(f"{box}/start").json()["state"] == "starting"
-        until(lambda: api.get(box).json()["state"] == "started")
+        assert settled(api, shown["id"]) == "started"
 
 
 def test_a_failed_start_is_an_error_to_recover_from(local: LocalDaytona) -> None:
     with http(local) as api:
         local.faults.start_error = "no room"
-        shown = api.post("/sandbox", json={}).json()
-        assert (shown["state"], shown["errorReason"], shown["recoverable"]) == ("error", "no room", True)
+        box = api.post("/sandbox", json={}).json()["id"]
+        assert settled(api, box) == "error"
+        shown = api.get(f"/sandbox/{box}").json()
+        assert (shown["errorReason"], shown["recoverable"]) == ("no room", True)
         local.faults.start_error = None
-        assert api.post(f"/sandbox/{shown['id']}/recover").json()["state"] == "started"
+        assert change(api, box, "recover") == "started"
 
 
 def test_the_registry_answers_other_threads(local: LocalDaytona) -> None:

@@ -26,6 +26,9 @@ def test_fifty_sandboxes_and_a_hundred_parallel_requests(root: Path) -> None:
             )
             boxes = [str(box["id"]) for box in created]
             assert len(set(boxes)) == 50
+            for box in boxes:
+                while (await call("GET", f"{local.api_url}/sandbox/{box}"))["state"] != "started":
+                    await asyncio.sleep(0.02)
             tokens = await asyncio.gather(*(call("POST", f"{local.api_url}/sandbox/{box}/ssh-access") for box in boxes))
             assert local.live_tokens() == 50
             answers = await asyncio.gather(

@@ -3,11 +3,12 @@
 import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from daytona import Daytona, DaytonaConfig
-from daytona.common.errors import DaytonaAuthenticationError
+from daytona.common.errors import DaytonaAuthenticationError, DaytonaError
 from sdk_conformance import SCENARIOS, Blocking
 
 from git_daytona.local.server import LocalDaytona
@@ -30,6 +31,14 @@ def client(local: LocalDaytona, api_key: str | None = None) -> Daytona:
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_scenario(scenario: Callable[[Any], Awaitable[None]], local: LocalDaytona) -> None:
     asyncio.run(scenario(Blocking(client(local))))
+
+
+def test_an_older_server_is_refused_by_the_sdk(root: Path) -> None:
+    with LocalDaytona(root, like="0.190") as local:
+        # This SDK insists on a member that the server's sandboxes do not have; the suite reads what it needs itself.
+        with pytest.raises(DaytonaError, match="kvm"):
+            client(local).create()
+        assert [sandbox.state for sandbox in local.sandboxes] != []
 
 
 def test_wrong_key(local: LocalDaytona) -> None:

@@ -5,69 +5,19 @@ import pwd
 import resource
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-from talking import created, http
+from boxes import Box, wait_for
+from talking import change, created, http
 
 from git_daytona.local import execute
-from git_daytona.local.model import ApiError, Sandbox
+from git_daytona.local.model import Sandbox
 from git_daytona.local.places import changeable
-from git_daytona.local.search import glob_expression
 from git_daytona.local.server import LocalDaytona
-
-DAEMON_ENVELOPE = {"statusCode", "source", "code", "message", "timestamp", "path", "method"}
-
-
-class Box:
-    """One sandbox, its toolbox and its directory on the host."""
-
-    def __init__(self, local: LocalDaytona, client: httpx.Client, identity: str):
-        self.local = local
-        self.client = client
-        self.id = identity
-        self.sandbox = next(one for one in local.sandboxes if one.id == identity)
-        self.home: Path = self.sandbox.home
-
-    def call(self, method: str, path: str, **options: Any) -> httpx.Response:
-        return self.client.request(method, f"{self.local.toolbox_url}/{self.id}/{path}", **options)
-
-    def execute(self, command: str, **members: Any) -> httpx.Response:
-        return self.call("POST", "process/execute", json={"command": command, **members})
-
-    def output(self, command: str, **members: Any) -> str:
-        answer = self.execute(command, **members)
-        assert answer.status_code == 200, answer.text
-        text: str = answer.json()["result"]
-        return text
-
-    def refused(self, status: int, method: str, path: str, **options: Any) -> str:
-        """The code of a call that is refused with this status in the daemon's envelope."""
-        answer = self.call(method, path, **options)
-        assert (answer.status_code, set(answer.json())) == (status, DAEMON_ENVELOPE), answer.text
-        assert answer.json()["source"] == "DAYTONA_DAEMON"
-        assert str(self.home.parent) not in answer.text
-        return str(answer.json()["code"])
-
-
-@pytest.fixture(params=["auto", "plain"])
-def box(request: pytest.FixtureRequest, root: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Box]:
-    with LocalDaytona(root, isolation=request.param) as local, http(local) as client:
-        client.timeout = httpx.Timeout(30)
-        yield Box(local, client, created(client))
-
-
-def wait_for(condition: Any, seconds: float = 10) -> None:
-    """What another process does cannot be awaited otherwise."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 class TestExecute:
@@ -119,7 +69,15 @@ class TestExecute:
 
     def test_killed_and_missing(self, box: Box) -> None:
         assert box.execute("kill -9 $$").json()["exitCode"] == -1
-        assert box.execute("true", cwd="no/such").json() == {"exitCode": -1, "result": "chdir no/such: no such file or directory"}
+        missing = f"fork/exec {execute.shell()}: no such file or directory"
+        for cwd in ("no/such", "~"):
+            assert box.execute("true", cwd=cwd).json() == {"exitCode": -1, "result": missing}
+
+    def test_a_child_with_a_session_of_its_own_survives_a_time_out(self, box: Box) -> None:
+        script = "setsid sh -c 'echo $$ > pid; sleep 300' >/dev/null 2>&1 & until [ -s pid ]; do sleep 0.01; done; sleep 300"
+        assert box.execute(script, timeout=1).status_code == 408
+        child = (box.home / "pid").read_text().strip()
+        assert box.output(f"kill -0 {child} && kill -9 {child} && echo alive") == "alive\n"
 
     def test_nothing_of_the_servers_environment_goes_in(self, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("DAYTONA_API_KEY", "secret")
@@ -129,10 +87,11 @@ class TestExecute:
         with ThreadPoolExecutor() as pool:
             running = pool.submit(box.execute, "touch begun; sleep 300")
             wait_for((box.home / "begun").exists)
-            assert box.client.post(f"/sandbox/{box.id}/stop").status_code == 200
+            assert change(box.client, box.id, "stop") == "stopped"
             assert running.result(timeout=20).status_code == 502
         answer = box.execute("true")
-        assert (answer.status_code, answer.json()["code"]) == (400, "SANDBOX_NOT_RUNNING")
+        assert (answer.status_code, answer.json()["code"]) == (400, "BAD_REQUEST")
+        assert answer.json()["message"].endswith("no IP address found. Is the Sandbox started?")
 
     def test_a_hundred_at_once(self, box: Box) -> None:
         # Each waits for all others, so none may be kept waiting for a thread or a descriptor.
@@ -159,6 +118,10 @@ class TestExecute:
             b'{"command": " "}',
             b'{"command": "x", "timeout": true}',
             b'{"command": "x", "timeout": -1}',
+            b'{"command": "x", "timeout": 4294967296}',
+            b'{"command": "x", "timeout": 1.5}',
+            b'{"command": "x", "timeout": "1"}',
+            b'{"command": "x", "envs": {"": "x"}}',
             b'{"command": "x", "envs": {"A B": "x"}}',
             b'{"command": "x", "envs": {"A": 1}}',
         ],
@@ -182,8 +145,8 @@ class TestFiles:
         box.call("POST", "files/upload-v2", params={"path": "absolute"}, content=b"through")
         assert (box.home / "d/f").read_bytes() == b"through"
         assert box.call("DELETE", "files", params={"path": "absolute"}).status_code == 204
-        assert box.call("DELETE", "files", params={"path": "dangling"}).status_code == 204
-        assert (box.home / "d/f").exists() and not os.path.lexists(box.home / "dangling")
+        assert box.refused(404, "DELETE", "files?path=dangling") == "FILE_NOT_FOUND"
+        assert (box.home / "d/f").exists() and os.path.lexists(box.home / "dangling")
 
     def test_no_change_outside_the_sandbox(self, box: Box) -> None:
         box.output("ln -s /etc escape; mkdir inside; ln -s /etc/hostname inside/name")
@@ -202,7 +165,8 @@ class TestFiles:
             ("POST", "files/permissions?path=inside/name&mode=777"),
         ]:
             answer = box.call(method, path + ("" if "recursive" in path else "&recursive=true"))
-            assert (answer.status_code, answer.json()["code"]) == (403, "FILE_ACCESS_DENIED"), (path, answer.text)
+            wanted = (400, "BAD_REQUEST") if method == "DELETE" else (403, "FILE_ACCESS_DENIED")
+            assert (answer.status_code, answer.json()["code"]) == wanted, (path, answer.text)
         body = {"files": ["inside/name"], "pattern": "a", "newValue": "b"}
         assert box.call("POST", "files/replace", json=body).json()[0]["success"] is False
         assert not Path("/etc/daytona-test").exists()
@@ -240,14 +204,76 @@ class TestFiles:
         answer = box.call("POST", "files/bulk-upload", data=data, files=files)
         assert answer.status_code == 400
         assert answer.json() == {
-            "errors": ["folder: is a directory", "/etc/x: permission denied", "files[4]: missing .path metadata"],
+            "errors": ["folder: is a directory", "/etc/x: permission denied", "file[4]: missing .path metadata"],
             "files": [{"path": "a", "bytes": 1}, {"path": "b", "bytes": 1}],
         }
         assert (box.home / "b").read_bytes() == b"3" and (box.home / "b").stat().st_mode & 0o777 == 0o644
 
     @pytest.mark.parametrize("content_type", ["multipart/form-data", "multipart/form-data; boundary=x", "text/plain"])
     def test_broken_forms(self, box: Box, content_type: str) -> None:
-        assert box.refused(400, "POST", "files/bulk-upload", content=b"garbage", headers={"Content-Type": content_type})
+        answer = box.call("POST", "files/bulk-upload", content=b"garbage", headers={"Content-Type": content_type})
+        assert (answer.status_code, answer.json()["files"], len(answer.json()["errors"])) == (400, None, 1)
+
+    def test_paths_of_a_form_are_trimmed_and_folders_made(self, box: Box) -> None:
+        data, files = {"files[0].path": " new/deep/file \n"}, {"files[0].file": ("x", b"x")}
+        answer = box.call("POST", "files/bulk-upload", data=data, files=files)
+        assert answer.json() == {"files": [{"path": "new/deep/file", "bytes": 1}]}
+        modes = [(box.home / name).stat().st_mode & 0o777 for name in ("new", "new/deep", "new/deep/file")]
+        assert modes == [0o755, 0o755, 0o644]
+
+    def test_a_part_of_a_file(self, box: Box) -> None:
+        (box.home / "f").write_bytes(b"0123456789")
+        for asked, status, content, range_ in (
+            ("bytes=2-4", 206, b"234", "bytes 2-4/10"),
+            ("bytes=7-", 206, b"789", "bytes 7-9/10"),
+            ("bytes=-2", 206, b"89", "bytes 8-9/10"),
+            ("bytes=10-", 416, b"", "bytes */10"),
+            ("", 200, b"0123456789", None),
+        ):
+            answer = box.call("GET", "files/download?path=f", headers={"Range": asked} if asked else {})
+            assert (answer.status_code, answer.content, answer.headers.get("Content-Range")) == (status, content, range_)
+        assert answer.headers["Last-Modified"].endswith(" GMT")
+
+    def test_many_files_come_with_one_boundary_always(self, box: Box) -> None:
+        (box.home / "f").write_bytes(b"x")
+        answer = box.call("POST", "files/bulk-download", json={"paths": ["f", "none"]})
+        assert answer.headers["Content-Type"] == "multipart/form-data; boundary=DAYTONA-FILE-BOUNDARY"
+        assert b"FILE_NOT_FOUND" in answer.content
+
+    def test_names_are_searched_at_any_depth(self, box: Box) -> None:
+        box.output("mkdir -p d/sub; touch d/a.txt d/sub/b.TXT d/sub/c.txt d/x")
+        for pattern, found in (
+            ("*.txt", ["d/a.txt", "d/sub/c.txt"]),
+            ("*.TXT", ["d/sub/b.TXT"]),
+            ("**/*.txt", []),
+            ("*.{txt,TXT}", []),
+            ("sub", ["d/sub"]),
+            ("d", ["d"]),
+        ):
+            assert box.call("GET", "files/search", params={"path": "d", "pattern": pattern}).json() == {"files": found}, pattern
+        assert box.call("GET", "files/search?path=none&pattern=*").json() == {"files": []}
+        assert box.call("GET", "files/find?path=none&pattern=x").json() == []
+
+    def test_files_with_a_slash(self, box: Box) -> None:
+        (box.home / "f").touch()
+        assert [one["name"] for one in box.call("GET", "files/").json()] == ["f"]
+
+    def test_an_older_daemon_says_less(self, old: Box) -> None:
+        old.output("mkdir -p d/e; echo x > d/e/f; chmod 4755 d/e/f")
+        (info,) = old.call("GET", "files?path=d/e&depth=5").json()
+        assert set(info) == {"name", "size", "isDir", "mode", "permissions", "modTime", "modifiedAt", "owner", "group"}
+        assert [one["name"] for one in old.call("GET", "files?path=d&depth=5").json()] == ["e"]
+        for method, path, status in (
+            ("GET", "files?path=none", 404),
+            ("GET", "files/info", 400),
+            ("GET", "files/download?path=none", 404),
+            ("DELETE", "files?path=d", 400),
+            ("POST", "files/move?source=none&destination=x", 404),
+        ):
+            answer = old.call(method, path)
+            assert (answer.status_code, answer.content) == (status, b""), path
+        assert b"FILE_NOT_FOUND" in old.call("POST", "files/bulk-download", json={"paths": ["none"]}).content
+        assert old.call("POST", "files/bulk-upload", files={"files[0].file": ("x", b"")}).json()["errors"]
 
     def test_a_single_upload_may_be_a_form(self, box: Box) -> None:
         answer = box.call("POST", "files/upload-v2?path=new/file", files={"file": ("x", b"form")})
@@ -282,8 +308,11 @@ class TestFiles:
         assert box.call("POST", "files/folder?path=a/b&mode=777").status_code == 201
         assert box.call("GET", "files/info?path=a/b").json()["permissions"] == "0755"  # the umask of Daytona's daemon
         assert box.call("POST", "files/permissions?path=a/b&mode=1777").status_code == 200
-        assert box.call("GET", "files/info?path=a/b").json()["permissions"] == "1777"
-        for mode in ("9", "x", "77777", "-1"):
+        assert box.call("GET", "files/info?path=a/b").json()["permissions"] == "0777"  # no more than nine bits get through
+        box.output("chmod 1777 a/b; touch a/b/c; chmod 4755 a/b/c")
+        shown = [box.call("GET", f"files/info?path={path}").json() for path in ("a/b", "a/b/c")]
+        assert [(one["permissions"], one["mode"]) for one in shown] == [("0777", "dtrwxrwxrwx"), ("0755", "urwxr-xr-x")]
+        for mode in ("9", "x", "-1"):
             assert box.refused(400, "POST", f"files/permissions?path=a&mode={mode}") == "BAD_REQUEST"
         assert box.refused(400, "GET", "files?depth=0") == "BAD_REQUEST"
         assert box.refused(404, "GET", "files?path=none") == "FILE_NOT_FOUND"
@@ -310,81 +339,6 @@ def test_a_link_put_in_the_way_after_the_check_is_not_followed(tmp_path: Path, f
         folder.mkdir(parents=True)
     with pytest.raises(OSError), changeable(Late(), sandbox, "d/f", follow=follow):  # type: ignore[arg-type]
         raise AssertionError("the link was followed")
-
-
-class TestSessions:
-    def begin(self, box: Box) -> None:
-        assert box.call("POST", "process/session", json={"sessionId": "s"}).status_code == 201
-
-    def run(self, box: Box, command: str, **members: Any) -> dict[str, Any]:
-        answer = box.call("POST", "process/session/s/exec", json={"command": command, **members})
-        assert answer.status_code == (202 if members.get("runAsync") else 200), answer.text
-        body: dict[str, Any] = answer.json()
-        return body
-
-    def test_a_command_without_input_finds_it_empty_and_the_next_one_runs(self, box: Box) -> None:
-        self.begin(box)
-        assert self.run(box, "cat; echo after")["stdout"] == "after\n"
-        assert self.run(box, "echo 'unterminated")["exitCode"] != 0
-        assert self.run(box, "printf next")["stdout"] == "next"
-
-    def test_output_can_be_followed_over_http(self, box: Box) -> None:
-        self.begin(box)
-        command = self.run(box, "echo out; echo err >&2; until [ -e go ]; do sleep 0.01; done; echo more", runAsync=True)["cmdId"]
-        url = f"{box.local.toolbox_url}/{box.id}/process/session/s/command/{command}/logs?follow=true"
-        followed = b""
-        with box.client.stream("GET", url) as answer:
-            for chunk in answer.iter_raw():
-                followed += chunk
-                if b"err" in followed:
-                    (box.home / "go").touch()
-        assert followed.endswith(b"\x01\x01\x01more\n")
-        assert b"\x01\x01\x01out\n" in followed and b"\x02\x02\x02err\n" in followed
-
-    def test_input_is_shown_unless_it_is_suppressed(self, box: Box) -> None:
-        self.begin(box)
-        for suppress in (False, True):
-            command = self.run(box, "read line; echo got $line", runAsync=True, suppressInputEcho=suppress)["cmdId"]
-            path = f"process/session/s/command/{command}"
-            assert box.call("POST", f"{path}/input", json={"data": "secret"}).status_code == 204
-            wait_for(lambda path=path: "exitCode" in box.call("GET", path).json())
-            assert box.call("GET", f"{path}/logs").json()["stdout"] == ("" if suppress else "secret\n") + "got secret\n"
-            assert box.refused(410, "POST", f"{path}/input", json={"data": "x"}) == "COMMAND_ALREADY_COMPLETED"
-
-    def test_exit_ends_the_session_but_its_logs_stay(self, box: Box) -> None:
-        self.begin(box)
-        ended = self.run(box, "echo bye; exit 7")
-        assert (ended["exitCode"], ended["stdout"]) == (7, "bye\n")
-        assert box.refused(410, "POST", "process/session/s/exec", json={"command": "true"}) == "SESSION_ENDED"
-        assert box.call("GET", f"process/session/s/command/{ended['cmdId']}/logs").json()["stdout"] == "bye\n"
-        assert box.call("DELETE", "process/session/s").status_code == 204
-
-    def test_deleting_ends_what_runs_and_removes_the_pipes(self, box: Box) -> None:
-        self.begin(box)
-        self.run(box, "echo $$ > pid; trap '' TERM; touch begun; sleep 300", runAsync=True)
-        wait_for((box.home / "begun").exists)
-        assert list((box.home / ".daytona/sessions").iterdir()) != []
-        assert box.call("DELETE", "process/session/s").status_code == 204
-        assert list((box.home / ".daytona/sessions").iterdir()) == []
-        group = (box.home / "pid").read_text().strip()
-        wait_for(lambda: box.output(f"kill -0 {group} 2>/dev/null && echo alive || echo gone") == "gone\n")
-        assert box.refused(404, "GET", "process/session/s") == "PROCESS_NOT_FOUND"
-
-    def test_sessions_end_with_the_sandbox(self, box: Box) -> None:
-        self.begin(box)
-        self.run(box, "sleep 300", runAsync=True)
-        assert box.client.post(f"/sandbox/{box.id}/stop").status_code == 200
-        assert box.client.post(f"/sandbox/{box.id}/start").status_code == 200
-        wait_for(lambda: box.call("GET", "process/session").json() == [])
-        self.begin(box)
-        assert self.run(box, "echo again")["stdout"] == "again\n"
-
-    def test_bad_calls(self, box: Box) -> None:
-        assert box.refused(400, "POST", "process/session", json={}) == "INVALID_REQUEST_BODY"
-        assert box.refused(409, "POST", "process/session", json={"sessionId": "entrypoint"}) == "CONFLICT"
-        self.begin(box)
-        assert box.refused(400, "POST", "process/session/s/exec", json={"command": ""}) == "BAD_REQUEST"
-        assert box.refused(404, "GET", "process/session/s/command/none") == "PROCESS_NOT_FOUND"
 
 
 def test_nothing_stays_open(box: Box) -> None:
@@ -450,35 +404,3 @@ def test_calls_put_auto_stop_off(box: Box) -> None:
     before = box.sandbox.last_activity_at
     box.output("true")
     assert box.sandbox.last_activity_at > before
-
-
-def test_unknown_sandbox(box: Box) -> None:
-    answer = box.client.get(f"{box.local.toolbox_url}/none/work-dir")
-    assert (answer.status_code, answer.json()["message"]) == (404, "Sandbox with ID or name none not found")
-
-
-GLOBS: list[tuple[str, list[str], list[str]]] = [
-    ("*.py", ["a.py", ".py"], ["d/a.py", "a.pyc"]),
-    ("**/*.py", ["a.py", "d/a.py", "d/e/a.py"], ["a.js"]),
-    ("src/**", ["src/a", "src/d/a"], ["src2/a", "a"]),
-    ("src/**/t?st", ["src/test", "src/a/b/tast"], ["src/a/b/t/st"]),
-    ("*.{js,ts}", ["a.js", "a.ts"], ["a.jsx", "a."]),
-    ("{a,b/**/c}", ["a", "b/c", "b/x/c"], ["b"]),
-    ("[a-c]x", ["ax", "cx"], ["dx"]),
-    ("[!a-c]x", ["dx"], ["ax"]),
-    ("a**b", ["ab", "axxb"], ["a/b"]),
-    (r"\*", ["*"], ["a"]),
-    ("a.b", ["a.b"], ["axb"]),
-    ("[", ["["], ["a"]),
-    ("}a,b{", [], []),
-]
-
-
-@pytest.mark.parametrize("pattern, matching, others", GLOBS)
-def test_globs(pattern: str, matching: list[str], others: list[str]) -> None:
-    try:
-        expression = glob_expression(pattern)
-    except ApiError as error:
-        assert (error.status, matching) == (400, [])
-        return
-    assert [name for name in (*matching, *others) if expression.fullmatch(name)] == matching

@@ -7,11 +7,12 @@ from typing import Any
 from aiohttp import web
 
 from git_daytona.local import listing
-from git_daytona.local.lifecycle import Lifecycle
+from git_daytona.local.lifecycle import Lifecycle, as_text
 from git_daytona.local.model import ApiError
-from git_daytona.local.records import Record
+from git_daytona.local.profile import Profile
+from git_daytona.local.records import Record, signing_key
 from git_daytona.local.snapshots import DEFAULT_SNAPSHOT, find_snapshot
-from git_daytona.local.wire import boolean, integer, positive, read_object, sandbox_json, strings, timestamp
+from git_daytona.local.wire import UNFORESEEN, boolean, integer, read_object, sandbox_json, timestamp
 
 MAX_AUTO_ARCHIVE = 30 * 24 * 60
 """Minutes, as in the cloud; an interval of 0 means this."""
@@ -23,18 +24,21 @@ UNSUPPORTED = (
 """Members of a creation that would promise what is not there. Any value but null, false, 0 and empty is refused."""
 
 RESOURCES = ("cpu", "memory", "disk")
-TARGET = re.compile(r"[\w.-]{1,64}")
-NAME = re.compile(r"[\w.-]{1,128}", re.ASCII)
+TARGETS = ("local", "us", "eu")
+"""Regions that can be asked for; all are this machine."""
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 class SandboxApi:
     """The handlers. `toolbox_url` and `ssh_endpoint` (host, port) are asked for at each call: they are known once it listens."""
 
-    def __init__(self, lifecycle: Lifecycle, toolbox_url: Callable[[], str], ssh_endpoint: Callable[[], tuple[str, int]]):
+    def __init__(
+        self, lifecycle: Lifecycle, toolbox_url: Callable[[], str], ssh_endpoint: Callable[[], tuple[str, int]], profile: Profile
+    ):
         self._lifecycle = lifecycle
         self._toolbox_url = toolbox_url
         self._ssh_endpoint = ssh_endpoint
+        self._profile = profile
 
     def routes(self) -> list[web.RouteDef]:
         change = "/api/sandbox/{sandbox}"
@@ -68,6 +72,13 @@ class SandboxApi:
             web.get(f"{change}/build-logs-url", self.build_logs, name="build-logs-url"),
             web.post(f"{change}/ssh-access", self.mint, name="mint"),
             web.delete(f"{change}/ssh-access", self.revoke, name="revoke"),
+            *(self._signing_routes(change) if self._profile.newer_calls else ()),
+        ]
+
+    def _signing_routes(self, change: str) -> list[web.RouteDef]:
+        return [
+            web.get(f"{change}/signing-key", self.signing_key, name="signing-key"),
+            web.post(f"{change}/signing-key/rotate", self.rotate_signing_key, name="signing-key-rotate"),
         ]
 
     # Creating and finding.
@@ -79,9 +90,9 @@ class SandboxApi:
                 raise ApiError(400, f"daytona-local does not support {member}")
         if any(body.get(member) is not None for member in RESOURCES):
             raise ApiError(400, "Cannot specify Sandbox resources when using a snapshot")
-        name, ttl = body.get("name"), _optional(body, "ttlMinutes")
-        if name is not None and not (isinstance(name, str) and NAME.fullmatch(name)):
-            raise ApiError(400, "name must be 1 to 128 letters, digits, '.', '_' or '-'")
+        name, ttl = body.get("name") or None, _optional(body, "ttlMinutes")
+        if name is not None and not isinstance(name, str):
+            raise ApiError(400, "name must be a string")
         if ttl is not None and ttl < 0:
             raise ApiError(400, "ttlMinutes must be non-negative")
         record = await self._lifecycle.create(name=name, ttl=ttl, **_settings(body))
@@ -116,11 +127,10 @@ class SandboxApi:
     async def labels(self, request: web.Request) -> web.Response:
         record = self._record(request)
         body = await read_object(request)
-        if "labels" not in body:
-            raise ApiError(400, "labels must be an object of strings")
-        record.sandbox.labels = strings(body, "labels")
+        if "labels" in body:
+            record.sandbox.labels = _anything(body, "labels")
         self._lifecycle.changed(record)
-        return web.json_response({"labels": record.sandbox.labels})
+        return self._shown(record)
 
     async def public(self, request: web.Request) -> web.Response:
         record = self._record(request)
@@ -157,7 +167,11 @@ class SandboxApi:
 
     async def mint(self, request: web.Request) -> web.Response:
         record = self._record(request)
-        minutes = positive(request.query, "expiresInMinutes", 60)
+        try:
+            minutes = float(request.query.get("expiresInMinutes", "60"))
+            timestamp(self._lifecycle.timings.clock() + minutes * 60)
+        except (ValueError, OverflowError):
+            raise ApiError(500, UNFORESEEN) from None
         access = self._lifecycle.mint(record, minutes)
         host, port = self._ssh_endpoint()
         return web.json_response(
@@ -178,9 +192,19 @@ class SandboxApi:
         return self._shown(record)
 
     async def validate(self, request: web.Request) -> web.Response:
-        """For a token that opens nothing the cloud sends null as the id, on which its own Python SDK fails: an empty one here."""
-        sandbox = self._lifecycle.validate(request.query.get("token", ""))
-        return web.json_response({"valid": sandbox is not None, "sandboxId": sandbox.id if sandbox else ""})
+        """For the SSH gateway's own key, which users do not have: theirs may not ask."""
+        raise ApiError(403, "Forbidden resource")
+
+    # Signed file links.
+
+    async def signing_key(self, request: web.Request) -> web.Response:
+        return web.json_response(self._record(request).signing_key)
+
+    async def rotate_signing_key(self, request: web.Request) -> web.Response:
+        record = self._record(request)
+        record.signing_key = signing_key()
+        self._lifecycle.changed(record)
+        return web.json_response(record.signing_key)
 
     # Shared.
 
@@ -188,7 +212,7 @@ class SandboxApi:
         return self._lifecycle.record(request.match_info["sandbox"])
 
     def _json(self, record: Record) -> dict[str, Any]:
-        return sandbox_json(record, self._toolbox_url())
+        return sandbox_json(record, self._toolbox_url(), self._profile)
 
     def _shown(self, record: Record) -> web.Response:
         return web.json_response(self._json(record))
@@ -202,7 +226,7 @@ class SandboxApi:
     def _interval(self, setting: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def handler(request: web.Request) -> web.StreamResponse:
             record = self._record(request)
-            setattr(record.sandbox, setting, _minutes(setting, integer(request.match_info["minutes"], "interval")))
+            setattr(record.sandbox, setting, _minutes(setting, _whole(request.match_info["minutes"])))
             self._lifecycle.changed(record)
             return self._shown(record)
 
@@ -221,8 +245,8 @@ def _settings(body: dict[str, Any]) -> dict[str, Any]:
     user, target = body.get("user") or "daytona", body.get("target") or "local"
     if user != "daytona":
         raise ApiError(400, "daytona-local runs every sandbox as the user daytona")
-    if not isinstance(target, str) or not TARGET.fullmatch(target):
-        raise ApiError(400, "target must be a name")
+    if target not in TARGETS:
+        raise ApiError(404, "Region not found")
     if not isinstance(body.get("public") or False, bool):
         raise ApiError(400, "public must be true or false")
     snapshot = body.get("snapshot") or DEFAULT_SNAPSHOT
@@ -230,16 +254,16 @@ def _settings(body: dict[str, Any]) -> dict[str, Any]:
         raise ApiError(400, "snapshot must be a string")
     if find_snapshot(snapshot) is None:
         raise ApiError(400, f"Snapshot {snapshot} not found. Did you add it through the Daytona Dashboard?")
-    env = strings(body, "env")
+    env = _anything(body, "env")
     for name, value in env.items():
-        if not VARIABLE.fullmatch(name) or "\0" in value:
-            raise ApiError(400, "env must map names of environment variables to strings without NUL")
+        if not VARIABLE.fullmatch(name) or "\0" in as_text(value):
+            raise ApiError(400, "env must map names of environment variables to values without NUL")
     settings: dict[str, Any] = {
         "snapshot": snapshot,
         "target": target,
         "public": body.get("public") or False,
         "env": env,
-        "labels": strings(body, "labels"),
+        "labels": _anything(body, "labels"),
     }
     for setting, member in (
         ("auto_stop_interval", "autoStopInterval"),
@@ -254,7 +278,23 @@ def _settings(body: dict[str, Any]) -> dict[str, Any]:
 
 def _optional(body: dict[str, Any], member: str) -> int | None:
     value = body.get(member)
-    return None if value is None else integer(value, member)
+    return None if value is None else _whole(value)
+
+
+def _whole(value: object) -> int:
+    """A number without fraction; for anything else, Daytona finds out too late."""
+    try:
+        return integer(value, "")
+    except ApiError:
+        raise ApiError(500, UNFORESEEN) from None
+
+
+def _anything(body: dict[str, Any], member: str) -> dict[str, Any]:
+    """An object whose values are kept as they are."""
+    value = body.get(member)
+    if value is not None and not isinstance(value, dict):
+        raise ApiError(500, UNFORESEEN)
+    return value or {}
 
 
 def _minutes(setting: str, minutes: int) -> int:

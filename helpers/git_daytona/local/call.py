@@ -1,25 +1,27 @@
 """One call of the toolbox API: what a handler gets, how it reads what was sent, and how it refuses.
 
-The paths, names and answers are those of `daytona_toolbox_api_client` 0.226; the codes are its `DaemonErrorCode`.
+The paths, names and answers are those of `daytona_toolbox_api_client` 0.226; the codes are its `DaemonErrorCode`. What an older
+daemon says instead is `Refusals`' business.
 """
 
 import json
 import posixpath
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from aiohttp import web
 
 from git_daytona.local.model import HOME, ApiError, Isolation, Sandbox
 from git_daytona.local.plain import replace_home
+from git_daytona.local.profile import Profile
+from git_daytona.local.refusals import Refusals
 
 BODY_LIMIT = 64 * 1024 * 1024
 """Bytes of a JSON body; larger ones are refused with 413. Uploads are streamed and have no limit."""
 
-CODES = {400: "BAD_REQUEST", 403: "FILE_ACCESS_DENIED", 404: "NOT_FOUND", 409: "CONFLICT", 410: "GONE", 501: "NOT_IMPLEMENTED"}
-"""Code of a refusal that names none, by status."""
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 T = TypeVar("T")
 
@@ -31,6 +33,8 @@ class Call:
     request: web.Request
     sandbox: Sandbox
     isolation: Isolation
+    profile: Profile
+    refusals: Refusals
 
     def query(self, name: str) -> str:
         """A query parameter; ApiError(400) when it is missing or empty."""
@@ -90,7 +94,7 @@ def environment(body: dict[str, Any]) -> dict[str, str]:
     """The member ``envs``: names and values of environment variables; ApiError(400) for a name no shell could use."""
     env = optional(body, "envs", dict) or {}
     for name, value in env.items():
-        if not name.replace("_", "a").isalnum() or not name.isascii() or name[0].isdigit() or not isinstance(value, str):
+        if not isinstance(value, str) or not VARIABLE.fullmatch(name):
             raise ApiError(400, f"invalid environment variable: {name!r}", code="BAD_REQUEST")
     return env
 
@@ -118,16 +122,3 @@ def from_os(error: OSError, path: str) -> ApiError:
     if isinstance(error, PermissionError):
         return ApiError(403, reason, code="FILE_ACCESS_DENIED")
     return ApiError(400, reason, code="BAD_REQUEST")
-
-
-def envelope(error: ApiError, request: web.Request, *, source: str = "DAYTONA_DAEMON", path: str = "") -> dict[str, Any]:
-    """The daemon's error answer (`ErrorResponse`). The SDKs pick their error class by (source, code), else by status."""
-    return {
-        "statusCode": error.status,
-        "source": source,
-        "code": error.code or CODES.get(error.status, "INTERNAL_SERVER_ERROR"),
-        "message": error.message,
-        "timestamp": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
-        "path": path or request.path,
-        "method": request.method,
-    }

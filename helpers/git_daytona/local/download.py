@@ -3,30 +3,48 @@
 import asyncio
 import json
 import os
-import secrets
 import stat
+from email.utils import formatdate
 from typing import BinaryIO
 from urllib.parse import quote
 
 from aiohttp import web
 
-from git_daytona.local.call import Call, envelope, from_os, strings
+from git_daytona.local.call import Call, from_os, strings
 from git_daytona.local.files import blocking
 from git_daytona.local.model import ApiError
 from git_daytona.local.places import readable
 
 PART = 256 * 1024
 """Bytes read and sent at once."""
+BOUNDARY = "DAYTONA-FILE-BOUNDARY"
+"""Always this one: a file that holds it as a line of its own does not come through whole, as from Daytona."""
 
 
 async def download(call: Call) -> web.StreamResponse:
-    """GET files/download ``?path``: the file, whole."""
+    """GET files/download ``?path``: the file, or the range of it that is asked for."""
     path = call.query("path")
     file, size = await blocking(path, lambda: _open(call, path))
     with file:
         # Not FileResponse: that would send a neighbour of the name with .gz at its end instead, to clients that accept gzip.
-        headers = {"Content-Disposition": f"attachment; {_filename(path.rpartition('/')[2])}", "Content-Length": str(size)}
-        response = web.StreamResponse(headers=headers)
+        headers = {
+            "Content-Disposition": f"attachment; {_filename(path.rpartition('/')[2])}",
+            "Accept-Ranges": "bytes",
+            "Last-Modified": formatdate(int(os.fstat(file.fileno()).st_mtime), usegmt=True),
+        }
+        status, start = 200, 0
+        if "Range" in call.request.headers:
+            try:
+                start, end, _ = call.request.http_range.indices(size)
+            except ValueError:
+                start, end = size, size
+            if start >= end:
+                headers["Content-Range"] = f"bytes */{size}"
+                return web.Response(status=416, headers=headers)
+            headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
+            status, size = 206, end - start
+            file.seek(start)
+        response = web.StreamResponse(status=status, headers={**headers, "Content-Length": str(size)})
         response.content_type = "application/octet-stream"
         await response.prepare(call.request)
         await _send(file, size, response, call.request)
@@ -41,25 +59,30 @@ async def bulk_download(call: Call) -> web.StreamResponse:
     paths = strings((await call.json()).get("paths"), "paths")
     if not paths:
         raise ApiError(400, 'request body must be {"paths": [ ... ]} and non-empty', code="BAD_REQUEST")
-    boundary = f"DAYTONA-FILE-BOUNDARY-{secrets.token_hex(16)}"  # random: a file may hold any other
-    response = web.StreamResponse(headers={"Content-Type": f"multipart/form-data; boundary={boundary}"})
+    response = web.StreamResponse(headers={"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"})
     await response.prepare(call.request)
     for path in paths:
-        await response.write(f"--{boundary}\r\n".encode())
+        await response.write(f"--{BOUNDARY}\r\n".encode())
         try:
             file, size = await asyncio.to_thread(_open, call, path)
         except (ApiError, OSError) as error:
             refusal = error if isinstance(error, ApiError) else from_os(error, path)
-            content = json.dumps(envelope(refusal, call.request, path=path)).encode()
+            content = json.dumps(_said(call, refusal, path)).encode()
             await response.write(_head("error", path, "application/json; charset=utf-8", len(content)) + content)
         else:
             with file:
                 await response.write(_head("file", path, "application/octet-stream", size))
                 await _send(file, size, response, call.request)
         await response.write(b"\r\n")
-    await response.write(f"--{boundary}--\r\n".encode())
+    await response.write(f"--{BOUNDARY}--\r\n".encode())
     await response.write_eof()
     return response
+
+
+def _said(call: Call, refusal: ApiError, path: str) -> dict[str, object]:
+    """Why a file is not sent: here the older daemon, too, names the kind of error."""
+    said = call.refusals.envelope(refusal, call.request, path=path)
+    return {**said, "code": refusal.code or said["code"]}
 
 
 def _open(call: Call, path: str) -> tuple[BinaryIO, int]:

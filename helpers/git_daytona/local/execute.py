@@ -8,10 +8,10 @@ client that goes away does not end the command.
 import asyncio
 import os
 import shlex
-import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from aiohttp import web
 
@@ -19,7 +19,7 @@ from git_daytona.local import pipes
 from git_daytona.local.call import Call, environment, member, optional, script, strings, visible
 from git_daytona.local.model import ApiError
 
-OUTPUT_LIMIT = 16 * 1024 * 1024
+OUTPUT_LIMIT = 64 * 1024 * 1024
 """Bytes of output that are kept of one command; what comes after is read, so that the command goes on, and dropped."""
 
 RUNNING_LIMIT = 200
@@ -29,13 +29,22 @@ INTERPRETERS = {"python": "python3 -u -", "javascript": "node -", "typescript": 
 """Language of code-run: command line of the interpreter, which reads the program from its standard input."""
 
 
-def shell() -> str:
-    """The shell that commands run in: the first of zsh, bash and sh that there is, as Daytona chooses."""
-    for name in ("zsh", "bash"):
-        # Not the host user's PATH: the sandbox sees the system's directories only.
-        if found := shutil.which(name, path="/usr/local/bin:/usr/bin:/bin"):
-            return found
-    return "/bin/sh"
+SHELLS = Path("/etc/shells")
+TIMEOUT_LIMIT = 1 << 32
+"""Seconds of a time-out are a 32-bit number."""
+
+
+def shell(listed: Path = SHELLS) -> str:
+    """The shell that commands run in, as Daytona chooses: the first of these in /etc/shells, else sh.
+
+    Daytona asks $SHELL before sh; no sandbox has it.
+    """
+    try:
+        shells = listed.read_text("utf-8", "replace").split()
+    except OSError:
+        shells = []
+    wanted = ("/usr/bin/zsh", "/bin/zsh", "/usr/bin/bash", "/bin/bash")
+    return next((one for one in wanted if one in shells and os.access(one, os.X_OK)), "/bin/sh")
 
 
 @dataclass(frozen=True)
@@ -83,10 +92,11 @@ class Commands:
         cwd = optional(body, "cwd", str) or None
         timeout = optional(body, "timeout", int) or None
         env = environment(body)
-        if timeout is not None and timeout < 0:
-            raise ApiError(400, "timeout must not be negative", code="BAD_REQUEST")
+        if timeout is not None and not 0 < timeout < TIMEOUT_LIMIT:
+            raise ApiError(400, "timeout must be an unsigned number of 32 bits", code="INVALID_REQUEST_BODY")
         if cwd is not None and not await asyncio.to_thread(_is_directory, call, cwd):
-            return Result(-1, f"chdir {cwd}: no such file or directory")
+            # In Go's words, which name the program where the folder is meant.
+            return Result(-1, f"fork/exec {argv[0]}: no such file or directory")
         async with self.slots:
             process = await asyncio.to_thread(
                 call.isolation.popen,

@@ -180,7 +180,9 @@ class Faults:
         self.latency: float = 0.0
         """Seconds added to each API and toolbox call and to each SSH connection."""
         self.start_delay: float = 0.0
-        """Seconds that a sandbox stays `creating` or `starting`; the call is then answered at once, as by the cloud."""
+        """Seconds that a sandbox stays `creating` or `starting` at least."""
+        self.stop_delay: float = 0.0
+        """Seconds that a sandbox stays `stopping` or `destroying` at least."""
         self.start_error: str | None = None
         """When set, creating or starting a sandbox ends in state `error` for this reason."""
         self.gateway = GatewayFaults(lost_statuses=profile.lost_statuses)
@@ -211,7 +213,7 @@ class Faults:
 
     def clear(self) -> None:
         """No faults any more but those of the profile; releases everything that hangs."""
-        self.latency = self.start_delay = 0.0
+        self.latency = self.start_delay = self.stop_delay = 0.0
         self.start_error = None
         with self._lock:
             calls, self._calls = self._calls, []

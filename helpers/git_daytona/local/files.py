@@ -30,10 +30,10 @@ async def blocking(path: str, work: Callable[[], T]) -> T:
 
 
 async def list_files(call: Call) -> web.Response:
-    """GET files ``?path&depth``: the entries of a directory (default: home) as a list of FileInfo."""
+    """GET files ``?path&depth``: the entries of a directory (default: home) as a list of FileInfo. Older daemons ignore the depth."""
     path = call.request.query.get("path") or "."
     try:
-        depth = int(call.request.query.get("depth", "1"))
+        depth = int(call.request.query.get("depth", "1")) if call.profile.full_listings else 1
     except ValueError:
         depth = 0
     if depth < 1:
@@ -68,20 +68,29 @@ async def make_folder(call: Call) -> web.Response:
 
 
 async def delete(call: Call) -> web.Response:
-    """DELETE files ``?path&recursive``: remove a file, a link (not its target), or with ``recursive=true`` a directory."""
+    """DELETE files ``?path&recursive``: remove a file, a link (not its target), or with ``recursive=true`` a directory.
+
+    Daytona looks through links first: one that leads nowhere is not found, and stays.
+    """
     path = call.query("path")
     recursive = call.request.query.get("recursive", "").lower() == "true"
 
     def remove() -> None:
+        followed = readable(call.isolation, call.sandbox, path).stat()
+        if stat.S_ISDIR(followed.st_mode) and not recursive:
+            raise ApiError(400, "cannot delete directory without recursive flag")
         with changeable(call.isolation, call.sandbox, path) as place:
             if not stat.S_ISDIR(place.stat().st_mode):
                 os.unlink(place.name, dir_fd=place.parent)
             elif recursive:
                 shutil.rmtree(place.name, dir_fd=place.parent)
-            else:
-                raise ApiError(400, "cannot delete directory without recursive flag", code="BAD_REQUEST")
 
-    await blocking(path, remove)
+    try:
+        await blocking(path, remove)
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        raise ApiError(400, error.message) from None  # what is denied is a bad request here
     return web.Response(status=204)
 
 
@@ -143,13 +152,14 @@ def _check_owner(call: Call, parameter: str, kind: str, current: int) -> None:
 
 
 def _octal(text: str) -> int:
+    """The nine bits of permission. Go keeps the others elsewhere in a mode, so that they do not get through."""
     try:
         mode = int(text, 8)
     except ValueError:
         mode = -1
-    if not 0 <= mode <= 0o7777:
+    if not 0 <= mode < 1 << 32:
         raise ApiError(400, "invalid mode format", code="BAD_REQUEST")
-    return mode
+    return mode & 0o777
 
 
 def _entries(call: Call, path: str, depth: int) -> Iterator[dict[str, Any]]:
@@ -176,13 +186,33 @@ def _info(call: Call, path: str) -> dict[str, Any]:
     fraction = f".{nanoseconds:09}".rstrip("0") if nanoseconds else ""
     return {
         "name": posixpath.basename(visible(path).rstrip("/")) or "/",
-        "path": posixpath.normpath(visible(path)),
+        **({"path": posixpath.normpath(visible(path))} if call.profile.full_listings else {}),
         "size": status.st_size,
         "isDir": stat.S_ISDIR(status.st_mode),
-        "mode": stat.filemode(status.st_mode),
-        "permissions": f"{stat.S_IMODE(status.st_mode):04o}",
+        "mode": go_mode(status.st_mode),
+        "permissions": f"{status.st_mode & 0o777:04o}",
         "modTime": f"{modified:%Y-%m-%d %H:%M:%S}{fraction} +0000 UTC",  # Go's time.String
         "modifiedAt": f"{modified:%Y-%m-%dT%H:%M:%S}{fraction}Z",
         "owner": str(status.st_uid),
         "group": str(status.st_gid),
     }
+
+
+def go_mode(mode: int) -> str:
+    """A file's mode as Go writes it (os.FileMode.String): a letter for each special bit, then the nine of permission."""
+    letters = [
+        letter
+        for letter, there in (
+            ("d", stat.S_ISDIR(mode)),
+            ("L", stat.S_ISLNK(mode)),
+            ("D", stat.S_ISBLK(mode) or stat.S_ISCHR(mode)),
+            ("p", stat.S_ISFIFO(mode)),
+            ("S", stat.S_ISSOCK(mode)),
+            ("u", mode & stat.S_ISUID),
+            ("g", mode & stat.S_ISGID),
+            ("c", stat.S_ISCHR(mode)),
+            ("t", mode & stat.S_ISVTX),
+        )
+        if there
+    ]
+    return ("".join(letters) or "-") + stat.filemode(stat.S_IFREG | mode & 0o777)[1:]

@@ -12,8 +12,8 @@ from aiohttp import WSMsgType, web
 from multidict import CIMultiDict
 from yarl import URL
 
-from git_daytona.local.gatekeeper import refusal
 from git_daytona.local.model import ApiError
+from git_daytona.local.refusals import Refusals
 
 TOKEN_HEADER = "X-Daytona-Preview-Token"  # noqa: S105 - a name
 TOKEN_PARAMETER = "DAYTONA_SANDBOX_AUTH_KEY"  # noqa: S105 - a name
@@ -30,7 +30,9 @@ OURS = frozenset((TOKEN_HEADER.lower(), SKIP_WARNING_HEADER.lower()))
 class Forwarder:
     """The listening ports. All methods belong to the server's loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, refusals: Refusals, login: Callable[[], str]) -> None:
+        self._refusals = refusals
+        self._login = login
         self.allow: Callable[[str, int, str], bool] = lambda sandbox_id, port, token: False
         """Asked for each request: sandbox id, port in the sandbox, token (may be empty). May raise ApiError."""
         self._runner: web.ServerRunner | None = None
@@ -88,7 +90,9 @@ class Forwarder:
             cookie = COOKIE.format(sandbox_id)
             token = request.headers.get(TOKEN_HEADER) or request.query.get(TOKEN_PARAMETER) or request.cookies.get(cookie, "")
             if not self.allow(sandbox_id, port, token):
-                raise ApiError(401, "Unauthorized: this preview needs its token")
+                if not token:
+                    return web.Response(status=307, headers={"Location": self._login()})
+                raise ApiError(401, "this preview needs its token")
             if TOKEN_PARAMETER in request.query:
                 # A browser that followed a signed link: from here on the cookie speaks for it, and the address is clean.
                 clean = request.rel_url.without_query_params(TOKEN_PARAMETER)
@@ -99,9 +103,9 @@ class Forwarder:
                 return await self._websocket(request, port, cookie)
             return await self._forward(request, port, cookie)
         except ApiError as error:
-            return refusal(request, error.status, error.message)
+            return self._refusals.proxy(request, error)
         except aiohttp.ClientConnectionError:
-            return refusal(request, 502, f"Nothing answers on port {port} of the sandbox")
+            return self._refusals.proxy(request, ApiError(502, f"Nothing answers on port {port} of the sandbox"))
 
     async def _forward(self, request: web.BaseRequest, port: int, cookie: str) -> web.StreamResponse:
         assert self._session is not None

@@ -1,4 +1,4 @@
-"""What every API and toolbox call passes: the record of calls, faults, the bearer key, and Daytona's error envelope."""
+"""What every API and toolbox call passes: the record of calls, faults, the bearer key, and Daytona's error envelopes."""
 
 import asyncio
 import hmac
@@ -10,10 +10,12 @@ from typing import NamedTuple
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from git_daytona.local.admission import Admission
 from git_daytona.local.faults import CallFault, Faults
 from git_daytona.local.lifecycle import Lifecycle
 from git_daytona.local.model import ApiError
-from git_daytona.local.wire import envelope
+from git_daytona.local.profile import Profile
+from git_daytona.local.refusals import Refusals
 
 log = logging.getLogger(__name__)
 
@@ -61,11 +63,13 @@ class Calls:
 class Gatekeeper:
     """The middleware of the server."""
 
-    def __init__(self, lifecycle: Lifecycle, faults: Faults, api_key: str):
+    def __init__(self, lifecycle: Lifecycle, faults: Faults, api_key: str, profile: Profile):
         self.calls = Calls()
         self._lifecycle = lifecycle
         self._faults = faults
         self._api_key = api_key.encode()
+        self._refusals = Refusals(profile)
+        self._admission = Admission(lifecycle, lifecycle.timings, self._is_key, signed_links=profile.newer_calls)
 
     def middleware(self) -> Middleware:
         @web.middleware
@@ -92,7 +96,7 @@ class Gatekeeper:
             await asyncio.sleep(self._faults.latency)
         fault = self._faults.meet(request.method, route, request.path, sandbox)
         if fault is not None:
-            faulty = await _before(request, fault)
+            faulty = await self._before(request, fault)
             if faulty is not None:
                 return faulty
         response = await self._process(request, handler, route)
@@ -102,33 +106,57 @@ class Gatekeeper:
 
     async def _process(self, request: web.Request, handler: Handler, route: str) -> web.StreamResponse:
         try:
-            if route not in OPEN_ROUTES:
-                self._check_key(request)
+            if _is_toolbox(request):
+                self._admission.admit(request, _key(request))
+            elif route not in OPEN_ROUTES and not self._is_key(_key(request)):
+                raise ApiError(401, "Invalid credentials")
             if self._lifecycle.closed:
                 raise ApiError(503, "daytona-local is shutting down")
-            if not request.path.startswith("/toolbox/"):
+            if not _is_toolbox(request):
                 return await handler(request)
             with self._lifecycle.at_work(self._lifecycle.record(request.match_info.get("sandbox", ""))):
                 return await handler(request)
         except ApiError as error:
-            return refusal(request, error.status, error.message, code=error.code, headers=error.headers)
+            return self._refuse(request, error)
         except web.HTTPException as error:
             if error.status in (404, 405):
-                return refusal(request, 404, f"Cannot {request.method} {request.rel_url.path}")
+                return self._refuse(request, ApiError(404, f"Cannot {request.method} {request.rel_url}"))
             if error.status < 400:
                 raise
-            return refusal(request, error.status, error.text or error.reason)
+            return self._refuse(request, ApiError(error.status, error.text or error.reason))
         except (ConnectionError, asyncio.CancelledError):
             raise  # the client went away, or the server ends
         except Exception:
             # The last line of defence of a server: what nobody foresaw becomes a 500 and a traceback in the log.
             log.exception("%s %s failed", request.method, route)
-            return refusal(request, 500, "Internal server error")
+            return self._refuse(request, ApiError(500, "Internal server error"))
 
-    def _check_key(self, request: web.Request) -> None:
-        scheme, _, key = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(key.strip().encode("utf-8", "replace"), self._api_key):
-            raise ApiError(401, "Invalid credentials")
+    async def _before(self, request: web.Request, fault: CallFault) -> web.StreamResponse | None:
+        """Do what the fault asks for before the call is processed; an answer here takes the call's place."""
+        if fault.latency:
+            await asyncio.sleep(fault.latency)
+        if fault.hang:
+            # Shielded: a client that gives up must not release the others.
+            await asyncio.shield(asyncio.wrap_future(fault.released))
+        if fault.drop == "before":
+            _cut(request)
+            return web.Response(status=503)
+        headers = {} if fault.retry_after is None else {"Retry-After": f"{fault.retry_after:g}"}
+        if fault.redirect is not None:
+            return web.Response(status=fault.status or 302, headers={**headers, "Location": fault.redirect})
+        if fault.body is not None:
+            return web.Response(
+                status=fault.status or 200, body=fault.body, headers={**headers, "Content-Type": fault.content_type}
+            )
+        if fault.status is not None:
+            return self._refuse(request, ApiError(fault.status, fault.message, code=fault.code, headers=headers))
+        return None
+
+    def _is_key(self, key: str) -> bool:
+        return hmac.compare_digest(key.encode("utf-8", "replace"), self._api_key)
+
+    def _refuse(self, request: web.Request, error: ApiError) -> web.Response:
+        return self._refusals.proxy(request, error) if _is_toolbox(request) else self._refusals.api(request, error)
 
     def _sandbox_id(self, request: web.Request) -> str | None:
         named = request.match_info.get("sandbox")
@@ -150,30 +178,14 @@ def route_name(request: web.Request) -> str:
     return resource.name or resource.canonical
 
 
-def refusal(
-    request: web.BaseRequest, status: int, message: str, *, code: str | None = None, headers: dict[str, str] | None = None
-) -> web.Response:
-    return web.json_response(envelope(request, status, message, code), status=status, headers=headers)
+def _is_toolbox(request: web.Request) -> bool:
+    return request.path.startswith("/toolbox/")
 
 
-async def _before(request: web.Request, fault: CallFault) -> web.StreamResponse | None:
-    """Do what the fault asks for before the call is processed; an answer here takes the call's place."""
-    if fault.latency:
-        await asyncio.sleep(fault.latency)
-    if fault.hang:
-        # Shielded: a client that gives up must not release the others.
-        await asyncio.shield(asyncio.wrap_future(fault.released))
-    if fault.drop == "before":
-        _cut(request)
-        return web.Response(status=503)
-    headers = {} if fault.retry_after is None else {"Retry-After": f"{fault.retry_after:g}"}
-    if fault.redirect is not None:
-        return web.Response(status=fault.status or 302, headers={**headers, "Location": fault.redirect})
-    if fault.body is not None:
-        return web.Response(status=fault.status or 200, body=fault.body, headers={**headers, "Content-Type": fault.content_type})
-    if fault.status is not None:
-        return refusal(request, fault.status, fault.message, code=fault.code, headers=headers)
-    return None
+def _key(request: web.Request) -> str:
+    """The bearer key that came with a call; empty when none did."""
+    scheme, _, key = request.headers.get("Authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else ""
 
 
 def _cut(request: web.Request) -> None:

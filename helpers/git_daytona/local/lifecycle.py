@@ -1,10 +1,11 @@
 """The life of the sandboxes: created, started, stopped, archived, deleted, by call or when their time has come.
 
-Calls are answered when the work is done, which takes milliseconds here, so that the SDKs need not poll. Of two changes of one
-sandbox at the same time the second is refused with 409, as by the cloud.
+Calls are answered at once, and the work is done afterwards, as by Daytona. Of two changes of one sandbox at the same time the second
+is refused with 409.
 """
 
 import asyncio
+import json
 import logging
 import uuid
 from collections.abc import Callable, Coroutine
@@ -60,23 +61,24 @@ class Lifecycle(Sandboxes):
 
     # What the API does.
 
-    async def create(self, *, name: str | None, ttl: float | None = None, **settings: Any) -> Record:
-        """A started sandbox. `settings` are fields of Sandbox; `ttl` is in minutes."""
+    async def create(self, *, name: str | None, ttl: float | None = None, env: dict[str, Any], **settings: Any) -> Record:
+        """A sandbox that is being created. `settings` are fields of Sandbox; `ttl` is in minutes."""
         sandbox_id = str(uuid.uuid4())
         with self._lock:
             if name is not None and any(name in (r.sandbox.name, r.sandbox.id) for r in self._records.values()):
                 raise ApiError(409, f"Sandbox with name {name} already exists")
-            now = self._timings.clock()
+            now = self.timings.clock()
             directory = self._store.make_sandbox(sandbox_id)
-            sandbox = Sandbox(sandbox_id, name or sandbox_id, directory, **settings)
+            texts = {variable: as_text(value) for variable, value in env.items()}
+            sandbox = Sandbox(sandbox_id, name or sandbox_id, directory, env=texts, **settings)
             sandbox.created_at = sandbox.updated_at = sandbox.last_activity_at = now
-            record = Record(sandbox, pending=True)
+            record = Record(sandbox, env=env, pending=True)
             if ttl:
-                record.destroy_at = now + ttl * self._timings.minute
+                record.destroy_at = now + ttl * self.timings.minute
             self._records[sandbox_id] = record
         self._save(record)
         self._announce(record, None)
-        await self._bring_up(record)
+        self._spawn(self._come_up(record))
         return record
 
     async def start(self, id_or_name: str) -> Record:
@@ -84,27 +86,17 @@ class Lifecycle(Sandboxes):
         sandbox = record.sandbox
         if sandbox.state == "started" and not record.pending:
             return record
-        self._claim(record, "stopped", "archived", refusal="Sandbox is not in valid state")
+        self._claim(record, "stopped", "archived", "archiving", refusal="Sandbox is not in valid state")
         record.preview_token = preview_token()  # the cloud's changes with every start, too
         self._enter(record, "restoring" if sandbox.state == "archived" else "starting", "started")
-        await self._bring_up(record)
+        self._spawn(self._come_up(record))
         return record
 
     async def stop(self, id_or_name: str) -> Record:
         record = self.record(id_or_name)
         self._claim(record, "started", refusal="Sandbox is not in a stoppable state")
-        try:
-            self._enter(record, "stopping", "stopped")
-            await asyncio.to_thread(self._isolation.stop, record.sandbox)
-            record.stopped_at = self._timings.clock()
-            self._enter(record, "stopped", "stopped")
-        except (ApiError, OSError) as error:
-            self._fail(record, error)
-            raise
-        finally:
-            record.pending = False
-        if record.sandbox.auto_delete_interval == 0:
-            await self.delete(record.sandbox.id)
+        self._enter(record, "stopping", "stopped")
+        self._spawn(self._go_down(record))
         return record
 
     async def archive(self, id_or_name: str) -> Record:
@@ -113,8 +105,9 @@ class Lifecycle(Sandboxes):
         if record.sandbox.auto_delete_interval == 0:
             raise ApiError(400, "Ephemeral sandboxes cannot be archived")
         self._claim(record, "stopped", refusal="Sandbox is not stopped")
-        self._enter(record, "archived", "archived")
-        record.pending = False
+        self._enter(record, "archiving", "archived")
+        record.pending = False  # a start may come in between
+        self._spawn(self._put_away(record))
         return record
 
     async def recover(self, id_or_name: str, *, start: bool = True) -> Record:
@@ -122,39 +115,29 @@ class Lifecycle(Sandboxes):
         if record.sandbox.state != "error" or not record.sandbox.recoverable:
             raise ApiError(400, "Sandbox is not in a recoverable state")
         record.sandbox.error_reason = record.sandbox.recoverable = None
-        record.stopped_at = self._timings.clock()
+        record.stopped_at = self.timings.clock()
         self._enter(record, "stopped", "stopped")
         return await self.start(id_or_name) if start else record
 
     async def delete(self, id_or_name: str) -> Record:
-        """Gone for good; its files are taken away at once and removed in the background."""
+        """Gone for good, a little later: until then it is found by its id only, for its name is free at once."""
         record = self.record(id_or_name)
         self._claim(record, refusal="")
-        self._enter(record, "destroying", "destroyed")
-        try:
-            await asyncio.to_thread(self._isolation.stop, record.sandbox)
-            trash = self._store.discard_sandbox(record.sandbox.directory)
-        except (ApiError, OSError) as error:
-            self._fail(record, error)
-            record.pending = False
-            raise
-        with self._lock:
-            del self._records[record.sandbox.id]
+        record.sandbox.name = f"DESTROYED_{record.sandbox.name}_{int(self.timings.clock() * 1000)}"
         self.tokens.revoke(record.sandbox.id)
-        record.sandbox.state = "destroyed"
-        self._announce(record, "destroying")
-        self._spawn(asyncio.to_thread(self._store.remove_trash, trash))
+        self._enter(record, "destroying", "destroyed")
+        self._spawn(self._destroy(record))
         return record
 
     def changed(self, record: Record) -> None:
         """A setting was changed: keep it, and look at its deadlines again."""
-        record.sandbox.updated_at = self._timings.clock()
+        record.sandbox.updated_at = self.timings.clock()
         self._save(record)
         self._schedule(record)
 
     def set_ttl(self, record: Record, minutes: float) -> None:
         """Delete the sandbox so many minutes from now whatever its state; 0: never."""
-        record.destroy_at = self._timings.clock() + minutes * self._timings.minute if minutes else None
+        record.destroy_at = self.timings.clock() + minutes * self.timings.minute if minutes else None
         self.changed(record)
 
     def force_state(self, record: Record, state: str, reason: str | None, recoverable: bool | None) -> None:
@@ -164,16 +147,10 @@ class Lifecycle(Sandboxes):
 
     # Below the surface.
 
-    async def _bring_up(self, record: Record) -> None:
-        """Finish a claimed creation or start: now, or in the background when tests want it slow."""
-        if self._faults.start_delay:
-            self._spawn(self._come_up(record, self._faults.start_delay))
-        else:
-            await self._come_up(record, 0)
-
-    async def _come_up(self, record: Record, delay: float) -> None:
+    async def _come_up(self, record: Record) -> None:
+        """Finish a claimed creation or start."""
         try:
-            await asyncio.sleep(delay)
+            await asyncio.sleep(max(self.timings.change, self._faults.start_delay))
             if self._faults.start_error is not None:
                 raise ApiError(500, self._faults.start_error)
             await asyncio.to_thread(self._isolation.start, record.sandbox)
@@ -183,9 +160,47 @@ class Lifecycle(Sandboxes):
             self._faults.gateway.note_start(record.sandbox.id)
             self.touch(record.sandbox)
             record.stopped_at = None
+            record.pending = False
             self._enter(record, "started", "started")
         finally:
             record.pending = False
+
+    async def _go_down(self, record: Record) -> None:
+        """Finish a claimed stop."""
+        try:
+            await asyncio.to_thread(self._isolation.stop, record.sandbox)
+            await asyncio.sleep(max(self.timings.change, self._faults.stop_delay))
+        except (ApiError, OSError) as error:
+            self._fail(record, error)
+            return
+        finally:
+            record.pending = False
+        record.stopped_at = self.timings.clock()
+        self._enter(record, "stopped", "stopped")
+        if record.sandbox.auto_delete_interval == 0:
+            await self._act(self.delete, record)
+
+    async def _put_away(self, record: Record) -> None:
+        """Finish a claimed archiving."""
+        await asyncio.sleep(self.timings.change)
+        if record.sandbox.state == "archiving":
+            self._enter(record, "archived", "archived")
+
+    async def _destroy(self, record: Record) -> None:
+        """Finish a claimed deletion: its files are taken away at once, and removed when nobody sees it any more."""
+        try:
+            await asyncio.to_thread(self._isolation.stop, record.sandbox)
+            trash = self._store.discard_sandbox(record.sandbox.directory)
+        except (ApiError, OSError) as error:
+            record.pending = False
+            self._fail(record, error)
+            return
+        await asyncio.sleep(max(self.timings.destroying, self._faults.stop_delay))
+        with self._lock:
+            del self._records[record.sandbox.id]
+        record.sandbox.state = "destroyed"
+        self._announce(record, "destroying")
+        await asyncio.to_thread(self._store.remove_trash, trash)
 
     def _fail(self, record: Record, error: Exception) -> None:
         log.warning("sandbox %s: %s failed: %s", record.sandbox.id, record.sandbox.state, error)
@@ -215,21 +230,21 @@ class Lifecycle(Sandboxes):
         if record.timer is not None:
             record.timer.cancel()
             record.timer = None
-        due = next_due(record, self._timings.minute)
+        due = next_due(record, self.timings.minute)
         if due is None or self.closed:
             return
         # Activity moves a deadline without telling anybody: the timer looks again when it rings.
-        wait = max(0.0, due[0] - self._timings.clock())
+        wait = max(0.0, due[0] - self.timings.clock())
         record.timer = asyncio.get_running_loop().call_later(wait, self._ring, record)
 
     def _ring(self, record: Record) -> None:
         record.timer = None
         if record.calls:
             self.touch(record.sandbox)
-        due = next_due(record, self._timings.minute)
+        due = next_due(record, self.timings.minute)
         if due is None or record.pending or record.sandbox.id not in self._records:
             return  # the end of a pending change schedules anew
-        if due[0] > self._timings.clock():
+        if due[0] > self.timings.clock():
             self._schedule(record)
             return
         action = {"stop": self.stop, "archive": self.archive, "delete": self.delete}[due[1]]
@@ -247,3 +262,8 @@ class Lifecycle(Sandboxes):
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def as_text(value: object) -> str:
+    """The value of an environment variable that was given as any JSON."""
+    return value if isinstance(value, str) else json.dumps(value)

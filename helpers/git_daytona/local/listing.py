@@ -10,7 +10,7 @@ from multidict import MultiMapping
 
 from git_daytona.local.model import ApiError, Sandbox
 from git_daytona.local.records import Record
-from git_daytona.local.wire import boolean, integer
+from git_daytona.local.wire import UNFORESEEN, boolean, integer
 
 SORT: dict[str, Callable[[Sandbox], Any]] = {
     "name": lambda sandbox: sandbox.name,
@@ -20,6 +20,12 @@ SORT: dict[str, Callable[[Sandbox], Any]] = {
     "lastActivityAt": lambda sandbox: sandbox.last_activity_at,
     "createdAt": lambda sandbox: sandbox.created_at,
 }
+STATES = (
+    "creating", "restoring", "destroyed", "destroying", "started", "stopped", "starting", "stopping", "error", "build_failed",
+    "pending_build", "building_snapshot", "unknown", "pulling_snapshot", "archived", "archiving", "resizing", "snapshotting",
+    "forking",
+)  # fmt: skip
+"""What can be asked for."""
 MOST = 200
 """Longest page, as in the cloud."""
 
@@ -29,7 +35,7 @@ def page(records: Sequence[Record], query: MultiMapping[str]) -> tuple[list[Reco
     field = query.get("sort", "createdAt")
     if field not in SORT:
         raise ApiError(400, f"sort must be one of {', '.join(SORT)}")
-    found = _sorted([r for r in records if _wanted(r, query)], field, query.get("order", "desc"))
+    found = _sorted(_filtered(records, query), field, query.get("order", "desc"))
     if cursor := query.get("cursor"):
         value, last = _decode(cursor)
         descending = query.get("order", "desc") == "desc"
@@ -46,7 +52,9 @@ def page(records: Sequence[Record], query: MultiMapping[str]) -> tuple[list[Reco
 
 def numbered_page(records: Sequence[Record], query: MultiMapping[str]) -> dict[str, Any]:
     """One page by number, for older clients: `items` (records), `total`, `page`, `totalPages`."""
-    found = _sorted([r for r in records if _wanted(r, query)], query.get("sort", "createdAt"), query.get("order", "desc"))
+    if query.get("labels", "").lstrip().startswith("["):
+        raise ApiError(500, UNFORESEEN)  # nothing checks it here, and the database does not take it
+    found = _sorted(_filtered(records, query), query.get("sort", "createdAt"), query.get("order", "desc"))
     limit, number = _limit(query), max(1, integer(query.get("page", "1"), "page"))
     return {
         "items": found[(number - 1) * limit : number * limit],
@@ -56,12 +64,18 @@ def numbered_page(records: Sequence[Record], query: MultiMapping[str]) -> dict[s
     }
 
 
+def _filtered(records: Sequence[Record], query: MultiMapping[str]) -> list[Record]:
+    if not set(_items(query, "states")) <= set(STATES):
+        raise ApiError(400, f"each value in states must be one of the following values: {', '.join(STATES)}")
+    return [record for record in records if _wanted(record, query)]
+
+
 def _wanted(record: Record, query: MultiMapping[str]) -> bool:
     sandbox = record.sandbox
     return (
         sandbox.id.startswith(query.get("id", ""))
         and sandbox.name.lower().startswith(query.get("name", "").lower())
-        and _labels(query).items() <= sandbox.labels.items()
+        and all(sandbox.labels.get(name) == value for name, value in _labels(query).items())
         and _one_of(sandbox.state, query, "states")
         and _one_of(sandbox.snapshot, query, "snapshots")
         and _one_of(sandbox.target, query, "regionIds")
@@ -72,20 +86,24 @@ def _wanted(record: Record, query: MultiMapping[str]) -> bool:
     )
 
 
-def _labels(query: MultiMapping[str]) -> dict[str, str]:
+def _labels(query: MultiMapping[str]) -> dict[str, Any]:
     try:
         labels = json.loads(query.get("labels") or "{}")
     except ValueError:
         labels = None
-    if not isinstance(labels, dict) or not all(isinstance(value, str) for value in labels.values()):
+    if not isinstance(labels, dict):
         raise ApiError(400, "Invalid labels JSON format")
     return labels
 
 
 def _one_of(value: str, query: MultiMapping[str], name: str) -> bool:
     """Lists come as repeated parameters or, from older clients, with commas."""
-    wanted = [item for text in query.getall(name, []) for item in text.split(",")]
+    wanted = _items(query, name)
     return not wanted or value in wanted
+
+
+def _items(query: MultiMapping[str], name: str) -> list[str]:
+    return [item for text in query.getall(name, []) for item in text.split(",")]
 
 
 def _between(seconds: float, query: MultiMapping[str], name: str) -> bool:

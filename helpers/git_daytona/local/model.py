@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 HOME = "/home/daytona"
 """Home and working directory inside every sandbox, as in Daytona's default images."""
@@ -40,7 +40,7 @@ class Sandbox:
     """Host directory of this sandbox; ``home/`` in it is what the sandbox sees as /home/daytona, ``tmp/`` as /tmp."""
     state: str = "creating"
     desired_state: str = "started"
-    labels: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, Any] = field(default_factory=dict)
     env: dict[str, str] = field(default_factory=dict)
     snapshot: str = ""
     user: str = "daytona"

@@ -45,8 +45,11 @@ class Previews:
         ]
 
     async def link(self, request: web.Request) -> web.Response:
-        record, port = self._asked(request)
-        url = await self._forwarder.open(record.sandbox.id, port)
+        record = self._lifecycle.record(request.match_info["sandbox"])
+        if request.match_info["port"].isdigit():
+            url = await self._forwarder.open(record.sandbox.id, self._asked(request)[1])
+        else:
+            url = f"http://NaN-{record.sandbox.id}.localhost"  # Daytona takes it for a number, whatever it is
         return web.json_response({"sandboxId": record.sandbox.id, "url": url, "token": record.preview_token})
 
     async def signed_link(self, request: web.Request) -> web.Response:

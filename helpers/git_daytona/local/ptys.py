@@ -14,6 +14,7 @@ from git_daytona.local.ptysession import Pty
 
 EXIT_CONTROL = "X-Daytona-Pty-Exit-Control"
 """Subprotocol of clients that want to be told of the end by a message, too (`daytona.common.pty`)."""
+TERM = "xterm-256color"
 ENVIRONMENT = "X-Daytona-Pty-Envs~"
 """Beginning of a subprotocol that is no protocol, but environment variables as unpadded base64url of JSON."""
 
@@ -79,7 +80,7 @@ class Ptys:
             raise ApiError(400, "session ID is required", code="BAD_REQUEST")
         if key in self._ptys:
             raise ApiError(409, f"PTY session with ID '{name}' already exists", code="CONFLICT")
-        pty = Pty(name, visible(cwd) if cwd else HOME, envs, *_size(*size), lazy=lazy)
+        pty = Pty(name, visible(cwd) if cwd else HOME, {"TERM": TERM, **envs}, *_size(*size), lazy=lazy)
         self._ptys[key] = pty
         return pty
 

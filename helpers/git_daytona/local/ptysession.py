@@ -72,9 +72,8 @@ class Pty:
         try:
             termios.tcsetwinsize(slave, (self.rows, self.cols))
             os.set_blocking(master, False)
-            env = {"TERM": "xterm-256color", **self.envs}
             self.process = isolation.popen(
-                call.sandbox, [shell, "-l"], cwd=self.cwd, env=env, stdin=slave, stdout=slave, stderr=slave
+                call.sandbox, [shell, "-i", "-l"], cwd=self.cwd, env=self.envs, stdin=slave, stdout=slave, stderr=slave
             )
         except BaseException:
             os.close(master)

@@ -16,12 +16,20 @@ def preview_token() -> str:
     return secrets.token_hex(16)
 
 
+def signing_key() -> str:
+    """A new secret for a sandbox's signed file links."""
+    return secrets.token_hex(32)
+
+
 @dataclass
 class Record:
     """One sandbox and its life cycle's notes. Times are seconds since the epoch."""
 
     sandbox: Sandbox
     preview_token: str = field(default_factory=preview_token, repr=False)
+    signing_key: str = field(default_factory=signing_key, repr=False)
+    env: dict[str, Any] = field(default_factory=dict)
+    """The variables as they were asked for, which is how they are shown: numbers stay numbers."""
     stopped_at: float | None = None
     destroy_at: float | None = None
     """When it is deleted whatever its state (`ttlMinutes`)."""
@@ -39,6 +47,8 @@ class Record:
         return {
             "sandbox": kept,
             "previewToken": self.preview_token,
+            "signingKey": self.signing_key,
+            "env": self.env,
             "stoppedAt": self.stopped_at,
             "destroyAt": self.destroy_at,
         }
@@ -49,7 +59,14 @@ class Record:
         sandbox = Sandbox(directory=directory, **kept["sandbox"])
         if sandbox.id != directory.name:
             raise ValueError(f"the record in '{directory}' is of sandbox '{sandbox.id}'")
-        return cls(sandbox, kept["previewToken"], kept["stoppedAt"], kept["destroyAt"])
+        return cls(
+            sandbox,
+            kept["previewToken"],
+            kept.get("signingKey", signing_key()),
+            kept.get("env", sandbox.env),
+            stopped_at=kept["stoppedAt"],
+            destroy_at=kept["destroyAt"],
+        )
 
 
 def next_due(record: Record, minute: float) -> tuple[float, Due] | None:

@@ -26,6 +26,10 @@ class Timings:
     """Seconds that a minute of auto-stop, auto-archive, auto-delete and token expiry lasts."""
     clock: Callable[[], float] = time.time
     """Seconds since the epoch. After moving a clock of your own, call `LocalDaytona.tick`."""
+    change: float = 0.05
+    """Seconds that a creation, start, stop or archiving takes at least: it is answered before."""
+    destroying: float = 0.2
+    """Seconds that a deleted sandbox is still shown."""
 
 
 class Sandboxes:
@@ -34,7 +38,7 @@ class Sandboxes:
     def __init__(self, store: Store, timings: Timings):
         self.tokens = Tokens(timings.clock)
         self._store = store
-        self._timings = timings
+        self.timings = timings
         # The dictionary of records, and who may change which of them, between the loop and the gateway's threads.
         self._lock = threading.RLock()
         self._records: dict[str, Record] = {}
@@ -58,7 +62,7 @@ class Sandboxes:
             return list(self._records.values())
 
     def touch(self, sandbox: Sandbox) -> None:
-        sandbox.last_activity_at = self._timings.clock()
+        sandbox.last_activity_at = self.timings.clock()
 
     @contextmanager
     def at_work(self, record: Record) -> Iterator[None]:
@@ -73,7 +77,7 @@ class Sandboxes:
 
     def mint(self, record: Record, minutes: float) -> Access:
         """A new SSH token for the sandbox, which ends all its earlier ones."""
-        return self.tokens.mint(record.sandbox.id, minutes * self._timings.minute)
+        return self.tokens.mint(record.sandbox.id, minutes * self.timings.minute)
 
     def validate(self, token: str) -> Sandbox | None:
         sandbox_id = self.tokens.sandbox_of(token)
@@ -89,7 +93,8 @@ class Sandboxes:
             listener(record, before)
 
     def _save(self, record: Record) -> None:
-        if record.sandbox.state != "destroyed":
+        # Not of one whose files have been taken away, and which is only shown any more.
+        if record.sandbox.directory.is_dir():
             self._store.save_sandbox(record.sandbox.directory, record.to_json())
 
     def _load(self) -> None:
@@ -100,7 +105,10 @@ class Sandboxes:
             except (KeyError, TypeError, ValueError) as error:
                 log.warning("sandbox %s is skipped: its record is not understood: %s", directory.name, error)
                 continue
+            if record.sandbox.desired_state == "destroyed":
+                self._store.remove_trash(self._store.discard_sandbox(directory))
+                continue
             if record.sandbox.state not in ("stopped", "archived", "error"):
                 record.sandbox.state = record.sandbox.desired_state = "stopped"
-                record.stopped_at = self._timings.clock()
+                record.stopped_at = self.timings.clock()
             self._records[record.sandbox.id] = record

@@ -10,7 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
-from git_daytona.local.call import Call, from_os, member, strings, visible
+from git_daytona.local.call import Call, from_os, member, strings
 from git_daytona.local.files import blocking
 from git_daytona.local.model import ApiError
 from git_daytona.local.places import changeable, readable
@@ -26,18 +26,13 @@ async def find(call: Call) -> web.Response:
 
 
 async def search(call: Call) -> web.Response:
-    """GET files/search ``?path&pattern``: the files below a directory whose path relative to it matches a glob pattern.
+    """GET files/search ``?path&pattern``: what is named so, at any depth below a folder, and the folder itself.
 
-    ``*`` and ``?`` stay within a name, ``**`` spans directories, ``{a,b}`` and ``[a-z]`` as usual.
+    The pattern is Go's (path/filepath.Match) and meets the last name of a path only: no ``**``, no braces, and case counts.
     """
     path, pattern = call.query("path"), call.query("pattern")
-    expression = glob_expression(pattern)
-
-    def names() -> list[str]:
-        start = visible(path)
-        return [name for name, _ in _walk(call, path) if expression.fullmatch(posixpath.relpath(visible(name), start))]
-
-    return web.json_response({"files": await blocking(path, names)})
+    expression = name_expression(pattern)
+    return web.json_response({"files": await blocking(path, lambda: _named(call, path, expression))})
 
 
 async def replace(call: Call) -> web.Response:
@@ -45,55 +40,51 @@ async def replace(call: Call) -> web.Response:
     body = await call.json()
     old, new = member(body, "pattern", str).encode(), member(body, "newValue", str).encode()
     if not old:
-        raise ApiError(400, "invalid request body: pattern is required", code="INVALID_REQUEST_BODY")
+        raise ApiError(400, "pattern is required", code="INVALID_REQUEST_BODY")
     paths = strings(body.get("files"), "files")
     return web.json_response([await asyncio.to_thread(_replace, call, path, old, new) for path in paths])
 
 
-def glob_expression(pattern: str) -> re.Pattern[str]:
-    """A glob pattern with ``**`` and braces as a regular expression for relative paths; ApiError(400) when it is broken."""
-    expression, depth, i = "", 0, 0
-    while i < len(pattern):
-        rest = pattern[i:]
-        if rest.startswith("**/") and (i == 0 or pattern[i - 1] == "/"):
-            expression, i = expression + "(?:[^/]+/)*", i + 3
-            continue
-        if rest == "**" and (i == 0 or pattern[i - 1] == "/"):
-            expression, i = expression + ".*", i + 2
-            continue
-        if found := re.match(r"\[([!^]?)((?:\\.|[^\]\\])+)\]", rest):
-            inner = found[2].replace("[", r"\[").replace("&&", r"&\&").replace("--", r"-\-").replace("~~", r"~\~")
-            expression += f"[{'^' if found[1] else ''}{inner.replace('||', '|')}]"
-            i += len(found[0])
-            continue
-        char = rest[0]
-        if char == "*":
-            expression += "[^/]*"
-        elif char == "?":
-            expression += "[^/]"
-        elif char == "{":
-            expression, depth = expression + "(?:", depth + 1
-        elif char == "}" and depth:
-            expression, depth = expression + ")", depth - 1
-        elif char == "," and depth:
-            expression += "|"
-        elif char == "\\" and len(rest) > 1:
-            expression, i = expression + re.escape(rest[1]), i + 1
+def name_expression(pattern: str) -> re.Pattern[str]:
+    """A pattern of Go's path/filepath.Match as a regular expression; ApiError(400) when it is broken."""
+    expression, rest = "", pattern
+    while rest:
+        if rest[0] == "*":
+            expression, rest = expression + "[^/]*", rest[1:]
+        elif rest[0] == "?":
+            expression, rest = expression + "[^/]", rest[1:]
+        elif rest[0] == "[":
+            found = re.match(r"\[(\^?)((?:\\.|[^\]\\])+)\]", rest, re.DOTALL)
+            if found is None:
+                raise ApiError(400, "syntax error in pattern")
+            # Of Python's own characters in a set, all but the range's '-' and the escape are taken as they are.
+            expression += "[" + found[1] + re.sub(r"([\[&~|^])", r"\\\1", found[2]) + "]"
+            rest = rest[len(found[0]) :]
+        elif rest[0] == "\\":
+            if len(rest) == 1:
+                raise ApiError(400, "syntax error in pattern")
+            expression, rest = expression + re.escape(rest[1]), rest[2:]
         else:
-            expression += re.escape(char)
-        i += 1
+            expression, rest = expression + re.escape(rest[0]), rest[1:]
     try:
         return re.compile(expression, re.DOTALL)
     except re.error:
-        raise ApiError(400, f"invalid glob pattern: {pattern}", code="BAD_REQUEST") from None
+        raise ApiError(400, "syntax error in pattern") from None
+
+
+def _named(call: Call, path: str, expression: re.Pattern[str]) -> list[str]:
+    return [name for name, _ in _walk(call, path) if expression.fullmatch(posixpath.basename(name.rstrip("/")) or "/")]
 
 
 def _walk(call: Call, path: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Path and status of everything below a path that is no directory; the path itself when it is a file. No link is followed."""
-    host = readable(call.isolation, call.sandbox, path)
-    status = host.stat()
+    """Path and status of a path and of everything below it; nothing when it is not there. No link is followed but in the path."""
+    try:
+        host = readable(call.isolation, call.sandbox, path)
+        status = host.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    yield path, status
     if not stat.S_ISDIR(status.st_mode):
-        yield path, status
         return
     for entry in sorted(host.iterdir()):
         name = posixpath.normpath(posixpath.join(path, entry.name))

@@ -33,6 +33,7 @@ from git_daytona.local.ports import LOOPBACK, first_free, listen_on
 from git_daytona.local.preview import Previews
 from git_daytona.local.profile import CLOUD, PROFILES
 from git_daytona.local.records import Record
+from git_daytona.local.refusals import Refusals
 from git_daytona.local.registry import Timings
 from git_daytona.local.service import Endpoints, Published, Service
 from git_daytona.local.store import Store
@@ -44,6 +45,8 @@ T = TypeVar("T")
 
 WORKERS = 32
 """Threads for what blocks: starting and ending processes, files of the toolbox."""
+LOGIN = "/api/login"
+"""Where a browser without a preview's token is sent; nobody can log in there."""
 MAX_BODY = 256 * 1024 * 1024
 """Bytes of a request that is read whole; uploads are streamed and have no limit."""
 
@@ -124,7 +127,8 @@ class LocalDaytona:
 
     @property
     def sandboxes(self) -> list[Sandbox]:
-        return [record.sandbox for record in self._lifecycle.records()]
+        """Those that nobody has deleted: not the ones that are still shown while they are destroyed."""
+        return [r.sandbox for r in self._lifecycle.records() if r.sandbox.desired_state != "destroyed"]
 
     # What tests do to it.
 
@@ -191,9 +195,10 @@ class LocalDaytona:
         self._loop.set_default_executor(executor)
         self._lifecycle = Lifecycle(self._store, self.isolation, self.faults, self._timings)
         self._lifecycle.load()
-        events, forwarder = Events(self.api_key), Forwarder()
+        events = Events(self.api_key)
+        forwarder = Forwarder(Refusals(self.profile), lambda: f"http://{LOOPBACK}:{self.api_port}{LOGIN}")
         self._lifecycle.on_change(lambda record, before: self._tell(events, record, before))
-        self._gatekeeper = Gatekeeper(self._lifecycle, self.faults, self.api_key)
+        self._gatekeeper = Gatekeeper(self._lifecycle, self.faults, self.api_key, self.profile)
         app = web.Application(middlewares=[self._gatekeeper.middleware()], client_max_size=MAX_BODY)
         app.add_routes(self._routes(events, Previews(self._lifecycle, forwarder, self._timings.clock)))
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
@@ -229,12 +234,12 @@ class LocalDaytona:
             presented_keys=self._presented_keys,
         )
         return [
-            *Service(self.published, endpoints, self._timings.clock()).routes(),
-            *SandboxApi(self._lifecycle, endpoints.toolbox, endpoints.ssh).routes(),
+            *Service(self.published, endpoints, self._timings.clock(), self.profile).routes(),
+            *SandboxApi(self._lifecycle, endpoints.toolbox, endpoints.ssh, self.profile).routes(),
             *snapshots.routes(),
             *previews.routes(),
             *events.routes(),
-            *toolbox.routes(self._lifecycle, self.isolation),
+            *toolbox.routes(self._lifecycle, self.isolation, self.profile),
         ]
 
     def _presented_keys(self) -> list[str]:
@@ -247,7 +252,7 @@ class LocalDaytona:
 
     def _tell(self, events: Events, record: Record, before: str | None) -> None:
         """Pass a change of state on to the SDKs' event channel."""
-        shown = sandbox_json(record, self.toolbox_url)
+        shown = sandbox_json(record, self.toolbox_url, self.profile)
         if before is None:
             events.emit("sandbox.created", shown)
         else:

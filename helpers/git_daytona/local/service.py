@@ -9,6 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from git_daytona.local.model import ApiError
+from git_daytona.local.profile import Profile
 from git_daytona.local.snapshots import DEFAULT_SNAPSHOT
 from git_daytona.local.wire import ORGANIZATION, timestamp
 
@@ -34,17 +35,22 @@ class Published:
     def old_server(self, host: str, port: int) -> None:
         """A server from before the keys were published: a command template, and a key that is not the gateway's."""
         self.without |= {"sshGatewayHost", "sshGatewayPort", "sshGatewayHostKeys", "sshGatewayHostKeyFingerprints"}
-        other = base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0 " + hashlib.sha256(b"not the host key").digest()).decode()
-        self.members |= {
-            "sshGatewayCommand": f"ssh -p {port} {{{{TOKEN}}}}@{host}",
-            "sshGatewayPublicKey": base64.b64encode(f"ssh-ed25519 {other} gateway".encode()).decode(),
-        }
+        self.members |= gateway_of_old(host, port)
 
     def reset(self) -> None:
         """The truth again."""
         self.host_keys = None
         self.members.clear()
         self.without.clear()
+
+
+def gateway_of_old(host: str, port: int) -> dict[str, str]:
+    """How servers say where the gateway is that publish no host keys: a template, and the key it logs in to runners with."""
+    other = base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0 " + hashlib.sha256(b"not the host key").digest()).decode()
+    return {
+        "sshGatewayCommand": f"ssh -p {port} {{{{TOKEN}}}}@{host}",
+        "sshGatewayPublicKey": base64.b64encode(f"ssh-ed25519 {other} gateway".encode()).decode(),
+    }
 
 
 @dataclass(frozen=True)
@@ -60,9 +66,10 @@ class Endpoints:
 class Service:
     """Handlers of /config, /health, /api-keys/current and /organizations."""
 
-    def __init__(self, published: Published, endpoints: Endpoints, since: float):
+    def __init__(self, published: Published, endpoints: Endpoints, since: float, profile: Profile):
         self._published = published
         self._endpoints = endpoints
+        self._profile = profile
         self._since = timestamp(since)
 
     def routes(self) -> list[web.RouteDef]:
@@ -77,7 +84,6 @@ class Service:
 
     async def config(self, request: web.Request) -> web.Response:
         origin, (host, port) = self._endpoints.origin(), self._endpoints.ssh()
-        keys = self._endpoints.presented_keys() if self._published.host_keys is None else self._published.host_keys
         config: dict[str, Any] = {
             "version": "local",
             "oidc": {"issuer": origin, "clientId": "daytona-local", "audience": "daytona-local", "provider": "none"},
@@ -90,11 +96,17 @@ class Service:
             "maxAutoArchiveInterval": 30 * 24 * 60,
             "maintananceMode": False,
             "environment": "local",
-            "sshGatewayHost": host,
-            "sshGatewayPort": port,
-            "sshGatewayHostKeys": keys,
-            "sshGatewayHostKeyFingerprints": [fingerprint(key) for key in keys],
+            "rateLimit": dict.fromkeys(("failedAuth", "authenticated", "sandboxCreate", "sandboxLifecycle")),
+            **gateway_of_old(host, port),
         }
+        if self._profile.publishes_host_keys or self._published.host_keys is not None:
+            keys = self._endpoints.presented_keys() if self._published.host_keys is None else self._published.host_keys
+            config |= {
+                "sshGatewayHost": host,
+                "sshGatewayPort": port,
+                "sshGatewayHostKeys": keys,
+                "sshGatewayHostKeyFingerprints": [fingerprint(key) for key in keys],
+            }
         config |= self._published.members
         return web.json_response({name: config[name] for name in config if name not in self._published.without})
 

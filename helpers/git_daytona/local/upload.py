@@ -46,21 +46,37 @@ async def bulk_upload(call: Call) -> web.Response:
     destinations: dict[str, str] = {}
     stored: list[dict[str, object]] = []
     errors: list[str] = []
-    async for part in _parts(call):
-        index, _, kind = (part.name or "").rpartition(".")
-        if kind == "path":
-            destinations[index] = (await part.read(decode=False))[:PATH_LIMIT].decode("utf-8", "replace").strip()
-        elif kind == "file":
-            path = destinations.get(index, "")
-            try:
-                if not path:
-                    raise ApiError(400, f"{index}: missing .path metadata")
-                stored.append({"path": path, "bytes": await store(call, path, _chunks(part))})
-            except ApiError as error:
-                errors.append(error.message)
-                await part.release()
-    answer = {"errors": errors, "files": stored} if errors else {"files": stored}
+    try:
+        async for part in _parts(call):
+            await _take(call, part, destinations, stored, errors)
+    except ApiError as error:
+        errors.append(error.message)
+    # Go writes a list that nothing was put into as null.
+    answer = {"errors": errors, "files": stored or None} if errors else {"files": stored or None}
     return web.json_response(answer, status=400 if errors else 200)
+
+
+async def _take(
+    call: Call, part: BodyPartReader, destinations: dict[str, str], stored: list[dict[str, object]], errors: list[str]
+) -> None:
+    """One part of the form: a path is noted, a file is stored at the path of its number."""
+    name = part.name or ""
+    number = name.removeprefix("files[").removesuffix("].path").removesuffix("].file")
+    if name.endswith(".path"):
+        path = (await part.read(decode=False))[:PATH_LIMIT].decode("utf-8", "replace").strip()
+        if path:
+            destinations[number] = path
+        else:
+            errors.append(f"path[{number}]: empty path")
+    elif name.endswith(".file"):
+        try:
+            if number not in destinations:
+                raise ApiError(400, f"file[{number}]: missing .path metadata")
+            path = destinations[number]
+            stored.append({"path": path, "bytes": await store(call, path, _chunks(part))})
+        except ApiError as error:
+            errors.append(error.message)
+            await part.release()
 
 
 async def store(call: Call, path: str, content: AsyncIterator[bytes]) -> int:

@@ -45,7 +45,7 @@ class View:
         for hidden in (*self.hidden, *self.foreign):
             # A folder above a bind (/home above /home/daytona) may be walked through, but nothing beside the bind is there.
             if within(place, hidden) and len(hidden) > length and not any(within(b.target, place) for b in self.binds):
-                raise ApiError(403, f"'{place}' is not visible in the sandbox")
+                raise ApiError(403, f"'{place}' is not visible in the sandbox", code="FILE_ACCESS_DENIED")
         return best
 
 
@@ -123,7 +123,7 @@ def resolve(path: str, view: View, *, outside: Callable[[str], Path]) -> Path:
         try:
             link = _link(_host(ahead, view, Path))
         except OSError as error:
-            raise ApiError(400 if isinstance(error, ValueError) else 403, f"cannot look at '{path}': {error.strerror}") from None
+            raise ApiError(403, f"cannot look at '{path}': {error.strerror}", code="FILE_ACCESS_DENIED") from None
         if link is None:
             place = ahead
             continue

@@ -4,14 +4,18 @@ import json
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
 
 from git_daytona.local.model import ApiError
+from git_daytona.local.profile import Profile
 from git_daytona.local.records import Record
 
+UNFORESEEN = "An unexpected error occurred."
+"""What Daytona says when a value that nothing checks does not get through its database."""
+MALFORMED = "MALFORMED"
+"""Code, never sent, of a refusal by the API's body parser: it comes before what adds path and time."""
 ORGANIZATION = "10ca1000-0000-4000-8000-000000000001"
 """Id of the only organization there is."""
 
@@ -21,23 +25,7 @@ def timestamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def envelope(request: web.BaseRequest, status: int, message: str, code: str | None = None) -> dict[str, Any]:
-    """The body of every refusal."""
-    phrase = HTTPStatus(status).phrase if status in HTTPStatus.__members__.values() else "Error"
-    body: dict[str, Any] = {
-        "path": request.rel_url.path,
-        "timestamp": timestamp(datetime.now(UTC).timestamp()),
-        "statusCode": status,
-        "error": phrase,
-        "message": message,
-        "source": "DAYTONA_DAEMON" if request.path.startswith("/toolbox/") else "DAYTONA_API",
-    }
-    if code is not None:
-        body["code"] = code
-    return body
-
-
-def sandbox_json(record: Record, toolbox_url: str) -> dict[str, Any]:
+def sandbox_json(record: Record, toolbox_url: str, profile: Profile) -> dict[str, Any]:
     """A sandbox as `Sandbox` (and, with more than it needs, as `SandboxListItem`)."""
     sandbox = record.sandbox
     shown: dict[str, Any] = {
@@ -46,11 +34,10 @@ def sandbox_json(record: Record, toolbox_url: str) -> dict[str, Any]:
         "name": sandbox.name,
         "snapshot": sandbox.snapshot,
         "user": sandbox.user,
-        "env": sandbox.env,
+        "env": record.env,
         "labels": sandbox.labels,
         "public": sandbox.public,
         "networkBlockAll": False,
-        "kvm": False,
         "target": sandbox.target,
         "cpu": 1,
         "gpu": 0,
@@ -67,10 +54,11 @@ def sandbox_json(record: Record, toolbox_url: str) -> dict[str, Any]:
         "updatedAt": timestamp(sandbox.updated_at),
         "lastActivityAt": timestamp(sandbox.last_activity_at),
         "sandboxClass": "container",
-        "daemonVersion": "local",
         "runnerId": "local",
         "toolboxProxyUrl": toolbox_url,
     }
+    if profile.full_listings:
+        shown |= {"kvm": False, "spot": False, "daemonVersion": "local"}
     if sandbox.error_reason is not None:
         shown["errorReason"] = sandbox.error_reason
     if sandbox.recoverable is not None:
@@ -85,20 +73,10 @@ async def read_object(request: web.Request) -> dict[str, Any]:
     try:
         body = json.loads(await request.read())
     except ValueError as error:  # UnicodeDecodeError is one
-        raise ApiError(400, f"Malformed JSON in the request body: {error}") from None
+        raise ApiError(400, f"Malformed JSON in the request body: {error}", code=MALFORMED) from None
     if not isinstance(body, dict):
         raise ApiError(400, "The request body must be a JSON object")
     return body
-
-
-def strings(body: Mapping[str, Any], name: str) -> dict[str, str]:
-    """A member that maps strings to strings; empty when absent."""
-    value = body.get(name)
-    if value is None:
-        return {}
-    if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
-        raise ApiError(400, f"{name} must be an object of strings")
-    return value
 
 
 def integer(value: object, name: str) -> int:
