@@ -67,7 +67,7 @@ def test_round_trip(seen: dict[str, Any], local: LocalDaytona) -> None:
     content = bytes(range(256)) * 64
     not_running = seen["stopped"][1].pop("message")
     assert "Is the Sandbox started?" in not_running
-    for refusal in ("timedOut", "missing", "gone", "deleted", "wrongKey"):
+    for refusal in ("timedOut", "missing", "gone", "deleted", "validated", "wrongKey"):
         assert seen[refusal].pop("message")
     assert base64.b64decode(seen.pop("downloaded")) == content
     assert base64.b64decode(seen.pop("streamed")) == content * 2
@@ -98,7 +98,8 @@ def test_round_trip(seen: dict[str, Any], local: LocalDaytona) -> None:
         "exitCode": 4,
         "logs": {"output": seen["logs"]["output"], "stdout": "got input\n", "stderr": "err\n"},
         "sessions": [],
-        "ssh": [True, True, False],
+        "ssh": True,
+        "validated": {"name": "DaytonaAuthorizationError", "status": 403},
         "stopped": ["stopped", {"name": "DaytonaValidationError", "status": 400}],
         "started": ["started", "ä"],
         "deleted": {"name": "DaytonaNotFoundError", "status": 404},

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 CHUNK = 64 * 1024
 """Bytes read at once: what a pipe holds on Linux."""
@@ -68,3 +69,19 @@ def kill_group(process: "subprocess.Popen[bytes]", number: signal.Signals = sign
         os.killpg(process.pid, number)
     except (ProcessLookupError, PermissionError):
         pass  # gone already; macOS says EPERM of a group of zombies
+
+
+def family(leader: int) -> list[int]:
+    """A process, its process group and its descendants; elsewhere than on Linux, the process alone."""
+    parents: dict[int, tuple[int, int]] = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # Parent and group follow the name, which stands in parentheses and may hold anything (proc_pid_stat(5)).
+            _, parent, group = file.read_text(errors="replace").rpartition(")")[2].split()[:3]
+        except (OSError, ValueError):
+            continue  # gone
+        parents[int(file.parent.name)] = (int(parent), int(group))
+    found = {leader} | {pid for pid, (_, group) in parents.items() if group == leader}
+    while more := {pid for pid, (parent, _) in parents.items() if parent in found} - found:
+        found |= more
+    return sorted(found)

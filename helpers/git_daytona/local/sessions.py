@@ -7,7 +7,7 @@ from aiohttp import web
 
 from git_daytona.local import commandlog
 from git_daytona.local.call import Call, from_os, member, optional, script
-from git_daytona.local.commandlog import CommandLog
+from git_daytona.local.commandlog import SPLITTING, CommandLog, sdk_version
 from git_daytona.local.model import ApiError
 from git_daytona.local.session import Command, Session
 
@@ -28,11 +28,15 @@ class Sessions:
         key = (call.sandbox.id, member(await call.json(), "sessionId", str))
         if not key[1]:
             raise ApiError(400, "sessionId is required", code="BAD_REQUEST")
-        if key in self._sessions or key in self._starting or key[1] == ENTRYPOINT:
+        if key[1] == ENTRYPOINT:
+            raise ApiError(400, f"session ID '{ENTRYPOINT}' is reserved")
+        if key in self._sessions or key in self._starting:
             raise ApiError(409, "session already exists", code="CONFLICT")
         self._starting.add(key)
         try:
-            session = await Session.start(call.isolation, call.sandbox, self._shell)
+            session = await Session.start(
+                call.isolation, call.sandbox, self._shell, key[1], refuses=call.profile.ended_sessions_refuse
+            )
         except OSError as error:
             raise from_os(error, call.sandbox.id) from None
         finally:
@@ -67,9 +71,12 @@ class Sessions:
         """POST process/session/{session}/exec ``{command, runAsync?, async?, suppressInputEcho?}``.
 
         Answers 200 with exit code and output when the command has ended, or with ``runAsync`` 202 when it was begun.
+        A session that is not there is an error of the server, here and in Daytona.
         """
-        session = self._session(call)
         body = await call.json()
+        session = self._sessions.get((call.sandbox.id, call.url("session")))
+        if session is None:
+            raise ApiError(500, "failed to execute command: not found: session not found")
         text = member(body, "command", str)
         if not text.strip():
             raise ApiError(400, "command cannot be empty", code="BAD_REQUEST")
@@ -81,16 +88,17 @@ class Sessions:
         except OSError as error:
             raise from_os(error, "session") from None
         if apart:
-            return web.json_response({"cmdId": command.id}, status=202)
-        await command.ended.wait()
-        return web.json_response({"cmdId": command.id, "exitCode": command.exit_code, **command.log.answer()})
+            nothing = dict.fromkeys(("output", "stdout", "stderr", "exitCode"))
+            return web.json_response({"cmdId": command.id, **nothing}, status=202)
+        code = await session.result(command)
+        return web.json_response({"cmdId": command.id, "exitCode": code, **command.log.answer(sdk_version(call.request))})
 
     async def command(self, call: Call) -> web.Response:
         """GET process/session/{session}/command/{command}."""
         return web.json_response(_command(self._command(call)))
 
     async def logs(self, call: Call) -> web.StreamResponse:
-        """GET process/session/{session}/command/{command}/logs ``?follow``: as JSON, or followed (see `commandlog.send`)."""
+        """GET process/session/{session}/command/{command}/logs ``?follow``: JSON for SDKs, text for others, over WebSocket as it comes."""
         return await _logs(call, self._command(call).log)
 
     async def send_input(self, call: Call) -> web.Response:
@@ -123,10 +131,13 @@ class Sessions:
 
 
 async def _logs(call: Call, log: CommandLog) -> web.StreamResponse:
-    follow = call.request.query.get("follow", "").lower() == "true"
-    if follow or "Upgrade" in call.request.headers:
-        return await commandlog.send(call.request, log.pieces(follow=follow))
-    return web.json_response(log.answer())
+    version = sdk_version(call.request)
+    if call.request.headers.get("Upgrade", "").lower() == "websocket":
+        follow = call.request.query.get("follow", "").lower() == "true"
+        return await commandlog.send(call.request, log.pieces(follow=follow, labelled=version is not None))
+    if version is not None and version >= SPLITTING:
+        return web.json_response(log.answer(version))
+    return web.Response(text=log.text(version))
 
 
 def _session(name: str, session: Session) -> dict[str, Any]:
