@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from git_daytona.local import download, files, info, search, upload
+from git_daytona.local import download, files, gitcalls, info, listeners, search, upload
 from git_daytona.local.call import Call, Handler
 from git_daytona.local.execute import Commands
 from git_daytona.local.model import ApiError, Isolation, Registry
@@ -66,10 +66,15 @@ def routes(registry: Registry, isolation: Isolation, profile: Profile) -> list[w
         ("DELETE", "/process/pty/{pty}", ptys.delete),
         ("GET", "/process/pty/{pty}/connect", ptys.connect),
         ("POST", "/process/pty/{pty}/resize", ptys.resize),
+        ("GET", "/port", listeners.Listeners().list_all),
+        ("GET", "/port/{port}/in-use", listeners.in_use),
+        *gitcalls.CALLS,
         *newer(
             profile,
-            [("GET", "/system/metrics", info.metrics), ("POST", "/files/upload-v2", upload.upload)],
+            [("GET", "/system/metrics", info.metrics), ("POST", "/files/upload-v2", upload.upload), *gitcalls.NEWER_CALLS],
         ),
+        ("*", "/proxy/{port}", listeners.forward),
+        ("*", "/proxy/{port}/{rest:.*}", listeners.forward),
         *(("*", f"/{part}/{{rest:.*}}", not_implemented) for part in ("lsp", "computeruse", "process/interpreter")),
         ("*", "/{rest:.*}", unknown),
     ]
