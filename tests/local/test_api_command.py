@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from talking import http
+from talking import change, created, http
 
 from git_daytona.local.server import LocalDaytona
 
@@ -55,8 +55,8 @@ def test_serve_says_what_to_export_and_ends_cleanly(env: dict[str, str], tmp_pat
         assert variables["DAYTONA_API_URL"] in talk[0]
         assert "isolation: " in talk[0]
         assert str(root) in talk[1]
-        answer = httpx.post(f"{variables['DAYTONA_API_URL']}/sandbox", json={}, headers=headers, trust_env=False)
-        assert answer.json()["state"] == "started"
+        with httpx.Client(base_url=variables["DAYTONA_API_URL"], headers=headers, trust_env=False) as api:
+            created(api)
         assert "".join(f"export {name}={value}\n" for name, value in variables.items()) == file.read_text()
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         process.send_signal(number)
@@ -72,7 +72,8 @@ def test_a_killed_server_leaves_no_process_and_a_root_to_go_on_with(env: dict[st
     with start(env, *arguments) as process:
         variables = exported(process)
         headers = {"Authorization": f"Bearer {variables['DAYTONA_API_KEY']}"}
-        box = httpx.post(f"{variables['DAYTONA_API_URL']}/sandbox", json={}, headers=headers, trust_env=False).json()
+        with httpx.Client(base_url=variables["DAYTONA_API_URL"], headers=headers, trust_env=False) as api:
+            box = api.get(f"/sandbox/{created(api)}").json()
         script = (
             "(while :; do date >beat; sleep 0.05; done) >/dev/null 2>&1 & until test -e beat; do sleep 0.05; done; echo work >file"
         )
@@ -86,7 +87,8 @@ def test_a_killed_server_leaves_no_process_and_a_root_to_go_on_with(env: dict[st
         found = httpx.get(f"{url}/sandbox/{box['id']}", headers=headers, trust_env=False).json()
         assert found["state"] == "stopped"
         (home / "beat").unlink(missing_ok=True)
-        httpx.post(f"{url}/sandbox/{box['id']}/start", headers=headers, trust_env=False)
+        with httpx.Client(base_url=url, headers=headers, trust_env=False) as api:
+            assert change(api, box["id"], "start") == "started"
         assert (home / "file").read_text() == "work\n"
         if "isolation: plain" not in (process.stderr.readline() if process.stderr else ""):
             time.sleep(0.2)
@@ -156,6 +158,7 @@ def test_exec_lets_the_command_decide_about_a_signal(env: dict[str, str]) -> Non
         (["serve", "--port", "70000"], 2, "70000"),
         (["serve", "--isolation", "none"], 2, "none"),
         (["serve", "more"], 2, "more"),
+        (["serve", "--like", "0.1"], 2, "0.1"),
         (["nothing"], 2, "no such command 'nothing'"),
         (["serve", "--root", "/proc/none"], 13, "cannot start on '/proc/none'"),
         (["serve", "--root", "ROOT", "--env-file", "/proc/none/x"], 13, "cannot write '/proc/none/x'"),
@@ -186,6 +189,14 @@ def test_a_root_or_a_port_in_use_is_refused(env: dict[str, str], local: LocalDay
         assert api.get("/health").status_code == 200
 
 
+@pytest.mark.parametrize("like", ["cloud", "0.190"])
+def test_it_behaves_like_the_server_that_is_asked_for(env: dict[str, str], like: str) -> None:
+    script = "import os, urllib.request; print(urllib.request.urlopen(os.environ['DAYTONA_API_URL'] + '/config').read().decode())"
+    done = run(env, "exec", "--like", like, "--", sys.executable, "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert ("sshGatewayHostKeys" in done.stdout) == (like == "cloud")
+
+
 def test_plain_says_once_and_loudly_that_it_does_not_isolate(env: dict[str, str]) -> None:
     done = run(env, "exec", "--isolation", "plain", "--", "true")
     assert done.returncode == 0
@@ -203,5 +214,5 @@ def test_help_is_quick_and_an_import_of_the_server_is_not_part_of_it(env: dict[s
     )
     done = subprocess.run((sys.executable, "-c", script), env=env, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
-    for option in ("--root", "--port", "--gateway-port", "--isolation", "--env-file"):
+    for option in ("--root", "--port", "--gateway-port", "--isolation", "--like", "--env-file"):
         assert option in done.stdout

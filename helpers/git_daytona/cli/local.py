@@ -44,6 +44,13 @@ isolation_option = click.option(
     show_default=True,
     help="How sandboxes are kept apart from this machine.",
 )
+like_option = click.option(
+    "--like",
+    type=click.Choice(["cloud", "0.190"]),
+    default="cloud",
+    show_default=True,
+    help="Which Daytona to behave like: the newest known, or the last with published source.",
+)
 
 
 @click.group(name=PROGRAM, context_settings={"help_option_names": ["-h", "--help"]})
@@ -57,19 +64,20 @@ def cli() -> None:
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port of the API; 0: the last one, or any.")
 @click.option("--gateway-port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port of the SSH gateway, likewise.")
 @isolation_option
+@like_option
 @click.option(
     "--env-file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="Write what to export to FILE, too (mode 0600), once everything listens; removed at the end.",
 )
-def serve(root: Path | None, port: int, gateway_port: int, isolation: str, env_file: Path | None) -> None:
+def serve(root: Path | None, port: int, gateway_port: int, isolation: str, like: str, env_file: Path | None) -> None:
     """Run until Ctrl-C. Prints what to export; then, in another terminal: eval "$(that)"."""
     ended = threading.Event()
     with (
         _warnings(),
         _signals(ENDING, lambda number: ended.set()),
-        _server(root or paths.local_root(), isolation, port, gateway_port) as local,
+        _server(root or paths.local_root(), isolation, like, port, gateway_port) as local,
     ):
         exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in _variables(local).items())
         click.echo(exports, nl=False)
@@ -83,17 +91,18 @@ def serve(root: Path | None, port: int, gateway_port: int, isolation: str, env_f
 @cli.command(
     "exec",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-    options_metavar="[--root DIR] [--isolation MODE] --",
+    options_metavar="[--root DIR] [--isolation MODE] [--like SERVER] --",
 )
 @root_option
 @isolation_option
+@like_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def execute(root: Path | None, isolation: str, command: tuple[str, ...]) -> None:
+def execute(root: Path | None, isolation: str, like: str, command: tuple[str, ...]) -> None:
     """Run COMMAND with a Daytona of its own, and exit with its status.
 
     DAYTONA_API_URL and DAYTONA_API_KEY are set for it. Without --root, everything is thrown away afterwards.
     """
-    with _warnings(), _root(root) as directory, _signals(ENDING, _unwind), _server(directory, isolation) as local:
+    with _warnings(), _root(root) as directory, _signals(ENDING, _unwind), _server(directory, isolation, like) as local:
         environment = {name: value for name, value in os.environ.items() if name not in CONTRADICTING}
         status = _run(command, environment | _variables(local))
     raise SystemExit(status)
@@ -113,13 +122,13 @@ def _variables(local: "LocalDaytona") -> dict[str, str]:
 
 
 @contextmanager
-def _server(root: Path, isolation: str, port: int = 0, gateway_port: int = 0) -> "Iterator[LocalDaytona]":
+def _server(root: Path, isolation: str, like: str, port: int = 0, gateway_port: int = 0) -> "Iterator[LocalDaytona]":
     """A running server; what hinders it becomes an error for people."""
     from git_daytona.local.model import ApiError
     from git_daytona.local.server import LocalDaytona
     from git_daytona.local.store import RootInUse
 
-    local = LocalDaytona(root, api_port=port, gateway_port=gateway_port, isolation=isolation)
+    local = LocalDaytona(root, api_port=port, gateway_port=gateway_port, isolation=isolation, like=like)
     try:
         local.__enter__()
     except RootInUse as error:
