@@ -123,7 +123,7 @@ class World:
         self.faults.gateway.lost_statuses = 0.0
         self.keys_dir = self.root / "host_keys"
         self.gateway = Gateway(self.registry, self.isolation, host_keys_dir=self.keys_dir, faults=self.faults, key_types=key_types)
-        self.sandbox = Sandbox(id="one", name="one", directory=self.root / "one", state="started")
+        self.sandbox = Sandbox(id=uuid.uuid4().hex, name="one", directory=self.root / "one", state="started")
         self.registry.mint(self.sandbox, TOKEN)
         self.isolation.start(self.sandbox)
         self.gateway.start()
@@ -311,7 +311,7 @@ def test_environment(world: World) -> None:
         "HOME": "/home/daytona",
         "LANG": "C.UTF-8",
         "LC_ALL": "C.UTF-8",
-        "DAYTONA_SANDBOX_ID": "one",
+        "DAYTONA_SANDBOX_ID": world.sandbox.id,
         "DAYTONA_SANDBOX_SNAPSHOT": "",
         "DAYTONA_SANDBOX_USER": "daytona",
         "OWN": "1",
@@ -410,7 +410,7 @@ def test_an_agent_is_granted_and_dead(transport: paramiko.Transport, world: Worl
     path, status = read_until(channel, b"\n2").decode().split()
     assert (path[:15], status) == ("/tmp/auth-agent", "2")
     assert channel.recv_exit_status() == 0
-    assert list(world.sandbox.tmp.iterdir()) == []
+    assert eventually(lambda: list(world.sandbox.tmp.iterdir()) == [])
 
 
 # Files -----------------------------------------------------------------------------------------------------------------
@@ -603,6 +603,21 @@ def test_many_channels_of_one_connection(transport: paramiko.Transport) -> None:
         assert channel.recv_exit_status() == number
 
 
+def test_a_client_that_leaves_many_channels_is_no_news(
+    world: World, transport: paramiko.Transport, caplog: pytest.LogCaptureFixture
+) -> None:
+    channels = [transport.open_session() for _ in range(40)]
+    for channel in channels:
+        channel.exec_command("echo begun; cat")
+        read_until(channel, b"begun")
+    for channel in channels:
+        channel.close()
+    transport.close()
+    assert eventually(lambda: not world.gateway._connections)
+    assert eventually(lambda: len(world.gateway._tasks) == 1)  # what listens
+    assert caplog.text == ""
+
+
 def test_many_channels_one_after_another(transport: paramiko.Transport) -> None:
     for _ in range(connection.MAX_CHANNELS + 10):
         channel = transport.open_session()
@@ -683,7 +698,7 @@ def test_a_sandbox_that_stops_cuts_its_connections(world: World) -> None:
         assert client.stdout.readline() == b"ready\n"
         world.gateway.cut("another")
         began = time.monotonic()
-        world.gateway.cut("one")
+        world.gateway.cut(world.sandbox.id)
         assert client.wait(SECONDS) == 255
         assert time.monotonic() - began < 1
         assert b"closed by remote host" in client.stderr.read()
@@ -770,7 +785,7 @@ def test_an_open_session_is_activity(world: World, monkeypatch: pytest.MonkeyPat
     with subprocess.Popen(world.client.argv("cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as client:
         assert eventually(lambda: len(world.registry.touches) > 2)
         client.communicate(timeout=SECONDS)
-    assert set(world.registry.touches) == {"one"}
+    assert set(world.registry.touches) == {world.sandbox.id}
 
 
 def test_tokens_are_in_no_log(world: World, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
@@ -937,7 +952,7 @@ def test_refused_connections(world: World, fault: str) -> None:
     setattr(world.faults.gateway, fault, 2)
     assert [world.client.run("true").returncode for _ in range(3)] == [255, 255, 0]
     if fault == "refuse_after_start":
-        world.faults.gateway.note_start("one")
+        world.faults.gateway.note_start(world.sandbox.id)
         assert world.client.run("true").returncode == 255
 
 

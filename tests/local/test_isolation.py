@@ -24,7 +24,8 @@ SECONDS = 20.0
 
 
 def make(folder: Path, name: str) -> Sandbox:
-    return Sandbox(id=name, name=name, directory=folder / name, state="started")
+    # Without isolation, what carries a sandbox's id is ended with it: also what another run of these tests has started.
+    return Sandbox(id=f"{name}-{uuid.uuid4().hex}", name=name, directory=folder / name, state="started")
 
 
 def run(isolation: Isolation, sandbox: Sandbox, script: str, **more: object) -> tuple[int, str]:
@@ -225,7 +226,7 @@ from git_daytona.local.isolation import choose
 from git_daytona.local.model import Sandbox
 root, mode, mark = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 isolation = choose(root, mode=mode)
-sandbox = Sandbox(id="one", name="one", directory=root / "one")
+sandbox = Sandbox(id=mark, name="one", directory=root / "one")
 isolation.start(sandbox)
 process = isolation.popen(sandbox, ["sh", "-c", f"setsid sleep {mark} & sleep {mark} & echo up; wait"])
 assert process.stdout.readline() == b"up\\n"
@@ -526,6 +527,7 @@ def test_plain_refuses_hidden_places(root: Path) -> None:
 
 USER = """
 import os, sys, tempfile
+import uuid
 from pathlib import Path
 from git_daytona.local.isolation import choose
 from git_daytona.local.model import ApiError, Sandbox
@@ -536,7 +538,7 @@ with tempfile.TemporaryDirectory() as folder:
     except ApiError as error:
         print("skip", error.message)
         sys.exit()
-    sandbox = Sandbox(id="one", name="one", directory=root / "one")
+    sandbox = Sandbox(id=uuid.uuid4().hex, name="one", directory=root / "one")
     isolation.start(sandbox)
     script = "touch file /tmp/file && ! touch /etc/x && ! mount -o remount,rw / && git init -q p && ps -e | wc -l"
     process = isolation.popen(sandbox, ["sh", "-c", script])

@@ -75,7 +75,7 @@ class Connection(asyncssh.SSHServerConnection):
             super().data_received(data, datatype)
 
     def send_packet(self, pkttype: int, *args: bytes, handler: Any = None) -> None:
-        if not self._is_cut:
+        if not self._is_cut and not self._wire.is_closing():
             super().send_packet(pkttype, *args, handler=handler)
 
     def send_channel_open_failure(self, send_chan: int, code: int, reason: str, lang: str) -> None:
