@@ -93,7 +93,10 @@ def test_case_23_stdout_is_the_stream_alone(tmp_path, environment):
         (tmp_path / name).write_text("print('talk')\n")
     stream = bytes(range(256)) * 3
     (tmp_path / "stream").write_bytes(stream)
-    client = program(tmp_path / "client", f"#!/bin/sh\n[ \"$1\" = -G ] || cat '{tmp_path}/stream'\n")
+    # What stands for the gateway: it runs what it is asked to, where git-upload-pack is a cat.
+    program(tmp_path / "bin" / "git-upload-pack", f"#!/bin/sh\ncat '{tmp_path}/stream'\n")
+    asked = "for word do command=$word; case $word in -G) exit 0 ;; esac; done"
+    client = program(tmp_path / "client", f"#!/bin/sh\n{asked}\nPATH='{tmp_path}/bin':$PATH /bin/sh -c \"$command\"\n")
     ours = {"DAYTONA_SSH_GATEWAY": "host.invalid", "DAYTONA_SSH_BINARY": str(client), "DAYTONA_SSH_TOKEN": "TheToken1234"}
     env = os.environ | ours | {name: value.format(tmp=tmp_path) for name, value in environment.items()}
 

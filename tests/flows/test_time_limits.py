@@ -9,7 +9,7 @@ import keyring.backend
 import pytest
 
 from git_daytona import files, leases, paths, sandbox, sessions, transfer
-from git_daytona.api import account, bounded, cloud
+from git_daytona.api import account, bounded, cloud, toolbox
 from git_daytona.config import keystore
 from git_daytona.doctor import findings
 from git_daytona.doctor import service as doctor
@@ -23,7 +23,7 @@ SHORTER = {
     (account.Account, "request_seconds"): 0.4,
     (bounded, "ANSWER_SECONDS"): 0.4,
     (cloud.Cloud, "start_seconds"): 1.0,
-    (cloud, "MARGIN_SECONDS"): 0.1,
+    (toolbox, "MARGIN_SECONDS"): 0.1,
     (sandbox, "PREPARE_SECONDS"): 1,
     (sandbox, "REPORT_SECONDS"): 1,
     (sessions, "EXEC_SECONDS"): 1.0,

@@ -171,7 +171,7 @@ def test_an_answer_of_the_sandbox_that_does_not_end(evil, cloud, genuine, monkey
         evil.requests.clear()
         evil.sent = 0
         evil.answer = as_if_genuine(evil, genuine, execute=ways[how]("", ""))
-        monkeypatch.setattr("git_daytona.api.cloud.MARGIN_SECONDS", 0)
+        monkeypatch.setattr("git_daytona.api.toolbox.MARGIN_SECONDS", 0)
         with pytest.raises((BadAnswer, ApiUnreachable)) as raised:
             cloud.execute(genuine["id"], "true", timeout=1)
         fit(raised.value)

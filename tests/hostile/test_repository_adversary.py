@@ -92,7 +92,7 @@ def test_an_env_file(local, repo, tell, recorded, watched):
         warnings = [line for line in started.err.splitlines() if "warning" in line]
         assert len(warnings) == 1 and all(name in warnings[0] for name in settings.NEVER_FROM_DOTENV), started.err
         assert evil.requests == []
-        environment = recorded.read_text()
+        environment = recorded.read_text(errors="replace")
         assert "== git" in environment and "== ssh" in environment
         assert "/evil" not in environment
         assert local.api_key not in environment
@@ -104,7 +104,7 @@ def test_a_key_in_an_env_file_goes_to_the_users_own_api(local, repo, tell, recor
     watched.remotes = True
     with watched.nothing_else_changed("a key in an .env file"):
         assert tell("git-daytona", "start", cwd=repo.path).status == 0
-    assert local.api_key not in recorded.read_text()
+    assert local.api_key not in recorded.read_text(errors="replace")
 
 
 def test_an_env_file_that_is_no_file(tmp_path, home):

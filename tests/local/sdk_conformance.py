@@ -200,7 +200,7 @@ async def files(daytona: Any) -> None:
         assert (folder.is_dir, folder.permissions, folder.mode) == (True, "0755", "drwxr-xr-x")
         listed = await made.fs.list_files("project", depth=2)
         assert [one.path for one in listed] == [f"{HOME}/project/src", f"{HOME}/project/src/main.py"]
-        assert [one.name for one in await made.fs.list_files(HOME)] == ["project"]
+        assert [one.name for one in await made.fs.list_files(HOME)] == [".zshrc", "project"]
 
         await made.fs.move_files("project/src/main.py", "project/app.py")
         assert await made.fs.download_file("project/app.py") == b"print('hi')\n"

@@ -1000,10 +1000,12 @@ def test_a_connection_that_stalls(world: World) -> None:
         assert client.wait(SECONDS) == 0
 
 
-def test_another_command_in_the_place_of_all(world: World) -> None:
+def test_another_git_in_the_place_of_the_sandboxs_own(world: World) -> None:
     world.faults.gateway.git_server = 'echo "asked for: $DAYTONA_COMMAND"'
-    assert world.client.run("echo it's").returncode == 0
-    assert world.client.run("echo it").stdout == b"asked for: echo it\n"
+    assert world.client.run("echo it").stdout == b"it\n"
+    assert world.client.run('git upload-pack "it\'s"').stdout == b"asked for: git 'upload-pack' 'it'\\''s'\n"
+    world.faults.gateway.git_server = 'eval "$DAYTONA_COMMAND"'
+    assert world.client.run("git --version").stdout.startswith(b"git version ")
 
 
 def test_latency(world: World) -> None:

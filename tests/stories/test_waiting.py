@@ -31,7 +31,7 @@ def test_a_shell_has_the_terminal_to_itself(local, repo, begin):
         f"{local.api_url}/sandbox/{session.sandbox_id}/stop", headers={"Authorization": f"Bearer {local.api_key}"}, timeout=60
     ).raise_for_status()
     with (
-        local.faults.call(route="^mint$", hang=True) as held,
+        local.faults.call(route="^start$", hang=True) as held,
         terminal.start([str(BIN / "git-daytona"), "shell", "1"], size=(70, 20), cwd=repo.path) as screen,
     ):
         assert held.reached.wait(30)
