@@ -187,7 +187,7 @@ class TestFiles:
 
         def content() -> Iterator[bytes]:
             yield b"x" * 1_000_000
-            wait_for(lambda: len(list(box.home.iterdir())) == 2)
+            wait_for(lambda: len(list(box.home.iterdir())) == 3)
             begun.set()
             raise ConnectionError("gone")
 
