@@ -97,6 +97,13 @@ def program(path: Path, text: str) -> Path:
     return path
 
 
+def trust_by_hand(server: LocalDaytona, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trust a server's gateway by a file, as a person would for one that publishes no host keys."""
+    known = folder / "known_hosts"
+    known.write_text("".join(f"[{server.gateway_host}]:{server.gateway_port} {key}\n" for key in server.gateway.presented_keys()))
+    monkeypatch.setenv("DAYTONA_SSH_KNOWN_HOSTS", str(known))
+
+
 def stop(cloud: Cloud, sandbox_id: str) -> None:
     """Stop a sandbox as its idle limit would, and wait until it has stopped."""
     cloud._sandbox_api().stop_sandbox(sandbox_id)

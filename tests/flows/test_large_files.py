@@ -7,6 +7,7 @@ import pytest
 
 from git_daytona.local.profile import PROFILES
 from git_daytona.local.server import LocalDaytona
+from rig import trust_by_hand
 from toolbox_context import RealContext, Toolbox
 
 SIZE = 50 * 1024 * 1024
@@ -20,10 +21,7 @@ def server(request, tmp_path_factory):
 
 @pytest.fixture
 def session(local, repo, begin, tmp_path, monkeypatch):
-    # Not every server publishes its host keys.
-    known = tmp_path / "known_hosts"
-    known.write_text("".join(f"[127.0.0.1]:{local.gateway_port} {key}\n" for key in local.gateway.presented_keys()))
-    monkeypatch.setenv("DAYTONA_SSH_KNOWN_HOSTS", str(known))
+    trust_by_hand(local, tmp_path, monkeypatch)
     return begin(repo, "ses_large")
 
 

@@ -5,17 +5,21 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from pathlib import Path
 from urllib.parse import quote
 
+import httpx
 import pytest
 
 from git_daytona import leases
 from git_daytona.cli import hosts
 from git_daytona.hosts import hooks, hosttools
+from git_daytona.local.registry import Timings
+from git_daytona.local.server import LocalDaytona
 from processes import until
-from rig import BIN, stop
+from rig import BIN, stop, trust_by_hand
 
 
 class Host:
@@ -229,6 +233,31 @@ def test_case_69_a_sandbox_that_is_gone_is_replaced_and_the_agent_told(host, rep
     said = here.bash("cat a")
     assert said.startswith("the sandbox was gone and was replaced") and said.endswith("\na")
     assert here.bash("cat a") == "a"
+
+
+@pytest.mark.parametrize(("like", "minutes"), [("cloud", 1), ("cloud", 10), ("0.190", 1), ("0.190", 10)])
+def test_a_sandbox_deleted_elsewhere_some_minutes_ago_is_replaced(host, repo, tmp_path, monkeypatch, like, minutes):
+    """For two minutes the proxy remembers that the key may see the sandbox, and says 404; then it says 401, as for a wrong key."""
+    moved = [0.0]
+    with LocalDaytona(tmp_path / "daytona", like=like, timings=Timings(clock=lambda: time.time() + moved[0])) as server:
+        trust_by_hand(server, tmp_path, monkeypatch)
+        monkeypatch.setenv("DAYTONA_API_URL", server.api_url)
+        monkeypatch.setenv("DAYTONA_API_KEY", server.api_key)
+        here = host(repo.path)
+        here.bash("echo a > a")
+        here.call("tool", name="gitSync", sessionID="ses_a", arguments={})
+        (sandbox,) = server.sandboxes
+        headers = {"Authorization": f"Bearer {server.api_key}"}
+        httpx.delete(f"{server.api_url}/sandbox/{sandbox.id}", headers=headers, timeout=30).raise_for_status()
+        until(lambda: httpx.get(f"{server.api_url}/sandbox/{sandbox.id}", headers=headers, timeout=30).status_code == 404)
+        moved[0] = minutes * 60.0
+        server.forget_calls()
+        said = here.bash("cat a")
+        refusals = {call.status for call in server.calls if call.route == "process/execute"} & {401, 404}
+        assert refusals == {404 if minutes < 2 else 401}
+        assert said.startswith("the sandbox was gone and was replaced") and said.endswith("\na")
+        assert not any("key" in json.dumps(line).lower() for line in here.told)
+        assert here.close() == (0, "")
 
 
 def test_case_04_a_failed_sync_is_told_and_reported_later(host, repo, local, coordinate):
