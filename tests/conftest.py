@@ -35,7 +35,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     return place
 
 
-END_TO_END = {"cases", "everyday", "flows", "hostile", "opencode"}
+END_TO_END = {"cases", "cloud", "everyday", "flows", "hostile", "opencode"}
 """Folders whose tests .ci/run needs, as it does those marked npm: there a skipped one is a failure."""
 
 
