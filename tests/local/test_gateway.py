@@ -972,7 +972,7 @@ def test_a_connection_that_breaks_in_mid_stream(world: World, script: str, data:
 @pytest.mark.parametrize("most", [0, 1, 100_000, 5_000_000])
 def test_a_channel_that_breaks_in_mid_stream(world: World, transport: paramiko.Transport, most: int) -> None:
     world.faults.gateway.cut_output_after = most
-    result = world.client.run("head -c 5000000 /dev/zero; cat")
+    result = world.client.run("head -c 6000000 /dev/zero; cat")
     assert (result.returncode, len(result.stdout), result.stderr) == (255, most, b"")
     channel = transport.open_session()
     channel.exec_command("cat /dev/zero")

@@ -100,8 +100,8 @@ class GatewayFaults:
     stall_after_bytes: int | None = None
     """Let so many of these bytes through, then no more until `release()`; 0: nothing after authentication."""
     cut_output_after: int | None = None
-    """Close a channel, and nothing else, once this many bytes of its output have passed: end of file and no status, as when the
-    gateway loses the sandbox. 0: before the first."""
+    """Close a channel, and nothing else, once this many bytes of its output have passed and more would: end of file and no status, as
+    when the gateway loses the sandbox. 0: before the first."""
     cut_with_status: bool = False
     """Whether such a channel's client is told status 0 all the same."""
     cuts: int = field(default=0, repr=False)

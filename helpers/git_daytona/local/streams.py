@@ -94,7 +94,7 @@ class Stream(asyncssh.SSHServerSession[bytes]):
         ``emulated``: write line ends as a terminal does.
         """
         sent = 0
-        while most is None or sent < most:
+        while True:
             try:
                 data = await pipes.read(descriptor)
             except OSError:
@@ -105,6 +105,8 @@ class Stream(asyncssh.SSHServerSession[bytes]):
                 data = data.replace(b"\n", b"\r\n").replace(b"\r\r\n", b"\r\n")
             if most is not None:
                 data = data[: most - sent]
+                if not data:
+                    return False
             passing = await self.access.passing(data)
             await self._room.wait()
             if self.gone.is_set():
@@ -117,7 +119,6 @@ class Stream(asyncssh.SSHServerSession[bytes]):
             sent += len(data)
             self.access.faults.gateway.output_bytes += len(data)
             await asyncio.sleep(0)  # a command that writes without a pause is not the only one
-        return False
 
     async def inward(self, descriptor: int) -> None:
         """Move what the client sends to the sandbox until the client ends it. What is not wanted there is dropped."""
