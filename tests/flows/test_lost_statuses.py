@@ -185,6 +185,7 @@ class Line:
     descriptors: tuple[int, ...]
     local: object
     number: int = 0
+    said: str = ""
 
     def transfer(self, verb: str) -> bool:
         """One fetch into a repository without the work, or one push of a commit that the sandbox does not have, as transfer.py makes them;
@@ -204,6 +205,7 @@ class Line:
         assert b"Traceback" not in done.stderr
         if verb == "fetch":
             shutil.rmtree(place)
+        self.said = done.stderr.decode(errors="replace")
         return done.returncode == 0
 
     def _git(self, *words: str) -> str:
@@ -247,7 +249,7 @@ def cuts(local, line: Line, verb: str, wanted: int, *, status: bool) -> Counter[
         gateway.cut_output_after, before = last.pop() if last else chance.randrange(length), gateway.cuts
         succeeded = line.transfer(verb)
         found["not cut" if gateway.cuts == before else "called a success" if succeeded else "called a failure"] += 1
-        assert succeeded or gateway.cuts > before
+        assert succeeded or gateway.cuts > before, line.said
     return found
 
 

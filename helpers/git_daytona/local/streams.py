@@ -103,10 +103,9 @@ class Stream(asyncssh.SSHServerSession[bytes]):
                 return True
             if emulated:
                 data = data.replace(b"\n", b"\r\n").replace(b"\r\r\n", b"\r\n")
-            if most is not None:
-                data = data[: most - sent]
-                if not data:
-                    return False
+            left = len(data) if most is None else most - sent
+            cut = left < len(data)
+            data = data[:left]
             passing = await self.access.passing(data)
             await self._room.wait()
             if self.gone.is_set():
@@ -118,6 +117,8 @@ class Stream(asyncssh.SSHServerSession[bytes]):
                 return False
             sent += len(data)
             self.access.faults.gateway.output_bytes += len(data)
+            if cut:
+                return False
             await asyncio.sleep(0)  # a command that writes without a pause is not the only one
 
     async def inward(self, descriptor: int) -> None:
