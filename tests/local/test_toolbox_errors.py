@@ -1,5 +1,6 @@
 """How the toolbox refuses, by profile; ports, and what is decided on values."""
 
+import json
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +18,16 @@ def test_messages_begin_with_their_kind(box: Box) -> None:
     assert answer["message"] == "bad request: sessionId is required"
     box.call("POST", "process/session", json={"sessionId": "s"})
     assert box.call("POST", "process/session", json={"sessionId": "s"}).json()["message"].startswith("conflict: ")
+
+
+def test_json_has_no_blanks(box: Box) -> None:
+    for answer in (
+        box.client.get(f"sandbox/{box.id}"),
+        box.client.get("sandbox/none"),
+        box.call("GET", "files"),
+        box.call("GET", "process/session/none"),
+    ):
+        assert answer.text == json.dumps(answer.json(), separators=(",", ":"))
 
 
 def test_an_older_daemon_names_no_source_and_fewer_kinds(old: Box) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from git_daytona.local import listing
+from git_daytona.local.answers import json_response
 from git_daytona.local.lifecycle import Lifecycle, as_text
 from git_daytona.local.model import ApiError
 from git_daytona.local.profile import Profile
@@ -104,11 +105,11 @@ class SandboxApi:
 
     async def list(self, request: web.Request) -> web.Response:
         found, cursor = listing.page(self._lifecycle.records(), request.query)
-        return web.json_response({"items": [self._json(record) for record in found], "nextCursor": cursor})
+        return json_response({"items": [self._json(record) for record in found], "nextCursor": cursor})
 
     async def list_numbered(self, request: web.Request) -> web.Response:
         found = listing.numbered_page(self._lifecycle.records(), request.query)
-        return web.json_response({**found, "items": [self._json(record) for record in found["items"]]})
+        return json_response({**found, "items": [self._json(record) for record in found["items"]]})
 
     # State.
 
@@ -158,7 +159,7 @@ class SandboxApi:
 
     async def proxy_url(self, request: web.Request) -> web.Response:
         self._record(request)
-        return web.json_response({"url": self._toolbox_url()})
+        return json_response({"url": self._toolbox_url()})
 
     async def build_logs(self, request: web.Request) -> web.Response:
         raise ApiError(404, f"Sandbox {self._record(request).sandbox.id} has no build info")
@@ -174,7 +175,7 @@ class SandboxApi:
             raise ApiError(500, UNFORESEEN) from None
         access = self._lifecycle.mint(record, minutes)
         host, port = self._ssh_endpoint()
-        return web.json_response(
+        return json_response(
             {
                 "id": access.id,
                 "sandboxId": access.sandbox_id,
@@ -198,13 +199,13 @@ class SandboxApi:
     # Signed file links.
 
     async def signing_key(self, request: web.Request) -> web.Response:
-        return web.json_response(self._record(request).signing_key)
+        return json_response(self._record(request).signing_key)
 
     async def rotate_signing_key(self, request: web.Request) -> web.Response:
         record = self._record(request)
         record.signing_key = signing_key()
         self._lifecycle.changed(record)
-        return web.json_response(record.signing_key)
+        return json_response(record.signing_key)
 
     # Shared.
 
@@ -215,7 +216,7 @@ class SandboxApi:
         return sandbox_json(record, self._toolbox_url(), self._profile)
 
     def _shown(self, record: Record) -> web.Response:
-        return web.json_response(self._json(record))
+        return json_response(self._json(record))
 
     def _call(self, change: Callable[[str], Awaitable[Record]]) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def handler(request: web.Request) -> web.StreamResponse:

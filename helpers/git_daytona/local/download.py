@@ -1,7 +1,6 @@
 """Files that leave a sandbox: one as it is, or many in one multipart answer; streamed, byte for byte."""
 
 import asyncio
-import json
 import os
 import stat
 from email.utils import formatdate
@@ -10,6 +9,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
+from git_daytona.local.answers import compact
 from git_daytona.local.call import Call, from_os, strings
 from git_daytona.local.files import blocking
 from git_daytona.local.model import ApiError
@@ -67,7 +67,7 @@ async def bulk_download(call: Call) -> web.StreamResponse:
             file, size = await asyncio.to_thread(_open, call, path)
         except (ApiError, OSError) as error:
             refusal = error if isinstance(error, ApiError) else from_os(error, path)
-            content = json.dumps(_said(call, refusal, path)).encode()
+            content = compact(_said(call, refusal, path)).encode()
             await response.write(_head("error", path, "application/json; charset=utf-8", len(content)) + content)
         else:
             with file:

@@ -13,6 +13,7 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
+from git_daytona.local.answers import compact
 from git_daytona.local.model import ApiError
 
 PING_SECONDS = 25.0
@@ -49,7 +50,7 @@ class Events:
             "pingTimeout": int(PONG_SECONDS * 1000),
             "maxPayload": 1_000_000,
         }
-        await client.send_str(OPEN + json.dumps(handshake))
+        await client.send_str(OPEN + compact(handshake))
         pinging = asyncio.create_task(self._ping(client))
         serving = asyncio.current_task()
         assert serving is not None
@@ -69,7 +70,7 @@ class Events:
 
     def emit(self, event: str, data: dict[str, Any]) -> None:
         """Send an event to all clients, without waiting."""
-        packet = MESSAGE + EVENT + json.dumps([event, data])
+        packet = MESSAGE + EVENT + compact([event, data])
         for client in self._clients:
             self._spawn(_send(client, packet))
 
@@ -86,10 +87,10 @@ class Events:
         """Answer one packet; False ends the connection."""
         if packet.startswith(MESSAGE + CONNECT):
             if self._known(packet[2:]):
-                await client.send_str(MESSAGE + CONNECT + json.dumps({"sid": uuid.uuid4().hex}))
+                await client.send_str(MESSAGE + CONNECT + compact({"sid": uuid.uuid4().hex}))
                 self._clients.add(client)
                 return True
-            await client.send_str(MESSAGE + CONNECT_ERROR + json.dumps({"message": "Unauthorized"}))
+            await client.send_str(MESSAGE + CONNECT_ERROR + compact({"message": "Unauthorized"}))
             asyncio.get_running_loop().call_later(GOODBYE_SECONDS, self._drop, client)
             return True
         return not packet.startswith((CLOSE, MESSAGE + DISCONNECT))

@@ -16,6 +16,7 @@ from pathlib import Path
 from aiohttp import web
 
 from git_daytona.local import pipes
+from git_daytona.local.answers import json_response
 from git_daytona.local.call import Call, environment, member, optional, script, strings, visible
 from git_daytona.local.model import ApiError
 
@@ -75,7 +76,7 @@ class Commands:
         if not command.strip():
             raise ApiError(400, "command is required", code="BAD_REQUEST")
         result = await self._run(call, [self.shell], command, body)
-        return web.json_response({"exitCode": result.code, "result": result.output})
+        return json_response({"exitCode": result.code, "result": result.output})
 
     async def code_run(self, call: Call) -> web.Response:
         """POST process/code-run ``{code, language, argv?, envs?, timeout?}``. Charts are not recognised."""
@@ -86,7 +87,7 @@ class Commands:
         argv = shlex.join(strings(body.get("argv") or [], "argv"))
         command = f"exec {INTERPRETERS[language]} {argv}"
         result = await self._run(call, [self.shell, "-c", command], member(body, "code", str), body)
-        return web.json_response({"exitCode": result.code, "result": result.output})
+        return json_response({"exitCode": result.code, "result": result.output})
 
     async def _run(self, call: Call, argv: Sequence[str], text: str, body: dict[str, object]) -> Result:
         cwd = optional(body, "cwd", str) or None

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
+from git_daytona.local.answers import json_response
 from git_daytona.local.call import Call, from_os, visible
 from git_daytona.local.model import ApiError
 from git_daytona.local.places import changeable, readable
@@ -38,13 +39,13 @@ async def list_files(call: Call) -> web.Response:
         depth = 0
     if depth < 1:
         raise ApiError(400, "depth must be an integer of at least 1", code="BAD_REQUEST")
-    return web.json_response(await blocking(path, lambda: list(_entries(call, path, depth))))
+    return json_response(await blocking(path, lambda: list(_entries(call, path, depth))))
 
 
 async def info(call: Call) -> web.Response:
     """GET files/info ``?path``: FileInfo of what the path leads to."""
     path = call.query("path")
-    return web.json_response(await blocking(path, lambda: _info(call, path)))
+    return json_response(await blocking(path, lambda: _info(call, path)))
 
 
 async def make_folder(call: Call) -> web.Response:

@@ -8,6 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from git_daytona.local import pipes
+from git_daytona.local.answers import json_response
 from git_daytona.local.call import Call, Handler, member, optional, strings, visible
 from git_daytona.local.model import ApiError
 
@@ -133,7 +134,7 @@ async def status(call: Call) -> web.Response:
     }
     if call.profile.newer_calls:
         answer |= {"detached": head.status != 0, "upstream": upstream}
-    return web.json_response(answer)
+    return json_response(answer)
 
 
 async def history(call: Call) -> web.Response:
@@ -142,7 +143,7 @@ async def history(call: Call) -> web.Response:
     await _repository(call, path)
     log = await must(call, "log", "-z", "--format=%H%x01%an%x01%ae%x01%aI%x01%B", path=path)
     commits = [entry.split("\x01", 4) for entry in log.split("\0") if entry]
-    return web.json_response(
+    return json_response(
         [
             {"hash": one, "author": author, "email": email, "timestamp": when, "message": message}
             for one, author, email, when, message in commits
@@ -158,7 +159,7 @@ async def branches(call: Call) -> web.Response:
     answer: dict[str, Any] = {"branches": names}
     if call.profile.newer_calls:
         answer["current"] = (await git(call, "symbolic-ref", "--quiet", "--short", "HEAD", path=path)).stdout.strip()
-    return web.json_response(answer)
+    return json_response(answer)
 
 
 async def create_branch(call: Call) -> web.Response:
@@ -227,7 +228,7 @@ async def commit(call: Call) -> web.Response:
     }
     options = ["--allow-empty"] if empty else []
     await must(call, "commit", "--quiet", "--no-verify", *options, "--message", message, path=path, env=identity)
-    return web.json_response({"hash": (await must(call, "rev-parse", "HEAD", path=path)).strip()})
+    return json_response({"hash": (await must(call, "rev-parse", "HEAD", path=path)).strip()})
 
 
 async def push(call: Call) -> web.Response:
@@ -268,7 +269,7 @@ async def remotes(call: Call) -> web.Response:
     found = []
     for name in (await must(call, "remote", path=path)).splitlines():
         found.append({"name": name, "url": (await must(call, "remote", "get-url", name, path=path)).strip()})
-    return web.json_response({"remotes": found})
+    return json_response({"remotes": found})
 
 
 async def add_remote(call: Call) -> web.Response:
@@ -315,7 +316,7 @@ async def get_config(call: Call) -> web.Response:
     scope, path = _scope(query.get("scope"), query.get("path"))
     done = await git(call, "config", scope, "--get", "--", call.query("key"), path=path)
     answer = {"key": call.query("key")}
-    return web.json_response({**answer, "value": done.stdout.rstrip("\n")} if done.status == 0 else answer)
+    return json_response({**answer, "value": done.stdout.rstrip("\n")} if done.status == 0 else answer)
 
 
 async def set_config(call: Call) -> web.Response:

@@ -8,13 +8,14 @@ from importlib.metadata import PackageNotFoundError, version
 
 from aiohttp import web
 
+from git_daytona.local.answers import json_response
 from git_daytona.local.call import Call
 from git_daytona.local.model import HOME
 
 
 async def home(call: Call) -> web.Response:
     """GET work-dir and user-home-dir."""
-    return web.json_response({"dir": HOME})
+    return json_response({"dir": HOME})
 
 
 async def server_version(call: Call) -> web.Response:
@@ -23,7 +24,7 @@ async def server_version(call: Call) -> web.Response:
         number = version("git-daytona")
     except PackageNotFoundError:
         number = "0"
-    return web.json_response({"version": f"v{number}-local"})
+    return json_response({"version": f"v{number}-local"})
 
 
 async def metrics(call: Call) -> web.Response:
@@ -33,7 +34,7 @@ async def metrics(call: Call) -> web.Response:
     memory = os.sysconf("SC_PHYS_PAGES") * page
     free = os.sysconf("SC_AVPHYS_PAGES") * page if "SC_AVPHYS_PAGES" in os.sysconf_names else memory
     now = datetime.now(UTC)
-    return web.json_response(
+    return json_response(
         {
             "cpuCount": os.cpu_count() or 1,
             "cpuUsedPct": 0.0,

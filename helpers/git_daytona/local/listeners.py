@@ -12,6 +12,7 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
+from git_daytona.local.answers import json_response
 from git_daytona.local.call import Call
 from git_daytona.local.forward import PER_HOP
 from git_daytona.local.model import ApiError
@@ -38,7 +39,7 @@ class Listeners:
         if time.monotonic() - self._looked >= REFRESH:
             self._looked = time.monotonic()
             self._found = await asyncio.to_thread(_listening)
-        return web.json_response({"ports": self._found})
+        return json_response({"ports": self._found})
 
 
 async def in_use(call: Call) -> web.Response:
@@ -49,7 +50,7 @@ async def in_use(call: Call) -> web.Response:
         raise ApiError(400, "invalid port: must be a number between 3000 and 9999") from None
     if port not in RANGE:
         raise ApiError(400, "port out of range: must be between 3000 and 9999")
-    return web.json_response({"isInUse": await asyncio.to_thread(_answers, port)})
+    return json_response({"isInUse": await asyncio.to_thread(_answers, port)})
 
 
 async def forward(call: Call) -> web.StreamResponse:

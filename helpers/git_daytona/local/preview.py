@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from git_daytona.local.answers import json_response
 from git_daytona.local.forward import TOKEN_PARAMETER, Forwarder
 from git_daytona.local.lifecycle import Lifecycle
 from git_daytona.local.model import ApiError
@@ -50,7 +51,7 @@ class Previews:
             url = await self._forwarder.open(record.sandbox.id, self._asked(request)[1])
         else:
             url = f"http://NaN-{record.sandbox.id}.localhost"  # Daytona takes it for a number, whatever it is
-        return web.json_response({"sandboxId": record.sandbox.id, "url": url, "token": record.preview_token})
+        return json_response({"sandboxId": record.sandbox.id, "url": url, "token": record.preview_token})
 
     async def signed_link(self, request: web.Request) -> web.Response:
         record, port = self._asked(request)
@@ -60,7 +61,7 @@ class Previews:
         self._signed = {key: signed for key, signed in self._signed.items() if signed.expires_at > now}
         self._signed[token] = Signed(record.sandbox.id, port, now + seconds)
         url = await self._forwarder.open(record.sandbox.id, port)
-        return web.json_response(
+        return json_response(
             {
                 "sandboxId": record.sandbox.id,
                 "port": port,

@@ -8,6 +8,7 @@ from typing import Any
 from aiohttp import WSMsgType, web
 
 from git_daytona.local import pipes
+from git_daytona.local.answers import compact, json_response
 from git_daytona.local.call import Call, environment, from_os, member, optional, visible
 from git_daytona.local.model import HOME, ApiError
 from git_daytona.local.ptysession import Pty
@@ -34,7 +35,7 @@ class Ptys:
         pty = self._add(call, member(body, "id", str), optional(body, "cwd", str), environment(body), size, lazy=lazy)
         if not lazy:
             await self._start(call, pty)
-        return web.json_response({"sessionId": pty.id}, status=201)
+        return json_response({"sessionId": pty.id}, status=201)
 
     async def create_connect(self, call: Call) -> web.StreamResponse:
         """GET process/pty/create-connect ``?id&cols&rows&cwd``: create and attach in one."""
@@ -53,17 +54,17 @@ class Ptys:
     async def list_all(self, call: Call) -> web.Response:
         """GET process/pty."""
         mine = [pty.info() for (sandbox, _), pty in self._ptys.items() if sandbox == call.sandbox.id]
-        return web.json_response({"sessions": mine})
+        return json_response({"sessions": mine})
 
     async def get(self, call: Call) -> web.Response:
         """GET process/pty/{pty}."""
-        return web.json_response(self._pty(call).info())
+        return json_response(self._pty(call).info())
 
     async def resize(self, call: Call) -> web.Response:
         """POST process/pty/{pty}/resize ``{cols, rows}``."""
         pty, body = self._pty(call), await call.json()
         pty.resize(*_size(member(body, "cols", int), member(body, "rows", int)))
-        return web.json_response(pty.info())
+        return json_response(pty.info())
 
     async def delete(self, call: Call) -> web.Response:
         """DELETE process/pty/{pty}: end it."""
@@ -72,7 +73,7 @@ class Ptys:
         pty.kill()
         if pty.life is not None:
             await asyncio.wait([pty.life])
-        return web.json_response({"message": "PTY session deleted"})
+        return json_response({"message": "PTY session deleted"})
 
     def _add(self, call: Call, name: str, cwd: str | None, envs: dict[str, str], size: tuple[int, int], *, lazy: bool) -> Pty:
         key = (call.sandbox.id, name)
@@ -111,7 +112,7 @@ class Ptys:
         try:
             await self._start(call, pty)
             await socket.prepare(call.request)
-            await socket.send_json({"type": "control", "status": "connected"})
+            await socket.send_json({"type": "control", "status": "connected"}, dumps=compact)
             typing = asyncio.create_task(_type(socket, pty))
             try:
                 await _show(socket, pty, output, typing)
@@ -164,8 +165,8 @@ async def _part(socket: web.WebSocketResponse, pty: Pty) -> None:
         ending["exitReason"] = reasons.get(code, f"signal {code - 128}" if code > 128 else "non-zero exit")
     try:
         if socket.ws_protocol == EXIT_CONTROL and not socket.closed:
-            await socket.send_json({"type": "control", "status": "exited", **ending})
-        await socket.close(code=1011 if code else 1000, message=json.dumps(ending).encode())
+            await socket.send_json({"type": "control", "status": "exited", **ending}, dumps=compact)
+        await socket.close(code=1011 if code else 1000, message=compact(ending).encode())
     except ConnectionResetError:
         pass  # the client has gone
 

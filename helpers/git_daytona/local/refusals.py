@@ -7,6 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
+from git_daytona.local.answers import json_response
 from git_daytona.local.model import ApiError
 from git_daytona.local.profile import Profile
 from git_daytona.local.wire import MALFORMED, timestamp
@@ -61,20 +62,20 @@ class Refusals:
                 body["source"] = "DAYTONA_API"
             if error.code is not None:
                 body["code"] = error.code
-        return web.json_response(body, status=error.status, headers=error.headers)
+        return json_response(body, status=error.status, headers=error.headers)
 
     def proxy(self, request: web.BaseRequest, error: ApiError) -> web.Response:
         """The proxy's own, and what it passes on of the runner."""
         body = self.envelope(error, request, source="DAYTONA_PROXY", path=request.rel_url.path)
-        return web.json_response(body, status=error.status, headers=error.headers)
+        return json_response(body, status=error.status, headers=error.headers)
 
     def daemon(self, request: web.Request, error: ApiError, kind: Kind) -> web.Response:
         """The daemon's, which sees the path without the sandbox."""
         if not self._profile.coded_errors and kind is Kind.FILES:
             return web.Response(status=error.status, headers=error.headers)
         if not self._profile.coded_errors and kind is Kind.TERMINALS:
-            return web.json_response({"error": error.message}, status=error.status, headers=error.headers)
-        return web.json_response(self.envelope(error, request), status=error.status, headers=error.headers)
+            return json_response({"error": error.message}, status=error.status, headers=error.headers)
+        return json_response(self.envelope(error, request), status=error.status, headers=error.headers)
 
     def envelope(
         self, error: ApiError, request: web.BaseRequest, *, source: str = "DAYTONA_DAEMON", path: str = ""

@@ -10,6 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
+from git_daytona.local.answers import json_response
 from git_daytona.local.call import Call, from_os, member, strings
 from git_daytona.local.files import blocking
 from git_daytona.local.model import ApiError
@@ -22,7 +23,7 @@ MATCHES_LIMIT = 100_000
 async def find(call: Call) -> web.Response:
     """GET files/find ``?path&pattern``: the lines with this text in a file, or in all text files below a directory."""
     path, pattern = call.query("path"), call.query("pattern")
-    return web.json_response(await blocking(path, lambda: _matches(call, path, pattern)))
+    return json_response(await blocking(path, lambda: _matches(call, path, pattern)))
 
 
 async def search(call: Call) -> web.Response:
@@ -32,7 +33,7 @@ async def search(call: Call) -> web.Response:
     """
     path, pattern = call.query("path"), call.query("pattern")
     expression = name_expression(pattern)
-    return web.json_response({"files": await blocking(path, lambda: _named(call, path, expression))})
+    return json_response({"files": await blocking(path, lambda: _named(call, path, expression))})
 
 
 async def replace(call: Call) -> web.Response:
@@ -42,7 +43,7 @@ async def replace(call: Call) -> web.Response:
     if not old:
         raise ApiError(400, "pattern is required", code="INVALID_REQUEST_BODY")
     paths = strings(body.get("files"), "files")
-    return web.json_response([await asyncio.to_thread(_replace, call, path, old, new) for path in paths])
+    return json_response([await asyncio.to_thread(_replace, call, path, old, new) for path in paths])
 
 
 def name_expression(pattern: str) -> re.Pattern[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
+from git_daytona.local.answers import json_response
 from git_daytona.local.model import ApiError
 from git_daytona.local.profile import Profile
 from git_daytona.local.snapshots import DEFAULT_SNAPSHOT
@@ -108,13 +109,13 @@ class Service:
                 "sshGatewayHostKeyFingerprints": [fingerprint(key) for key in keys],
             }
         config |= self._published.members
-        return web.json_response({name: config[name] for name in config if name not in self._published.without})
+        return json_response({name: config[name] for name in config if name not in self._published.without})
 
     async def health(self, request: web.Request) -> web.Response:
-        return web.json_response({"status": "ok", "info": {}, "error": {}, "details": {}})
+        return json_response({"status": "ok", "info": {}, "error": {}, "details": {}})
 
     async def current_key(self, request: web.Request) -> web.Response:
-        return web.json_response(
+        return json_response(
             {
                 "name": "daytona-local",
                 "value": "dtn_********",
@@ -128,12 +129,12 @@ class Service:
         )
 
     async def organizations(self, request: web.Request) -> web.Response:
-        return web.json_response([self._organization()])
+        return json_response([self._organization()])
 
     async def organization(self, request: web.Request) -> web.Response:
         if request.match_info["organization"] != ORGANIZATION:
             raise ApiError(404, f"Organization with ID {request.match_info['organization']} not found")
-        return web.json_response(self._organization())
+        return json_response(self._organization())
 
     def _organization(self) -> dict[str, Any]:
         limits = dict.fromkeys(

@@ -6,6 +6,7 @@ from typing import Any
 from aiohttp import web
 
 from git_daytona.local import commandlog
+from git_daytona.local.answers import json_response
 from git_daytona.local.call import Call, from_os, member, optional, script
 from git_daytona.local.commandlog import SPLITTING, CommandLog, sdk_version
 from git_daytona.local.model import ApiError
@@ -54,11 +55,11 @@ class Sessions:
     async def list_all(self, call: Call) -> web.Response:
         """GET process/session."""
         mine = [(name, session) for (sandbox, name), session in self._sessions.items() if sandbox == call.sandbox.id]
-        return web.json_response([_session(name, session) for name, session in mine])
+        return json_response([_session(name, session) for name, session in mine])
 
     async def get(self, call: Call) -> web.Response:
         """GET process/session/{session}."""
-        return web.json_response(_session(call.url("session"), self._session(call)))
+        return json_response(_session(call.url("session"), self._session(call)))
 
     async def delete(self, call: Call) -> web.Response:
         """DELETE process/session/{session}: ends its processes, with SIGKILL if need be."""
@@ -89,13 +90,13 @@ class Sessions:
             raise from_os(error, "session") from None
         if apart:
             nothing = dict.fromkeys(("output", "stdout", "stderr", "exitCode"))
-            return web.json_response({"cmdId": command.id, **nothing}, status=202)
+            return json_response({"cmdId": command.id, **nothing}, status=202)
         code = await session.result(command)
-        return web.json_response({"cmdId": command.id, "exitCode": code, **command.log.answer(sdk_version(call.request))})
+        return json_response({"cmdId": command.id, "exitCode": code, **command.log.answer(sdk_version(call.request))})
 
     async def command(self, call: Call) -> web.Response:
         """GET process/session/{session}/command/{command}."""
-        return web.json_response(_command(self._command(call)))
+        return json_response(_command(self._command(call)))
 
     async def logs(self, call: Call) -> web.StreamResponse:
         """GET process/session/{session}/command/{command}/logs ``?follow``: JSON for SDKs, text for others, over WebSocket as it comes."""
@@ -109,7 +110,7 @@ class Sessions:
 
     async def entrypoint(self, call: Call) -> web.Response:
         """GET process/session/entrypoint."""
-        return web.json_response({"sessionId": ENTRYPOINT, "commands": []})
+        return json_response({"sessionId": ENTRYPOINT, "commands": []})
 
     async def entrypoint_logs(self, call: Call) -> web.StreamResponse:
         """GET process/session/entrypoint/logs."""
@@ -136,7 +137,7 @@ async def _logs(call: Call, log: CommandLog) -> web.StreamResponse:
         follow = call.request.query.get("follow", "").lower() == "true"
         return await commandlog.send(call.request, log.pieces(follow=follow, labelled=version is not None))
     if version is not None and version >= SPLITTING:
-        return web.json_response(log.answer(version))
+        return json_response(log.answer(version))
     return web.Response(text=log.text(version))
 
 

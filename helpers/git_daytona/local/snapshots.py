@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
+from git_daytona.local.answers import json_response
 from git_daytona.local.model import ApiError
 from git_daytona.local.wire import integer
 
@@ -38,7 +39,7 @@ async def _list(request: web.Request) -> web.Response:
     found = [snapshot for snapshot in SNAPSHOTS if request.query.get("name", "").lower() in snapshot.name.lower()]
     limit = max(1, integer(request.query.get("limit", "100"), "limit"))
     page = max(1, integer(request.query.get("page", "1"), "page"))
-    return web.json_response(
+    return json_response(
         {
             "items": [_json(snapshot) for snapshot in found[(page - 1) * limit : page * limit]],
             "total": len(found),
@@ -49,7 +50,7 @@ async def _list(request: web.Request) -> web.Response:
 
 
 async def _get(request: web.Request) -> web.Response:
-    return web.json_response(_json(_named(request)))
+    return json_response(_json(_named(request)))
 
 
 async def _refuse(request: web.Request) -> web.Response:

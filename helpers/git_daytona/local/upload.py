@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from aiohttp import BodyPartReader, MultipartReader, web
 
+from git_daytona.local.answers import json_response
 from git_daytona.local.call import Call, from_os
 from git_daytona.local.model import ApiError
 from git_daytona.local.places import Place, changeable, readable
@@ -35,7 +36,7 @@ async def upload(call: Call) -> web.Response:
             raise ApiError(400, "the form has no field 'file'", code="BAD_REQUEST")
     else:
         await store(call, path, call.request.content.iter_chunked(PART))
-    return web.json_response({"name": path.rstrip("/").rpartition("/")[2], "path": path, "type": "file"})
+    return json_response({"name": path.rstrip("/").rpartition("/")[2], "path": path, "type": "file"})
 
 
 async def bulk_upload(call: Call) -> web.Response:
@@ -53,7 +54,7 @@ async def bulk_upload(call: Call) -> web.Response:
         errors.append(error.message)
     # Go writes a list that nothing was put into as null.
     answer = {"errors": errors, "files": stored or None} if errors else {"files": stored or None}
-    return web.json_response(answer, status=400 if errors else 200)
+    return json_response(answer, status=400 if errors else 200)
 
 
 async def _take(
