@@ -62,7 +62,7 @@ def test_the_names_of_sessions_are_names_only(box: Box, name: str) -> None:
     begin(box, name)
     begin(box)
     assert run(box, "pwd")["stdout"].endswith("/home\n" if not box.local.isolation.isolates else "/home/daytona\n")
-    assert sorted(file.name for file in box.home.iterdir()) == [".daytona"]
+    assert sorted(file.name for file in box.home.iterdir()) == [".daytona", ".zshrc"]
     assert sorted(file.name for file in (box.home / ".daytona").iterdir()) == ["sessions"]
 
 
