@@ -373,6 +373,8 @@ async def terminals(daytona: Any) -> None:
         shown: list[bytes] = []
         handle = await terminal(made, shown, id="t", cwd="/tmp", envs={"WORD": "given"}, pty_size=PtySize(cols=100, rows=30))
         assert [one.id for one in await process.list_pty_sessions()] == ["t"]
+        info = await process.get_pty_session_info("t")
+        assert (info.active, info.lazy_start, info.created_at[-1]) == (True, False, "Z")
         with pytest.raises(errors.DaytonaConflictError):
             await terminal(made, [], id="t")
         assert (await process.resize_pty_session("t", PtySize(cols=120, rows=40))).cols == 120

@@ -44,7 +44,7 @@ class Ptys:
         except ValueError:
             raise ApiError(400, "cols and rows must be integers", code="BAD_REQUEST") from None
         envs = environment({"envs": _given_environment(call.request)})
-        pty = self._add(call, call.query("id"), call.request.query.get("cwd"), envs, size, lazy=True)
+        pty = self._add(call, call.query("id"), call.request.query.get("cwd"), envs, size, lazy=False)
         return await self._attach(call, pty)
 
     async def connect(self, call: Call) -> web.StreamResponse:

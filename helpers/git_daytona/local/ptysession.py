@@ -43,7 +43,7 @@ class Pty:
             "envs": self.envs,
             "cols": self.cols,
             "rows": self.rows,
-            "createdAt": self.created.isoformat(),
+            "createdAt": self.created.isoformat().replace("+00:00", "Z"),
             "active": self.life is not None and self.exit_code is None,
             "lazyStart": self.lazy,
         }
