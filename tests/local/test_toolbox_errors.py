@@ -20,6 +20,19 @@ def test_messages_begin_with_their_kind(box: Box) -> None:
     assert box.call("POST", "process/session", json={"sessionId": "s"}).json()["message"].startswith("conflict: ")
 
 
+@pytest.mark.parametrize("body", [{"command": ""}, {}])
+def test_no_command_is_an_invalid_body(box: Box, body: dict[str, str]) -> None:
+    answer = box.call("POST", "process/execute", json=body).json()
+    assert (answer["statusCode"], answer["code"]) == (400, "INVALID_REQUEST_BODY")
+    assert answer["message"].startswith("invalid body request: invalid request body: Key: 'ExecuteRequest.Command' Error:")
+
+
+@pytest.mark.parametrize("body", [{"command": ""}, {}])
+def test_an_older_daemon_asks_for_a_command(old: Box, body: dict[str, str]) -> None:
+    answer = old.call("POST", "process/execute", json=body).json()
+    assert (answer["code"], answer["message"]) == ("BAD_REQUEST", "bad request: command is required")
+
+
 def test_json_has_no_blanks(box: Box) -> None:
     for answer in (
         box.client.get(f"sandbox/{box.id}"),
