@@ -314,7 +314,9 @@ async def sessions(daytona: Any) -> None:
         assert await process.list_sessions() == []
         with pytest.raises(errors.DaytonaError, match="session not found"):
             await run("true")
-        assert (await process.get_entrypoint_session()).commands == []
+        (entrypoint,) = (await process.get_entrypoint_session()).commands
+        assert (entrypoint.command, entrypoint.exit_code) == ("'sleep' 'infinity'", None)
+        assert (await process.get_entrypoint_logs()).output == ""
 
 
 async def ssh_access(daytona: Any) -> None:

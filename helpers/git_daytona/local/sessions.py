@@ -13,7 +13,9 @@ from git_daytona.local.model import ApiError
 from git_daytona.local.session import Command, Session
 
 ENTRYPOINT = "entrypoint"
-"""Daytona's name for the session of the image's entry point; here it has no commands and no output."""
+"""Daytona's name for the session of the image's entry point."""
+ENTRYPOINT_COMMAND = {"id": "entrypoint_command", "command": "'sleep' 'infinity'"}
+"""That of Daytona's default image, which runs for ever and prints nothing. Here nothing runs for it."""
 
 
 class Sessions:
@@ -110,7 +112,7 @@ class Sessions:
 
     async def entrypoint(self, call: Call) -> web.Response:
         """GET process/session/entrypoint."""
-        return json_response({"sessionId": ENTRYPOINT, "commands": []})
+        return json_response({"sessionId": ENTRYPOINT, "commands": [ENTRYPOINT_COMMAND]})
 
     async def entrypoint_logs(self, call: Call) -> web.StreamResponse:
         """GET process/session/entrypoint/logs."""
