@@ -1,6 +1,7 @@
 """5. Repositories of three shapes: the first push, and a sync of a small change, beside the same by hand."""
 
 import functools
+import itertools
 import subprocess
 
 import pytest
@@ -8,6 +9,9 @@ from apart import Apart
 from measure import in_turns, median, timed
 from ours import Ours, coordinator
 from replay import Api, Bare, ByHand, change
+
+from git_daytona import gitenv
+from git_daytona.gitenv import TRANSFER_CONFIG
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]
 
@@ -65,3 +69,28 @@ def test_the_gateway(daytona: Apart, make_repo, table) -> None:
     part = table.part("5. the embedded gateway")
     for way, seconds in spent.items():
         part.count(f"seconds for 100 MB {way}", median(seconds), at_most=3)
+
+
+def test_many_refs(daytona: Apart, make_repo, table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """5,000 refs in the sandbox: git's protocol v2, which the wrapper asks for in the command, has only those sent that are wanted; a push
+    knows no v2, and is told all of them."""
+    found = coordinator(make_repo("refs", 1, 1))
+    started = found.start("ses_refs").session
+    Api(daytona).execute(
+        started.sandbox_id,
+        'head=$(git rev-parse HEAD); seq -f "create refs/tags/a-name-as-long-as-names-are/%g $head" 5000 | git update-ref --stdin && git pack-refs --all',
+    )
+    transfers, repository, count = found.transfers, found.repository, itertools.count()
+
+    def fetch(version: int) -> None:
+        config = tuple(f"protocol.version={version}" if each.startswith("protocol.version=") else each for each in TRANSFER_CONFIG)
+        monkeypatch.setattr(gitenv, "TRANSFER_CONFIG", config)
+        transfers.fetch(repository, started.sandbox_id, ["+refs/heads/opencode:refs/bench/fetched"])
+
+    def push() -> None:
+        transfers.push(repository, started.sandbox_id, [f"HEAD:refs/heads/pushed-{next(count)}"])
+
+    spent = in_turns({"v2": lambda: fetch(2), "v0": lambda: fetch(0), "push": push})
+    part = table.part("5. a sandbox with 5,000 refs")
+    part.ratio("fetch of one branch, protocol v2 : v0", spent["v2"], spent["v0"])
+    part.ratio("push of one branch : fetch of one, v2", spent["push"], spent["v2"])
