@@ -18,7 +18,7 @@ LAYERS = {
     "ground": "__init__ api config hosts opencode trust help errors secret endpoint refs trust.hostkeys trust.knownhosts trust.decision trust.published gitenv opencode.jsonc",
     "rim": "run files paths say log beside lastseen unpack progress",
     "sources": "config.keystore config.cliprofile config.settings config.preferences records state git api.bounded api.account api.toolbox api.cloud api.cloud_errors trust.probe trust.glance trust.pinfile trust.manual trust.refusals trust.asked trust.pin trust.verify opencode.registered opencode.install",
-    "transfers": "leases transfer sandbox branches old_remotes worktrees lifecycle ahead",
+    "transfers": "leases reports transfer sandbox branches old_remotes worktrees lifecycle ahead",
     "sessions": "sync sessions status recovery terminal shell copying doctor.*",
     "tools": "tools.*",
     "service": "hosts.lanes hosts.rpc hosts.harmless hosts.prompt hosts.hosttools hosts.toasts hosts.workspace hosts.previews hosts.turns hosts.events hosts.calls hosts.hosting hosts.service hosts.hooks",

@@ -26,6 +26,7 @@ NO_LIMITS = {
     "progress.LINE_SECONDS": "how often that is said",
     "progress.PATIENCE_SECONDS": "when that is said to a host",
     "ssh.HOLD_SECONDS": "how long a few bytes of output are held back",
+    "terminal.PAUSE_SECONDS": "before a connection is tried again",
     "terminal.HEARTBEAT_SECONDS": "how often the other side is asked whether it is there",
     "config.keystore.QUIET_SECONDS": "when it is said that somebody is waited for",
 }
@@ -96,6 +97,7 @@ ENDLESS = {
     ("sync", "beside.result()"): "the same",
     ("transfer", "self._beside.result()"): "the same",
     ("hosts.service", "ending.get()"): "the service waits for its end",
+    ("terminal", "self._pieces.get()"): "a thread that shows what comes; ended with the connection",
     ("terminal", "keys.get()"): "a person's keys; ended with the connection",
     ("ssh", "os.waitpid(child, 0)"): "the user's own ssh, asked with -G",
     ("progress", "self._changed.wait()"): "the thread that draws, which ends with its command",

@@ -8,6 +8,7 @@ independent of whatever Python environment it is started in. The coordinator tel
 ``DAYTONA_SSH_TOKEN_FD``       number of an inherited descriptor that holds the token (read from its start), or
 ``DAYTONA_SSH_TOKEN``          the token itself (``daytona-token exec``)
 ``DAYTONA_SSH_LIFELINE_FD``    number of an inherited pipe whose other end the coordinator holds: when it is killed, ssh is ended
+``DAYTONA_SSH_REPORT_FD``      number of an inherited pipe that is told what became of the connection (``_Report``)
 ``DAYTONA_SSH_TRUST_FILE``     the only known_hosts file to trust; unset: the ssh client's own verification
 ``DAYTONA_SSH_TRUST_NAME``     the name to look up in it (HostKeyAlias)
 ``DAYTONA_SSH_BINARY``         absolute path of the OpenSSH client, else ``ssh`` on PATH
@@ -19,12 +20,13 @@ independent of whatever Python environment it is started in. The coordinator tel
 Every ``DAYTONA_*`` variable ends here: neither ssh nor anything it starts sees one.
 
 The gateway often loses a command's exit status (daytonaio/daytona#5027: all output, a clean end, and OpenSSH's 255), drops its stderr
-and takes no environment. So the remote command says itself how it ended: behind its output comes a mark that nobody can guess, the
-end of what it wrote to stderr, and its status (``remote_command``), which are taken off the stream here (``Ending``). A stream without
+and takes no environment. So the remote command says itself how it ended: behind its output comes a mark that nobody can guess, its
+status, and the end of what it wrote to stderr (``remote_command``), which are taken off the stream here (``Ending``). A stream without
 them was cut, whatever ssh's own status says. git's protocols have ends of their own, but only git reads those, and it believes the
 status all the same; and a look afterwards would cost a call for every transfer.
 """
 
+import errno
 import os
 import select
 import stat
@@ -46,9 +48,13 @@ EXIT_UNKNOWN = 255
 STDERR_BYTES = 8192
 """How much of a remote command's stderr is brought back: the end of it."""
 HOLD_SECONDS = 0.2
-"""How long output that may be the beginning of the mark is held back: whoever waits for it must not wait for ever."""
+"""How long a few bytes of output that may be the beginning of the mark are held back: who waits for them must not wait for ever."""
 CHUNK_BYTES = 256 * 1024
 PIPE_BYTES = 1024 * 1024
+ATOMIC_BYTES = 4096
+"""What a pipe that poll(2) calls writable takes without blocking."""
+SAID_BYTES = 16 * 1024
+"""How much of ssh's own words is reported: the end of them."""
 
 # What an `ssh` line of git may hold (connect.c push_ssh_options): -4, -6, -o SendEnv=GIT_PROTOCOL, -p PORT, and -G as a probe;
 # the rest of those with a value are here so that people can use the wrapper by hand.
@@ -364,16 +370,20 @@ def private_file(content: str) -> tuple[str, "list[str]"]:
     return path, [path, folder]
 
 
-# What runs in the sandbox. The gateway's shell is /bin/sh, which is all that this needs besides tail(1): the command in a shell of its
-# own, whatever it does to that (exit, exec, a quote too many); its stderr into a pipe that keeps the end of it, followed by its status;
-# then both behind the mark, in one write. In $(…) newlines at the end and NULs are lost. %s: variables, command, nonce.
+# What runs in the sandbox. The gateway's shell is /bin/sh, which is all that this needs besides tail(1): a first mark, to show that it
+# runs; the command in a shell of its own, whatever it does to that (exit, exec, a quote too many), its stderr into a pipe that keeps
+# the end of it (without tail, that is read to no end: nothing must break off for want of a reader); then, in one write, its status and
+# that between two more marks. The status does not pass through tail: what the background still writes to stderr comes behind it. In
+# $(…) newlines at the end and NULs are lost.
 _REMOTE = (
-    "{ { %s/bin/sh -c %s >&3 3>&-; printf '\\n%s %%d' \"$?\"; } 2>&1"
-    " | { t=$(tail -c %d); printf '\\373%s%%s\\373' \"$t\"; }; } 3>&1"
+    "{ printf '\\373%s'; r=$({ { %s/bin/sh -c %s >&3 3>&- 4>&-; echo \"$?\" >&4; } 2>&1 | { tail -c %d || while read -r r; do :; done; }; } 4>&1);"
+    " printf '\\373%s%%s\\373%s' \"$r\"; } 3>&1"
 )
 _MARK = b"\xfb"
 """What the mark begins with (octal 373): in no text in UTF-8, and at the end of no message that git's protocols wait for (those end in
 "0" or a newline), so that next to nothing is ever held back."""
+_LIKELY = 4
+"""So many bytes of the mark are no coincidence."""
 _GIT_SERVERS = ("upload-pack", "receive-pack", "upload-archive")
 
 
@@ -381,7 +391,7 @@ def remote_command(command: str, protocol: str, nonce: str) -> str:
     """A command as the sandbox's ``/bin/sh`` gets it, so that its end can be told; ``protocol`` is git's GIT_PROTOCOL, or empty."""
     wanted = protocol if protocol and all(c.isascii() and (c.isalnum() or c in "=:._-") for c in protocol) else ""
     variables = f"GIT_PROTOCOL={wanted} " if wanted else ""
-    return _REMOTE % (variables, _quoted(command), nonce, STDERR_BYTES, nonce)
+    return _REMOTE % (nonce, variables, _quoted(command), STDERR_BYTES, nonce, nonce)
 
 
 def _quoted(text: str) -> str:
@@ -390,71 +400,180 @@ def _quoted(text: str) -> str:
 
 
 class Ending:
-    """Takes what ``remote_command`` adds to a command's output off it. ``status`` is the command's, None as long as that is unknown."""
+    """Takes what ``remote_command`` adds to a command's output off it.
+
+    ``begun``: the command has been started. ``status`` is the command's, None as long as that is unknown; ``stderr`` the end of what it
+    wrote there.
+    """
 
     def __init__(self, nonce: str) -> None:
+        self.begun = False
         self.status: int | None = None
         self.stderr = b""
         self._mark = _MARK + nonce.encode()
-        self._last = b"\n" + nonce.encode() + b" "
         self._held = b""
         self._released = 0
         self._tail: bytes | None = None
 
     @property
     def holds(self) -> bool:
-        """Whether output is held back that may be the beginning of the mark."""
-        return len(self._held) > self._released
+        """Whether output is held back that may be the beginning of the mark, but need not."""
+        return self._tail is None and self._released < len(self._held) < _LIKELY
 
     def feed(self, data: bytes) -> bytes:
         """The command's output in the next piece of the stream."""
-        if self._tail is not None:
-            return self._read_tail(data)
-        data, released = self._held + data, self._released
-        at = data.find(self._mark)
-        if at >= 0:
-            self._held, self._released = b"", 0
-            self._tail = b""
-            return data[released:at] + self._read_tail(data[at + len(self._mark) :])
+        data, skip = self._held + data, self._released
+        output = b""
+        while (at := data.find(self._mark)) >= 0:
+            output += self._between(data[skip:at])
+            self._pass_mark()
+            data, skip = data[at + len(self._mark) :], 0
         at = data.rfind(_MARK, max(0, len(data) - len(self._mark) + 1))
         if at < 0 or not self._mark.startswith(data[at:]):
             at = len(data)
-        self._held, self._released = data[at:], max(0, released - at)
-        return data[released:at]
+        self._held, self._released = data[at:], max(0, skip - at)
+        return output + self._between(data[skip:at])
 
     def release(self) -> bytes:
         """What is held back, because somebody may be waiting for it. If it was the mark's beginning all the same, that is still seen."""
-        data, self._released = self._held[self._released :], len(self._held)
+        data = self._held[self._released :] if self._tail is None else b""
+        self._released = len(self._held)
         return data
 
-    def _read_tail(self, data: bytes) -> bytes:
-        assert self._tail is not None
-        tail = self._tail + data
-        at = tail.find(self._last)
-        end = tail.find(_MARK, at) if at >= 0 else -1
-        if end < 0:
-            self._tail = tail[: 2 * STDERR_BYTES]  # no more than that comes from a command that keeps to the rules
-            return b""
-        digits = tail[at + len(self._last) : end]
-        if digits.isdigit() and len(digits) <= 3:
-            self.status, self.stderr = int(digits), tail[:at]
-        # A process that it left in the background may still write.
-        self._tail = None
-        return tail[end + 1 :]
+    def rest(self) -> bytes:
+        """What is held back at the end of the stream, unless it is plainly the beginning of a mark."""
+        return self.release() if self.begun and len(self._held) < _LIKELY else b""
+
+    def _between(self, data: bytes) -> bytes:
+        """What came between two marks, if it is output."""
+        if self._tail is None:
+            return data
+        self._tail = (self._tail + data)[: 2 * STDERR_BYTES]  # no more than that comes from a command that keeps to the rules
+        return b""
+
+    def _pass_mark(self) -> None:
+        if not self.begun:
+            self.begun = True
+        elif self._tail is None:
+            self._tail = b""
+        else:
+            digits, _, rest = self._tail.partition(b"\n")
+            if digits.isdigit() and len(digits) <= 3:
+                self.status, self.stderr = int(digits), rest
+            self._tail = None  # a process that the command left in the background may still write
 
 
-def attend(
-    program: str, argv: list[str], environ: dict[str, str], lifeline: int | None = None, ending: Ending | None = None
-) -> int:
-    """Run ssh as a child with our own stdin, stdout and stderr, pass signals on to it, and return its exit status.
+class _Report:
+    """What the coordinator is told of a connection, over a pipe that nothing else can write to: git's stderr, where people read it,
+    has the sandbox's words, too.
+
+    ``begun`` and NUL once the command runs; at the end ``ended`` and four texts, each with a NUL behind it: the entry of what went wrong
+    (as errors.py has it; empty: nothing, the command came to its end), message, hint, and what ssh itself said.
+    """
+
+    def __init__(self, environ: dict[str, str]) -> None:
+        self._descriptor = _inherited(environ, "DAYTONA_SSH_REPORT_FD")
+        self.said = b""
+
+    def begun(self) -> None:
+        self._write(b"begun\0")
+
+    def ended(self, entry: str = "", message: str = "", hint: str = "") -> None:
+        texts = (text.encode("utf-8", "backslashreplace") for text in ("ended", entry, message, hint))
+        self._write(b"".join(text.replace(b"\0", b"") + b"\0" for text in (*texts, self.said[-SAID_BYTES:])))
+
+    def _write(self, record: bytes) -> None:
+        if self._descriptor is not None:
+            try:
+                os.write(self._descriptor, record)
+            except OSError:  # nobody listens any more
+                self._descriptor = None
+
+
+class _Relay:
+    """What ssh writes, on its way to our own stdout and stderr. Nothing here blocks: a reader that has stopped must not keep us from
+    seeing signals, nor ssh's end."""
+
+    def __init__(self, ending: Ending, report: _Report) -> None:
+        self.ending, self.report = ending, report
+        self.unread = False
+        """Whoever read our stdout does not any more."""
+        self._pending = b""
+        self._output, self.writing = os.pipe()
+        self._errors, self.complaining = os.pipe()
+        _widen(self._output)
+        kind = os.fstat(1).st_mode
+        self._blocking = os.get_blocking(1)
+        self._most = ATOMIC_BYTES
+        if stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind):
+            os.set_blocking(1, False)
+            self._most = CHUNK_BYTES
+
+    def started(self) -> None:
+        """ssh has its ends of the pipes."""
+        os.close(self.writing)
+        os.close(self.complaining)
+
+    @property
+    def open(self) -> bool:
+        """Whether there is anything to be moved yet, or may be."""
+        return self._output >= 0 or self._errors >= 0 or bool(self._pending)
+
+    def wanted(self) -> list[tuple[int, int]]:
+        """What to wait for: descriptor and event."""
+        found = [(self._errors, select.POLLIN)] if self._errors >= 0 else []
+        if self._pending:
+            return [*found, (1, select.POLLOUT)]
+        return [*found, (self._output, select.POLLIN)] if self._output >= 0 else found
+
+    def move(self, ready: "set[int]") -> None:
+        """Move what can be moved. With nothing ready, nothing more comes for now."""
+        if self._errors in ready:
+            data = os.read(self._errors, CHUNK_BYTES)
+            self.report.said = (self.report.said + data)[-SAID_BYTES:]
+            if not data:
+                os.close(self._errors)
+                self._errors = -1
+            _say(data)
+        if self._output in ready:
+            data = os.read(self._output, CHUNK_BYTES)
+            self._pending += self.ending.feed(data) if data else self.ending.rest()
+            if not data:
+                self.stop_reading()
+        elif not ready and self.ending.holds:
+            self._pending += self.ending.release()
+        if 1 in ready:
+            try:
+                self._pending = self._pending[os.write(1, self._pending[: self._most]) :]
+            except BlockingIOError:
+                pass
+            except OSError:
+                self.unread = True
+                self._pending = b""
+                self.stop_reading()
+
+    def stop_reading(self) -> None:
+        """ssh is done, or notices now that nobody reads it."""
+        if self._output >= 0:
+            os.close(self._output)
+            self._output = -1
+
+    def close(self) -> None:
+        os.set_blocking(1, self._blocking)
+
+
+def attend(program: str, argv: list[str], environ: dict[str, str], lifeline: int | None = None, relay: _Relay | None = None) -> int:
+    """Run ssh as a child with our own stdin, stdout and stderr, pass signals on to it, and return its exit status; -N where signal N
+    ended it or was passed on to it.
 
     ``lifeline`` is a pipe to read from: at its end ssh is ended, because the coordinator, which would have done that, was killed.
-    With an ``ending`` its stdout passes through that.
+    With a ``relay`` its stdout and stderr pass through that.
     """
-    child = 0
-    output, writing = os.pipe() if ending is not None else (-1, -1)
+    child = passed = 0
 
     def pass_on(number: int, _frame: object) -> None:
+        nonlocal passed
+        passed = number
         try:
             os.kill(child, number)
         except ProcessLookupError:  # it has just ended by itself
@@ -462,8 +581,8 @@ def attend(
 
     # Blocked until there is a child to pass them on to, and in the child until they end it.
     signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED)
-    for passed in _PASSED:
-        signal.signal(passed, pass_on)
+    for number in _PASSED:
+        signal.signal(number, pass_on)
     awake, asleep = os.pipe()
     os.set_blocking(asleep, False)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
@@ -471,10 +590,11 @@ def attend(
     parent, end_with = os.getpid(), _end_with_parent()
     child = os.fork()
     if child == 0:
-        if ending is not None:
-            os.dup2(writing, 1)
-        for passed in (*_PASSED, signal.SIGPIPE):
-            signal.signal(passed, signal.SIG_DFL)
+        if relay is not None:
+            os.dup2(relay.writing, 1)
+            os.dup2(relay.complaining, 2)
+        for number in (*_PASSED, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
         end_with(parent)
         try:
@@ -483,43 +603,48 @@ def attend(
             _cannot_run(program, problem)
         os._exit(EXIT_MISSING)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
-    if ending is not None:
-        os.close(writing)
-        _widen(output)
-    watched = [descriptor for descriptor in (awake, lifeline, output) if descriptor is not None and descriptor >= 0]
+    if relay is not None:
+        relay.started()
     ended: int | None = None
+    begun = False
     while True:
         if ended is None:
             done, status = os.waitpid(child, os.WNOHANG)
             if done:
-                ended = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-        if ended is not None and output not in watched:
-            return ended
-        patience = 0 if ended is not None else HOLD_SECONDS if ending is not None and ending.holds else None
-        ready, _, _ = select.select(watched, [], [], patience)
+                ended = os.waitstatus_to_exitcode(status)
+        # Whoever ended it does not wait for what it still had to say.
+        if ended is not None and (relay is None or not relay.open or passed):
+            return -passed if passed else ended
+        wanted = [(awake, select.POLLIN)] + ([(lifeline, select.POLLIN)] if lifeline is not None else [])
+        patience: float | None = None
+        if relay is not None:
+            wanted += relay.wanted()
+            # It has ended, and its words with it; unless a process that it started holds its streams.
+            patience = 0 if ended is not None and 1 not in dict(wanted) else HOLD_SECONDS if relay.ending.holds else None
+        ready = _ready(wanted, patience)
         if awake in ready:
             os.read(awake, 4096)
         if lifeline is not None and lifeline in ready and not os.read(lifeline, 1):
-            if ended is None:
-                os.kill(child, signal.SIGTERM)
-            watched.remove(lifeline)
-        if ending is not None and output in watched and (output in ready or not ready):
-            data = os.read(output, CHUNK_BYTES) if ready else b""
-            going_on = _write(ending.feed(data) if data else ending.release())
-            # At its end; or nobody reads us, and ssh shall notice; or it has ended, and only a stranger holds its stdout.
-            if not going_on or (not data and (ready or ended is not None)):
-                os.close(output)
-                watched.remove(output)
+            lifeline = None
+            pass_on(signal.SIGTERM, None)
+        if relay is not None:
+            if not ready and ended is not None:
+                relay.stop_reading()
+                return ended
+            relay.move(ready)
+            if relay.ending.begun and not begun:
+                begun = True
+                relay.report.begun()
+            if relay.unread and ended is None:
+                os.kill(child, signal.SIGTERM)  # a command that writes on would not notice for long that nobody reads it
 
 
-def _write(data: bytes) -> bool:
-    """Write to stdout; False when nobody reads it any more."""
-    try:
-        while data:
-            data = data[os.write(1, data) :]
-    except OSError:
-        return False
-    return True
+def _ready(wanted: list[tuple[int, int]], patience: float | None) -> "set[int]":
+    """The descriptors at which something can be done; none after so many seconds."""
+    poll = select.poll()
+    for descriptor, event in wanted:
+        poll.register(descriptor, event)
+    return {descriptor for descriptor, _ in poll.poll(None if patience is None else patience * 1000)}
 
 
 def _widen(pipe: int) -> None:
@@ -613,21 +738,19 @@ def variant_arguments(argv: list[str], variant: str) -> list[str]:
 
 def _status(argv: list[str], environ: dict[str, str]) -> int:
     """Run a program with nothing to read or say, and return its exit status."""
-    return _heard(argv, environ, quiet=True)[0]
+    return _heard(argv, environ)[0]
 
 
-def _heard(argv: list[str], environ: dict[str, str], *, quiet: bool = False) -> tuple[int, str]:
-    """Run a program with nothing to read: its exit status (12: it cannot be run) and what it writes to stdout. Its stderr is ours,
-    unless it is to be quiet."""
-    reading, writing = os.pipe()
+def _heard(argv: list[str], environ: dict[str, str]) -> tuple[int, str, bytes]:
+    """Run a program with nothing to read: its exit status (12: it cannot be run), and what it writes to stdout and to stderr."""
+    (output, writing), (errors, complaining) = os.pipe(), os.pipe()
     parent, end_with = os.getpid(), _end_with_parent()
     child = os.fork()
     if child == 0:
         try:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
             end_with(parent)
-            nothing = os.open(os.devnull, os.O_RDWR)
-            for descriptor, opened in ((0, nothing), (1, writing), (2, nothing if quiet else 2)):
+            for descriptor, opened in ((0, os.open(os.devnull, os.O_RDWR)), (1, writing), (2, complaining)):
                 os.dup2(opened, descriptor)
             os.execvpe(argv[0], argv, environ)
         except OSError as problem:
@@ -635,9 +758,19 @@ def _heard(argv: list[str], environ: dict[str, str], *, quiet: bool = False) -> 
         finally:
             os._exit(EXIT_MISSING)
     os.close(writing)
-    with os.fdopen(reading, encoding="utf-8", errors="surrogateescape") as stream:
-        text = stream.read()
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text
+    os.close(complaining)
+    texts = {output: b"", errors: b""}
+    reading = set(texts)
+    while reading:
+        for descriptor in _ready([(each, select.POLLIN) for each in reading], None):
+            data = os.read(descriptor, CHUNK_BYTES)
+            texts[descriptor] += data
+            if not data:
+                reading.remove(descriptor)
+    for descriptor in texts:
+        os.close(descriptor)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return status, texts[output].decode("utf-8", "surrogateescape"), texts[errors]
 
 
 def scrubbed(environ: dict[str, str]) -> dict[str, str]:
@@ -646,6 +779,9 @@ def scrubbed(environ: dict[str, str]) -> dict[str, str]:
 
 
 def _cannot_run(program: str, problem: OSError) -> None:
+    if problem.errno == errno.E2BIG:
+        _complain(EXIT_USAGE, "the command is too long for an argument", "send it on standard input, to 'sh'")
+        return
     _complain(EXIT_MISSING, f"cannot run '{program}': {problem.strerror}", "install OpenSSH, or set DAYTONA_SSH_BINARY")
 
 
@@ -665,7 +801,7 @@ def _complain(status: int, message: str, hint: str) -> None:
 def _say(text: bytes) -> None:
     try:
         os.write(2, text)
-    except OSError:
+    except OSError:  # nobody reads it, or not now: nothing of the stream waits for that
         pass
 
 
@@ -703,6 +839,7 @@ def main(argv: list[str]) -> int:
     if argv[:1] == ["--help"]:
         os.write(1, _HELP.encode())
         return 0
+    report = _Report(environ)
     try:
         if argv[:1] == ["--version"]:
             program = find_ssh(environ.get("DAYTONA_SSH_BINARY", ""), environ.get("PATH", ""))
@@ -712,20 +849,19 @@ def main(argv: list[str]) -> int:
             raise Refusal(EXIT_USAGE, "there is no host among the arguments", "git calls this program; see 'daytona-ssh --help'")
         gateway = environ.get("DAYTONA_SSH_GATEWAY", "")
         if not call.is_for(gateway):
-            number = environ.get("DAYTONA_SSH_TOKEN_FD", "")
-            if number.isascii() and number.isdigit():
-                os.set_inheritable(int(number), False)
+            _inherited(environ, "DAYTONA_SSH_TOKEN_FD")
             other(call, environ)
-        return connect(call, environ)
+        return connect(call, environ, report)
     except Refusal as problem:
         _complain(problem.status, problem.message, problem.hint)
+        report.ended(_ENTRIES[problem.status], problem.message, problem.hint)
         return problem.status
     except OSError as problem:
         _complain(EXIT_MISSING, f"cannot start: {problem.strerror}", "see daytona-ssh(1)")
         return EXIT_MISSING
 
 
-def connect(call: Call, environ: dict[str, str]) -> int:
+def connect(call: Call, environ: dict[str, str], report: _Report) -> int:
     """Run OpenSSH against the gateway and return its status. ``-G`` shows the settings that would be used, without a token.
 
     Two steps, so that nothing of the user's configuration ever meets the token: ``ssh -G`` reads that configuration, with every
@@ -747,54 +883,79 @@ def connect(call: Call, environ: dict[str, str]) -> int:
     try:
         theirs, left = private_file(users_configuration(os.path.expanduser("~")))
         leftovers += left
-        status, shown = _heard([program, "-F", theirs, *fixed, "-G", "--", host], clean)
+        status, shown, report.said = _heard([program, "-F", theirs, *fixed, "-G", "--", host], clean)
+        _say(report.said)
         if status != 0:  # ssh has said what it cannot read there
-            return status if status > 0 else 128 - status
+            report.ended()
+            return _as_of_a_shell(status)
         lines = honoured(shown, [program, "-F", theirs], inherited=trust_file is None)
         path, left = private_file(configuration(token, lines))
         leftovers += left
         words = ["-F", path, *fixed]
         if call.probe:
-            return attend(program, [*words, "-G", "--", host], clean)
+            return _as_of_a_shell(attend(program, [*words, "-G", "--", host], clean))
+        lifeline = _inherited(environ, "DAYTONA_SSH_LIFELINE_FD")
         # The gateway gives a terminal to its own shell only, and tells its status to nobody; without one /bin/sh reads our input.
         if call.terminal and not call.rest:
-            return attend(program, [*words, "-t", "--", host], clean, _lifeline(environ))
+            return _as_of_a_shell(attend(program, [*words, "-t", "--", host], clean, lifeline))
         command = " ".join(call.rest) or "exec /bin/sh"
-        return _ended(program, [*words, "--", host], command, environ, clean, call)
+        protocol = environ.get("GIT_PROTOCOL", "") if call.sends_protocol else ""
+        return _run_to_its_end(program, [*words, "--", host], command, protocol, clean, lifeline, report)
     finally:
         for leftover in leftovers:
             os.rmdir(leftover) if os.path.isdir(leftover) else os.unlink(leftover)
 
 
-def _ended(program: str, argv: list[str], command: str, environ: dict[str, str], clean: dict[str, str], call: Call) -> int:
+def _run_to_its_end(
+    program: str,
+    argv: list[str],
+    command: str,
+    protocol: str,
+    environ: dict[str, str],
+    lifeline: int | None,
+    report: _Report,
+) -> int:
     """Run a command over ssh, bring the end of its stderr, and return its own status, or 255 when that is unknown."""
     nonce = os.urandom(16).hex()
     ending = Ending(nonce)
-    protocol = environ.get("GIT_PROTOCOL", "") if call.sends_protocol else ""
-    status = attend(program, [*argv, remote_command(command, protocol, nonce)], clean, _lifeline(environ), ending)
+    relay = _Relay(ending, report)
+    try:
+        status = attend(program, [*argv, remote_command(command, protocol, nonce)], environ, lifeline, relay)
+    finally:
+        relay.close()
     # git prints what we print. As what the server says in the side band, this must not pass for words of ssh's or ours.
     of_git = any(server in command for server in _GIT_SERVERS)
     for line in ending.stderr.splitlines(keepends=True):
         _say((b"remote: " if of_git else b"") + line.rstrip(b"\n") + b"\n")
     if ending.status is not None:
+        report.ended()
         return ending.status
-    if status in (0, EXIT_UNKNOWN):
-        _complain(
-            EXIT_UNKNOWN,
-            "the connection did not come about, or ended before the command did: how that ended is unknown",
-            "see whether the sandbox runs: git daytona status",
-        )
-        return EXIT_UNKNOWN
-    return status
+    if relay.unread:  # as a program that met SIGPIPE; nobody is there to be told
+        return 128 + signal.SIGPIPE
+    if status < 0:
+        return _as_of_a_shell(status)
+    message = (
+        "the connection ended before the command did" if ending.begun else "the connection did not come about, or broke at once"
+    )
+    hint = "see whether the sandbox runs: git daytona status"
+    _complain(EXIT_UNKNOWN, message + (": how that ended is unknown" if ending.begun else ""), hint)
+    report.ended(_ENTRIES[EXIT_UNKNOWN], message, hint)
+    return EXIT_UNKNOWN
 
 
-def _lifeline(environ: dict[str, str]) -> int | None:
-    number = environ.get("DAYTONA_SSH_LIFELINE_FD", "")
+def _as_of_a_shell(status: int) -> int:
+    """A status as a shell has it: 128+N for signal N."""
+    return status if status >= 0 else 128 - status
+
+
+def _inherited(environ: dict[str, str], name: str) -> int | None:
+    """A descriptor that is ours alone: its number in the environment, None where there is none. What we start does not inherit it."""
+    number = environ.get(name, "")
     if not (number.isascii() and number.isdigit()):
         return None
     try:
         os.set_inheritable(int(number), False)
-    except OSError:  # not open here: somebody copied our environment
+    except (OSError, OverflowError):  # not open here: somebody copied our environment
         return None
     return int(number)
 

@@ -32,6 +32,7 @@ from git_daytona.errors import (
 )
 from git_daytona.git import Repository, failure
 from git_daytona.refs import url
+from git_daytona.reports import Pipe, Report
 from git_daytona.run import Limits, Result, run
 from git_daytona.secret import Secret, printable
 from git_daytona.trust.pin import Policy, Trust
@@ -46,8 +47,6 @@ MEMORY_BYTES = max(1024**3, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SI
 
 # A line of the user's own ssh configuration that ssh cannot read (readconf.c has both forms; no way out of it by trying again).
 _CONFIGURATION = re.compile(r"^(/.*?):? (line \d+): (.*)$", re.MULTILINE)
-_WRAPPER = re.compile(r"^daytona-ssh: error: (?P<message>.*) \[(?P<entry>[a-z-]+)\]\r?\nhint: (?P<hint>.*?)\r?$", re.MULTILINE)
-
 # What the sandbox's side says on its stderr or in git's side band (both come as "remote: …"), what has happened, and what to do. First
 # match wins. Its git runs in the C locale.
 _REMOTE = tuple(
@@ -228,9 +227,10 @@ class Transfers:
             else preferences.FETCH_BYTES
         )
         limits = Limits(TALK_BYTES, most, MEMORY_BYTES)
-        with inheritable(token) as descriptor, lifeline() as pipe:
+        with inheritable(token) as descriptor, lifeline() as pipe, Pipe() as told:
             env = gitenv.base() | ssh_environment(self.settings, trust, theirs)
             env |= {"DAYTONA_SSH_TOKEN_FD": str(descriptor), "DAYTONA_SSH_LIFELINE_FD": str(pipe)}
+            env["DAYTONA_SSH_REPORT_FD"] = str(told.writing)
             settings = gitenv.config_arguments((*gitenv.TRANSFER_CONFIG, *shield))
             # A worktree is the current directory of what we run: of nothing, if it is gone meanwhile.
             place = ("--git-dir", str(repository.existing_dir))
@@ -243,12 +243,13 @@ class Transfers:
                     timeout=TRANSFER_SECONDS,
                     idle=IDLE_SECONDS,
                     show=show,
-                    pass_fds=(descriptor, pipe),
+                    pass_fds=(descriptor, pipe, told.writing),
                     limits=limits,
                 )
             except TimedOut:
                 remove_leftovers(repository, before)
                 raise
+            report = told.report()
         if result.status != 0:
             largest = remove_leftovers(repository, before)
             if largest >= most or f"died of signal {int(signal.SIGXFSZ)}" in result.complaint:
@@ -257,22 +258,21 @@ class Transfers:
                     hint=f"see what is in it; if it is meant: git config {MAX_FETCH_SIZE} 16g",
                     details=result.complaint,
                 )
-            raise self._explain(result, trust, verb)
+            raise self._explain(result, report, trust, verb)
 
-    def _explain(self, result: Result, trust: Trust, verb: str) -> GitDaytonaError:
+    def _explain(self, result: Result, report: Report, trust: Trust, verb: str) -> GitDaytonaError:
         text = result.complaint
-        own = _WRAPPER.search(text)
         # The wrapper knows for certain whether the sandbox's side ended by itself (ssh.py, Ending).
-        cut = own is not None and own["entry"] == ConnectionClosed.entry
-        if own and not cut:
-            return TransferFailed(own["message"], hint=own["hint"], details=text)
-        if wrong := _CONFIGURATION.search(text):
+        cut = report.entry == ConnectionClosed.entry
+        if report.entry and not cut:
+            return TransferFailed(report.message, hint=report.hint, details=text)
+        if wrong := _CONFIGURATION.search(report.said):
             return BadSetting(
                 f"your ssh configuration cannot be used: '{wrong[1]}' {wrong[2]}: {printable(wrong[3])}",
                 hint="mend that line; 'ssh -G localhost' shows whether ssh can read it",
                 details=text,
             )
-        refused: HostKeyRefused | None = self.policy.refusal(trust, text)
+        refused: HostKeyRefused | None = self.policy.refusal(trust, report.said)
         if refused is not None:
             return refused
         for words, message, hint in _REMOTE:
