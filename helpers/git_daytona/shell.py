@@ -6,28 +6,23 @@ long as it likes, its token lives for seconds, and the syncs of its sandbox, whi
 """
 
 import os
-import secrets
 import shlex
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
-from git_daytona import log, run, sandbox, terminal
-from git_daytona.errors import ConnectionClosed, GitDaytonaError, SandboxGone
+from git_daytona import log, run, terminal
+from git_daytona.errors import ConnectionClosed, SandboxGone
 from git_daytona.refs import PROJECT
+from git_daytona.reports import Pipe
 from git_daytona.sessions import Coordinator
 from git_daytona.transfer import inheritable, lifeline, ssh_environment
 
-CONNECT_SECONDS = 60
-"""How long a connection may take to stand; a lease that this does not happen under ends with the shell."""
 TRIES = 3
 FAILED = 255
 """The wrapper's exit status for a connection that did not come about or broke."""
 
-# What runs there: it says that it does, by a file, and becomes a login shell in the project, which reads our input. The gateway sets
-# no SHELL.
-_SHELL = ': >"$0"; cd "$1" 2>/dev/null || cd; for s in "$SHELL" /bin/bash /usr/bin/bash; do [ ! -x "$s" ] || exec "$s" -l; done; exec sh -l'
-# Waits for that file and takes it away; one call, whatever it costs the sandbox.
-_WAIT = 'n=0; while [ ! -e "$1" ] && [ $n -lt "$2" ]; do sleep 0.1 || exit 1; n=$((n+1)); done; [ -e "$1" ] || exit 1; rm -f "$1"; exit 0'
+# A login shell in the project, which reads our input. The gateway sets no SHELL.
+_SHELL = 'cd "$0" 2>/dev/null || cd; for s in "$SHELL" /bin/bash /usr/bin/bash; do [ ! -x "$s" ] || exec "$s" -l; done; exec sh -l'
 
 
 def shell(coordinator: Coordinator, name: str) -> int:
@@ -62,17 +57,20 @@ def shell(coordinator: Coordinator, name: str) -> int:
 
 def _once(coordinator: Coordinator, sandbox_id: str) -> tuple[int, bool]:
     """The exit status, and whether the shell has begun: then it may have read of our input, and is not started again."""
-    mark = f"/tmp/.git-daytona-{secrets.token_hex(8)}"  # noqa: S108 — in the sandbox
-    stood, ending = threading.Event(), threading.Lock()
+    begun, decided, ending = threading.Event(), threading.Event(), threading.Lock()
     with ExitStack() as held, ExitStack() as lease:
         access, trust = lease.enter_context(coordinator.transfers.lease(sandbox_id))
         descriptor = held.enter_context(inheritable(access.token))
         pipe = held.enter_context(lifeline())
+        told = held.enter_context(Pipe())
         env = {key: value for key, value in os.environ.items() if not key.startswith("DAYTONA_")}
         env |= ssh_environment(coordinator.settings, trust, ())
         env |= {"DAYTONA_SSH_TOKEN_FD": str(descriptor), "DAYTONA_SSH_LIFELINE_FD": str(pipe)}
+        env["DAYTONA_SSH_REPORT_FD"] = str(told.writing)
         wrapper = shlex.split(env.pop("GIT_SSH_COMMAND"))
-        command = shlex.join(("sh", "-c", _SHELL, mark, PROJECT))
+        command = shlex.join(("sh", "-c", _SHELL, PROJECT))
+        # What we read goes to no connection on which nothing runs that wants it: the next one gets all of it.
+        reading, writing = os.pipe()
         argv = (*wrapper, "-p", str(trust.endpoint.port), trust.endpoint.host, "--", command)
 
         def end_lease() -> None:
@@ -80,27 +78,28 @@ def _once(coordinator: Coordinator, sandbox_id: str) -> tuple[int, bool]:
                 lease.close()
 
         def watch() -> None:
-            tenths, seconds = str(CONNECT_SECONDS * 10), CONNECT_SECONDS + 10
-            try:
-                seen = sandbox.run_once(coordinator.cloud, sandbox_id, _WAIT, mark, tenths, timeout=seconds).status == 0
-            except GitDaytonaError as problem:
-                log.logger.info("shell: no look at its connection: %s", problem.message)
-                return
-            if seen:  # otherwise the lease ends with the shell
-                stood.set()
+            if told.wait_for_begin():
+                begun.set()
+            decided.set()
+            if begun.is_set():
                 end_lease()
+                _feed(writing)
+            os.close(writing)
 
         threading.Thread(target=watch, name="lease", daemon=True).start()
         try:
-            status = run.foreground(argv, env, pass_fds=(descriptor, pipe))
+            status = run.foreground(argv, env, stdin=reading, pass_fds=(descriptor, pipe, told.writing))
         finally:
+            told.close_writing()  # ends the watch, unless that waits for more of our input
+            decided.wait(5)
+            os.close(reading)
             end_lease()
-        return status, stood.is_set() or (status == FAILED and _begun(coordinator, sandbox_id, mark))
+        return status, begun.is_set()
 
 
-def _begun(coordinator: Coordinator, sandbox_id: str, mark: str) -> bool:
-    """Whether the file that says so is there. True where that cannot be seen: nothing may run twice."""
-    try:
-        return sandbox.run_once(coordinator.cloud, sandbox_id, '[ ! -e "$1" ] || exit 3', mark, timeout=CONNECT_SECONDS).status != 0
-    except GitDaytonaError:
-        return True
+def _feed(writing: int) -> None:
+    """Hand our standard input on to the shell until one of them ends."""
+    with suppress(OSError):  # the shell has ended
+        while data := os.read(0, 65536):
+            while data:
+                data = data[os.write(writing, data) :]

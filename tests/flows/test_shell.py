@@ -7,7 +7,6 @@ import pytest
 
 import git_daytona.terminal
 import terminal
-from git_daytona.errors import ConnectionClosed
 from git_daytona.local.faults import CallFault
 from processes import descendants, gone, until
 from rig import BIN
@@ -66,6 +65,35 @@ def test_it_says_that_there_is_no_connection(local, repo, session):
         screen.wait_for(r"^1$")  # our terminal is as it was
 
 
+@pytest.mark.parametrize(("status", "ours"), [(401, 7), (403, 7), (500, 15)])
+def test_a_terminal_that_is_refused(local, repo, session, status, ours):
+    local.faults.add(CallFault(route="pty/.*/connect", status=status))
+    with terminal.start(
+        ["sh", "-c", f"{BIN}/git-daytona shell 1; echo status $?; read end"], size=(250, 20), cwd=repo.path
+    ) as screen:
+        screen.wait_for("error: .*connect to the terminal of sandbox")
+        screen.wait_for(f"^status {ours}$")
+
+
+def test_a_server_that_does_not_answer_can_be_left(local, repo, session):
+    held = local.faults.add(CallFault(route="pty/.*/connect", hang=True))
+    with terminal.start([str(BIN / "git-daytona"), "shell", "1"], cwd=repo.path) as screen:
+        assert held.reached.wait(30)
+        screen.send("C-c")
+        assert screen.status() == 130
+
+
+def test_much_output_and_a_directory_that_is_gone(local, repo, session):
+    session.agent("mv ~/project ~/away")
+    with terminal.start([str(BIN / "git-daytona"), "shell", "1"], cwd=repo.path) as screen:
+        screen.type("yes 0123456789 | head -c 6000000; pwd; echo through $((6*7))\n")
+        screen.wait_for(r"^through 42$", 90)
+        assert "/home/daytona\n" in screen.screen()
+        screen.type("exit 5\n")
+        assert screen.status() == 5
+    session.agent("mv ~/away ~/project")
+
+
 @pytest.mark.parametrize(
     ("reason", "status"),
     [
@@ -80,11 +108,7 @@ def test_it_says_that_there_is_no_connection(local, repo, session):
     ],
 )
 def test_how_a_shell_ended(reason, status):
-    if status is None:
-        with pytest.raises(ConnectionClosed):
-            git_daytona.terminal._status(reason)
-    else:
-        assert git_daytona.terminal._status(reason) == status
+    assert git_daytona.terminal._status(reason) == status
 
 
 def test_a_hangup_ends_everything(local, repo, session):
@@ -106,6 +130,18 @@ def test_without_a_terminal_it_reads_commands(local, repo, session, command, can
     assert canary.leaks() == []
     assert (done.status, done.out) == (3, "a line\n/home/daytona/project\n0\n")
     assert "hint" not in done.err
+
+
+@pytest.mark.parametrize("place", [0, 3, 40, 200])
+def test_a_piped_script_runs_at_most_once(local, repo, session, command, place):
+    """However the channel breaks: it runs from its beginning on one connection, or not at all, or the status says that it was cut."""
+    local.faults.gateway.cut_output_after = place
+    script = "echo run >>/home/daytona/runs; head -c 1000 /dev/zero; sleep 0.5; echo second >>/home/daytona/runs\n"
+    done = command("git-daytona", "shell", "1", cwd=repo.path, stdin=script)
+    assert done.status in (10, 255)
+    local.faults.clear()
+    runs = session.agent("sleep 1; cat ~/runs 2>/dev/null; true").split()
+    assert runs in ([], ["run"], ["run", "second"])
 
 
 def test_what_can_go_wrong(local, repo, session, command):

@@ -81,7 +81,12 @@ def said(body: str | bytes) -> str:
         answer = json.loads(body)
     except (ValueError, RecursionError):
         return ""
-    return _one_line(answer.get("message") or answer.get("error") or "") if isinstance(answer, dict) else ""
+    if not isinstance(answer, dict):
+        return ""
+    errors = answer.get("errors")  # of an upload, which goes on after one
+    return _one_line(
+        answer.get("message") or answer.get("error") or ("; ".join(map(str, errors[:10])) if isinstance(errors, list) else "")
+    )
 
 
 def _one_line(text: object) -> str:

@@ -13,7 +13,7 @@ from git_daytona.api.account import CONFIG_BYTES, Account, check_sandbox_id, no_
 from git_daytona.api.cloud_errors import gone
 from git_daytona.config.settings import Settings
 from git_daytona.endpoint import toolbox_base
-from git_daytona.errors import BadAnswer, Forbidden, KeyRefused, NotFound
+from git_daytona.errors import BadAnswer, Forbidden, GitDaytonaError, KeyRefused, NotFound
 from git_daytona.secret import Secret, printable
 
 START_SECONDS = 300.0
@@ -199,11 +199,18 @@ class Toolbox(Account):
         try:
             return self._checked(response, f"{doing} sandbox '{sandbox_id}'", limit=limit)
         except KeyRefused:
-            self.get(sandbox_id)  # whose 404 and 401 mean what they say
-            raise Forbidden(
-                f"could not {doing} sandbox '{sandbox_id}': its proxy does not take the key that the API accepts",
-                hint="try again in a few seconds; if it stays so, tell whoever runs the server",
-            ) from None
+            raise self.why_refused(sandbox_id, doing) from None
+
+    def why_refused(self, sandbox_id: str, doing: str) -> GitDaytonaError:
+        """What is behind a 401 of the proxy: the API itself is asked, whose 404 and 401 mean what they say."""
+        try:
+            self.get(sandbox_id)
+        except GitDaytonaError as problem:
+            return problem
+        return Forbidden(
+            f"could not {doing} sandbox '{sandbox_id}': its proxy does not take the key that the API accepts",
+            hint="try again in a few seconds; if it stays so, tell whoever runs the server",
+        )
 
     def _handle(self, sandbox_id: str) -> _Handle:
         check_sandbox_id(sandbox_id)
