@@ -934,6 +934,11 @@ def _run_to_its_end(
         return 128 + signal.SIGPIPE
     if status < 0:
         return _as_of_a_shell(status)
+    if status == EXIT_MISSING and not ending.begun:  # it was never started, and the child has said why
+        report.ended(
+            _ENTRIES[EXIT_MISSING], "ssh could not be started", "see whether it is installed, and what DAYTONA_SSH_BINARY names"
+        )
+        return status
     message = (
         "the connection ended before the command did" if ending.begun else "the connection did not come about, or broke at once"
     )

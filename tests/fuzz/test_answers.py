@@ -11,7 +11,7 @@ from values import encoded, json_values, nested, objects, text
 from git_daytona import endpoint
 from git_daytona.api import cloud_errors
 from git_daytona.api.account import Account
-from git_daytona.api.cloud import _info
+from git_daytona.api.toolbox import described
 from git_daytona.config import settings
 from git_daytona.errors import GitDaytonaError
 from git_daytona.trust import published
@@ -88,7 +88,7 @@ sandboxes = objects("id", "state", "labels", "createdAt", "errorReason", "recove
 @given(sandboxes | json_values)
 def fuzz_sandbox(answer):
     try:
-        found = _info(answer, "find it")
+        found = described(answer, "find it")
     except GitDaytonaError as problem:
         told(problem)
         return

@@ -111,7 +111,7 @@ class Toolbox(Account):
     # -- files --------------------------------------------------------------------------------------------------------
 
     def upload(self, sandbox_id: str, path: str, content: bytes) -> None:
-        """Write a file in a sandbox, making its folders.
+        """Write a file in a sandbox, making its folders. Servers take blanks off the ends of a path: name none that has some.
 
         By ``files/bulk-upload``, which every server has and Daytona's own SDKs use. The generated client cannot send its form: the
         path is a field of its own, before the file.
