@@ -86,7 +86,7 @@ def test_a_server_that_does_not_answer_can_be_left(local, repo, session):
 def test_much_output_and_a_directory_that_is_gone(local, repo, session):
     session.agent("mv ~/project ~/away")
     with terminal.start([str(BIN / "git-daytona"), "shell", "1"], cwd=repo.path) as screen:
-        screen.type("yes 0123456789 | head -c 6000000; pwd; echo through $((6*7))\n")
+        screen.type("yes 0123456789 | head -c 1000000; pwd; echo through $((6*7))\n")
         screen.wait_for(r"^through 42$", 90)
         assert "/home/daytona\n" in screen.screen()
         screen.type("exit 5\n")
