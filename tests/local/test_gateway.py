@@ -145,7 +145,8 @@ def world(tmp_path: Path) -> Iterator[World]:
     yield one
     one.close()
     assert eventually(lambda: not any(thread.name.startswith("ssh-") for thread in threading.enumerate()))
-    assert descriptors() == before
+    # Fewer than before is no leak: what earlier tests left to the garbage collector may go meanwhile.
+    assert eventually(lambda: descriptors() <= before)
 
 
 @pytest.fixture

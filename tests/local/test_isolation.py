@@ -215,7 +215,7 @@ def test_nothing_leaks(any_isolation: Isolation, root: Path) -> None:
         for _ in range(5):
             run(any_isolation, one, "true")
         any_isolation.stop(one)
-    assert descriptors() == before
+    assert descriptors() <= before
     assert threading.active_count() == threads
 
 
