@@ -1,4 +1,5 @@
-"""What every test stands on: a HOME, XDG directories and git configuration of its own, and nothing of the developer's environment."""
+"""What every test stands on: a HOME, XDG directories and git configuration of its own, and nothing
+of the developer's environment."""
 
 import os
 from collections.abc import Generator
@@ -6,16 +7,29 @@ from pathlib import Path
 
 import pytest
 
-KEPT = {"PATH", "LANG", "TERM", "TMPDIR", "CI", "COVERAGE_PROCESS_START", "VIRTUAL_ENV", "SSL_CERT_FILE", "npm_config_cache"}
+KEPT = {
+    "PATH",
+    "LANG",
+    "TERM",
+    "TMPDIR",
+    "CI",
+    "COVERAGE_PROCESS_START",
+    "VIRTUAL_ENV",
+    "SSL_CERT_FILE",
+    "npm_config_cache",
+}
 """Of the developer's environment; npm's and pip's own settings are kept by prefix."""
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty HOME. Every default path of the suite, git and ssh lies under it; the working directory is outside any repository."""
+    """An empty HOME. Every default path of the suite, git and ssh lies under it; the working
+    directory is outside any repository."""
     place = tmp_path_factory.mktemp("home")
     for name in list(os.environ):
-        if name not in KEPT and not name.upper().startswith(("NPM_CONFIG_", "PIP_", "PYTEST_", "COV_")):
+        if name not in KEPT and not name.upper().startswith(
+            ("NPM_CONFIG_", "PIP_", "PYTEST_", "COV_")
+        ):
             monkeypatch.delenv(name)
     for name, folder in {
         "HOME": "",
@@ -30,25 +44,42 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     )
     (place / "cwd").mkdir()
     monkeypatch.chdir(place / "cwd")
-    # No keyring of the machine is ever asked (it might prompt); tests of the keyring choose a backend themselves.
+    # No keyring of the machine is ever asked (it might prompt); tests of the keyring choose a
+    # backend themselves.
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
     return place
 
 
 END_TO_END = {"cases", "cloud", "everyday", "flows", "hostile", "opencode"}
-"""Folders whose tests .ci/run needs, as it does those marked npm: there a skipped one is a failure."""
+"""Folders whose tests .ci/run needs, as it does those marked npm: there a skipped one is a
+failure."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--renew", action="store_true", help="write man/tour.svg anew instead of comparing it")
-    parser.addoption("--complete", action="store_true", help="fail where an end-to-end test, or one marked npm, is skipped")
+    parser.addoption(
+        "--renew", action="store_true", help="write man/tour.svg anew instead of comparing it"
+    )
+    parser.addoption(
+        "--complete",
+        action="store_true",
+        help="fail where an end-to-end test, or one marked npm, is skipped",
+    )
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    needed = item.get_closest_marker("npm") or END_TO_END & set(item.path.relative_to(item.config.rootpath).parts)
-    if needed and report.skipped and not hasattr(report, "wasxfail") and item.config.getoption("--complete"):
+    needed = item.get_closest_marker("npm") or END_TO_END & set(
+        item.path.relative_to(item.config.rootpath).parts
+    )
+    if (
+        needed
+        and report.skipped
+        and not hasattr(report, "wasxfail")
+        and item.config.getoption("--complete")
+    ):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         report.outcome, report.longrepr = "failed", f"{reason} (may not happen with --complete)"
     return report

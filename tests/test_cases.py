@@ -1,8 +1,11 @@
-"""Every case of CASES.md is a test that bears its number: ``test_case_41_…`` shows case 41, ``test_case_18_and_case_61_…`` both.
+"""Every case of CASES.md is a test that bears its number: ``test_case_41_…`` shows case 41,
+``test_case_18_and_case_61_…`` both.
 
-``bin/test -k case_41`` runs the tests of one case (``case_52_`` leaves out 52b); ``bin/test tests/test_cases.py -s`` prints which tests
-show which case, and by how many examples. An example is a test of its own, an item of its parametrize, or an entry of a table that is
-called ``examples`` in it; each kind has three or more, so that a mend of the reported example alone does not pass for one of the kind.
+``bin/test -k case_41`` runs the tests of one case (``case_52_`` leaves out 52b); ``bin/test
+tests/test_cases.py -s`` prints which tests show which case, and by how many examples. An example is
+a test of its own, an item of its parametrize, or an entry of a table that is called ``examples`` in
+it; each kind has three or more, so that a mend of the reported example alone does not pass for one
+of the kind.
 """
 
 import ast
@@ -32,7 +35,8 @@ class Shown:
 
 
 def size(node: ast.expr, constants: dict[str, ast.expr]) -> int:
-    """How many entries a literal has (or a constant of the module, or its ``values()``); 1 for what is none."""
+    """How many entries a literal has (or a constant of the module, or its ``values()``); 1 for what
+    is none."""
     match node:
         case ast.List(elts=entries) | ast.Tuple(elts=entries) | ast.Set(elts=entries):
             return len(entries)
@@ -48,10 +52,15 @@ def size(node: ast.expr, constants: dict[str, ast.expr]) -> int:
 def examples(function: ast.FunctionDef, constants: dict[str, ast.expr]) -> int:
     count = 1
     for decorator in function.decorator_list:
-        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.parametrize":
+        if (
+            isinstance(decorator, ast.Call)
+            and ast.unparse(decorator.func) == "pytest.mark.parametrize"
+        ):
             count *= size(decorator.args[1], constants)
     for node in ast.walk(function):
-        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == [TABLE]:
+        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == [
+            TABLE
+        ]:
             count *= size(node.value, constants)
     return count
 
@@ -98,5 +107,13 @@ def test_the_search_finds_and_counts() -> None:
     )
     module = ast.parse(source)
     constants = {"KINDS": module.body[0].value}  # type: ignore[attr-defined]
-    counted = [Shown("", node.name, examples(node, constants)) for node in module.body if isinstance(node, ast.FunctionDef)]
-    assert [(each.cases, each.examples) for each in counted] == [(["07", "27"], 6), (["52b"], 2), ([], 1)]
+    counted = [
+        Shown("", node.name, examples(node, constants))
+        for node in module.body
+        if isinstance(node, ast.FunctionDef)
+    ]
+    assert [(each.cases, each.examples) for each in counted] == [
+        (["07", "27"], 6),
+        (["52b"], 2),
+        ([], 1),
+    ]

@@ -17,15 +17,19 @@ PROGRAMS = ("daytona-local", "daytona-pin", "daytona-ssh", "daytona-token", "git
 MISSING, INTERRUPTED = 12, 130
 
 
-def run(*argv: str | Path, cwd: Path | None = None, timeout: float = 60, **env: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(argv, capture_output=True, text=True, timeout=timeout, cwd=cwd, env=os.environ | env)
+def run(
+    *argv: str | Path, cwd: Path | None = None, timeout: float = 60, **env: str
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        argv, capture_output=True, text=True, timeout=timeout, cwd=cwd, env=os.environ | env
+    )
 
 
 def files_below(folder: Path) -> set[Path]:
     return set(folder.rglob("*"))
 
 
-# -- bin/demo -------------------------------------------------------------------------------------------------------------
+# -- bin/demo --------------------------------------------------------------------------------------
 
 
 def test_the_demo_holds_and_leaves_nothing(home: Path, tmp_path: Path) -> None:
@@ -47,7 +51,11 @@ def test_the_demo_holds_and_leaves_nothing(home: Path, tmp_path: Path) -> None:
 def test_the_demo_in_a_repository_of_ours(tmp_path: Path) -> None:
     place = tmp_path / "ours"
     place.mkdir()
-    for argv in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "Begin"), ("branch", "opencode/6")):
+    for argv in (
+        ("init", "-q"),
+        ("commit", "-q", "--allow-empty", "-m", "Begin"),
+        ("branch", "opencode/6"),
+    ):
         subprocess.run(("git", *argv), cwd=place, check=True, timeout=30)
     (place / "untracked").write_text("mine\n")
     done = run(BIN / "demo", "--repo", ".", cwd=place, timeout=110)
@@ -61,7 +69,9 @@ def test_the_demo_in_a_repository_of_ours(tmp_path: Path) -> None:
 def test_the_demo_cleans_up_after_ctrl_c(tmp_path: Path) -> None:
     argv = (BIN / "demo",)
     env = os.environ | {"TMPDIR": str(tmp_path)}
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as process:
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
+    ) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if "$ git daytona start" in line:
@@ -88,7 +98,7 @@ def test_the_demo_refuses(arguments: tuple[str, ...], status: int, said: str) ->
     assert "Traceback" not in done.stderr
 
 
-# -- bin/test -------------------------------------------------------------------------------------------------------------
+# -- bin/test --------------------------------------------------------------------------------------
 
 
 def collected(*arguments: str, cwd: Path | None = None) -> str:
@@ -100,7 +110,10 @@ def collected(*arguments: str, cwd: Path | None = None) -> str:
 def test_tests_are_named_from_the_root_or_from_here() -> None:
     expected = "tests/test_layers.py::test_imports_run_one_way"
     assert expected in collected("tests/test_layers.py")
-    assert collected("test_layers.py::test_imports_run_one_way", cwd=ROOT / "tests").splitlines()[0] == expected
+    assert (
+        collected("test_layers.py::test_imports_run_one_way", cwd=ROOT / "tests").splitlines()[0]
+        == expected
+    )
 
 
 def test_benchmarks_run_only_when_they_are_asked_for(tmp_path: Path) -> None:
@@ -112,20 +125,32 @@ def test_benchmarks_run_only_when_they_are_asked_for(tmp_path: Path) -> None:
     assert re.findall(r"::(\w+)", collected("-m", "bench", str(file))) == ["test_slow"]
 
 
-# -- what they need -------------------------------------------------------------------------------------------------------
+# -- what they need --------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout in small: its package needs nothing, and each installation of it is counted in the file 'installations'."""
+    """A checkout in small: its package needs nothing, and each installation of it is counted in the
+    file 'installations'."""
     root = tmp_path / "a checkout"
-    for name in ("bin/demo", "bin/test", "bin/git-daytona", "bin/daytona-pin", "tests/venv.sh", "tests/install.py"):
+    for name in (
+        "bin/demo",
+        "bin/test",
+        "bin/git-daytona",
+        "bin/daytona-pin",
+        "tests/develop/venv.sh",
+        "tests/develop/install.py",
+    ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
-    (root / "tests" / "demo.py").write_text("import sys, git_daytona\nprint('ran', *sys.argv[1:])\n")
+    (root / "tests" / "develop" / "demo.py").write_text(
+        "import sys, git_daytona\nprint('ran', *sys.argv[1:])\n"
+    )
     (root / "helpers" / "git_daytona").mkdir(parents=True)
     (root / "helpers" / "git_daytona" / "__init__.py").touch()
-    (root / "pyproject.toml").write_text('[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n')
+    (root / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    )
     (root / "backend.py").write_text(
         """if True:
         import os, pathlib, zipfile
@@ -152,7 +177,8 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Callable[..., str]:
-    """A PATH with nothing but a few programs; each may be replaced by a script, or left out (None)."""
+    """A PATH with nothing but a few programs; each may be replaced by a script, or left out
+    (None)."""
 
     def make(**scripts: str | None) -> str:
         folder = tmp_path / "programs"
@@ -160,7 +186,11 @@ def programs(tmp_path: Path) -> Callable[..., str]:
         for name in ("sh", "cat", "cksum", "readlink", "git", "ssh", "python3"):
             script = scripts.get(name, "")
             if script == "":
-                (folder / name).symlink_to(os.path.realpath(shutil.which(name) or name) if name != "python3" else BASE_PYTHON)
+                (folder / name).symlink_to(
+                    os.path.realpath(shutil.which(name) or name)
+                    if name != "python3"
+                    else BASE_PYTHON
+                )
             elif script is not None:
                 (folder / name).write_text(f"#!/bin/sh\n{script}\n")
                 (folder / name).chmod(0o755)
@@ -180,7 +210,11 @@ NO_VENV = f'case "$*" in *ensurepip*) exit 1 ;; esac\nexec {BASE_PYTHON} "$@"'
         ({"git": None}, "git 2.36 or newer", "git"),
         ({"git": "echo git version 2.35.9"}, "git 2.36 or newer", "git"),
         ({"ssh": None}, "OpenSSH 8.7 or newer", "openssh-client"),
-        ({"ssh": "echo OpenSSH_8.4p1, OpenSSL 1.1.1 >&2"}, "OpenSSH 8.7 or newer", "openssh-client"),
+        (
+            {"ssh": "echo OpenSSH_8.4p1, OpenSSL 1.1.1 >&2"},
+            "OpenSSH 8.7 or newer",
+            "openssh-client",
+        ),
         ({"ssh": "echo Dropbear v2022.83 >&2"}, "OpenSSH 8.7 or newer", "openssh-client"),
         ({"python3": None}, "Python 3.11 or newer", "python3 python3-venv"),
         ({"python3": "exit 1"}, "Python 3.11 or newer", "python3 python3-venv"),
@@ -193,16 +227,28 @@ NO_VENV = f'case "$*" in *ensurepip*) exit 1 ;; esac\nexec {BASE_PYTHON} "$@"'
     ],
 )
 def test_what_is_missing_is_named(
-    checkout: Path, programs: Callable[..., str], scripts: dict[str, str | None], missing: str, packages: str
+    checkout: Path,
+    programs: Callable[..., str],
+    scripts: dict[str, str | None],
+    missing: str,
+    packages: str,
 ) -> None:
     for name in ("demo", "test"):
-        done = run(checkout / "bin" / name, PATH=programs(**scripts) if name == "demo" else str(checkout.parent / "programs"))
+        done = run(
+            checkout / "bin" / name,
+            PATH=programs(**scripts) if name == "demo" else str(checkout.parent / "programs"),
+        )
         assert done.returncode == MISSING
-        assert done.stderr == f"{name}: error: missing: {missing}\nhint: install it (Debian: apt install {packages})\n"
+        assert (
+            done.stderr
+            == f"{name}: error: missing: {missing}\nhint: install it (Debian: apt install {packages})\n"
+        )
         assert not (checkout / ".venv").exists()
 
 
-@pytest.mark.parametrize("version", ["git version 2.36.0", "git version 2.39.5 (Apple Git-154)", "git version 3.0.rc1"])
+@pytest.mark.parametrize(
+    "version", ["git version 2.36.0", "git version 2.39.5 (Apple Git-154)", "git version 3.0.rc1"]
+)
 def test_versions_that_will_do(checkout: Path, programs: Callable[..., str], version: str) -> None:
     done = run(checkout / "bin" / "demo", PATH=programs(git=f"echo '{version}'", ssh=None))
     assert done.stderr.splitlines()[0] == "demo: error: missing: OpenSSH 8.7 or newer"
@@ -214,7 +260,10 @@ def installations(checkout: Path) -> int:
 
 def test_the_installation_is_made_once_and_when_it_has_to_be(checkout: Path) -> None:
     demo = (str(checkout / "bin" / "demo"), "an argument", "--x")
-    both = [subprocess.Popen(demo, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    both = [
+        subprocess.Popen(demo, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
     for process in both:
         out, err = process.communicate(timeout=100)
         assert (process.returncode, out) == (0, "ran an argument --x\n"), err
@@ -234,7 +283,9 @@ def test_the_installation_is_made_once_and_when_it_has_to_be(checkout: Path) -> 
 
 def test_a_killed_installation_is_begun_again(checkout: Path) -> None:
     os.mkfifo(checkout / "hangs")
-    with subprocess.Popen((checkout / "bin" / "demo",), stderr=subprocess.PIPE, start_new_session=True) as process:
+    with subprocess.Popen(
+        (checkout / "bin" / "demo",), stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
         (checkout / "hangs").open().close()
         os.killpg(process.pid, signal.SIGKILL)
     (checkout / "hangs").unlink()
@@ -256,14 +307,16 @@ def test_a_failed_installation_shows_why(checkout: Path) -> None:
     ]
 
 
-# -- the launchers --------------------------------------------------------------------------------------------------------
+# -- the launchers ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_launcher_through_a_link_from_anywhere(name: str, tmp_path: Path) -> None:
     (tmp_path / name).symlink_to(BIN / name)
     (tmp_path / "git_daytona.py").write_text("raise SystemExit('trapped')\n")
-    done = run(tmp_path / name, "--help", cwd=tmp_path, PYTHONPATH=str(tmp_path), PYTHONHOME="/nonexistent")
+    done = run(
+        tmp_path / name, "--help", cwd=tmp_path, PYTHONPATH=str(tmp_path), PYTHONHOME="/nonexistent"
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Usage: ")
     on_path = run("sh", "-c", f"{name} --help", PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
@@ -278,11 +331,14 @@ def test_git_finds_the_subcommand() -> None:
 def test_a_checkout_without_venv_says_what_to_do(checkout: Path) -> None:
     done = run(checkout / "bin" / "git-daytona", "status")
     assert done.returncode == 70
-    assert done.stderr == "git-daytona: error: this checkout has no .venv yet\nhint: run bin/demo or bin/test once, they make it\n"
+    assert (
+        done.stderr
+        == "git-daytona: error: this checkout has no .venv yet\nhint: run bin/demo or bin/test once, they make it\n"
+    )
 
 
 def test_each_command_of_git_daytona_is_one_line_of_its_help() -> None:
-    from git_daytona.cli.coordinator import cli
+    from git_daytona.cli.git_daytona import cli
 
     context = click.Context(cli)
     for name in cli.list_commands(context):

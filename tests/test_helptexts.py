@@ -1,4 +1,5 @@
-"""The files that ``--help`` prints are what click would print, and printing them loads next to nothing."""
+"""The files that ``--help`` prints are what click would print, and printing them loads next to
+nothing."""
 
 import os
 import subprocess
@@ -7,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import helptexts
+from develop import helptexts
 from git_daytona import __version__
-from git_daytona import help as helping
 from git_daytona.__main__ import main
+from git_daytona.cli import help as helping
 
 
 @pytest.fixture(scope="module")
@@ -22,11 +23,15 @@ def wanted() -> dict[str, str]:
 
 def test_the_texts_are_current(wanted: dict[str, str]) -> None:
     found = helptexts.written()
-    stale = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
+    stale = sorted(
+        name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)
+    )
     assert stale == [], helptexts.RENEW
 
 
-def test_they_are_printed_for_help_alone(wanted: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_they_are_printed_for_help_alone(
+    wanted: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     for name, text in wanted.items():
         program, *words = name.removesuffix(".txt").split(".")
         for option in ("--help", "-h"):
@@ -64,7 +69,7 @@ def test_nothing_is_loaded_for_them(argument: str) -> None:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
         status, *loaded = done.stderr.split()
         assert status == "0" and done.stdout
-        assert loaded == ["git_daytona", "git_daytona.__main__", "git_daytona.help"], program
+        assert loaded == ["git_daytona", "git_daytona.__main__", "git_daytona.cli.help"], program
 
 
 def test_a_stdout_that_takes_nothing() -> None:
@@ -81,8 +86,14 @@ def test_a_stdout_that_takes_nothing() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as broken:
-        done = subprocess.run((launcher, "--help"), stdout=broken, stderr=subprocess.PIPE, timeout=60, env=environment)
+        done = subprocess.run(
+            (launcher, "--help"), stdout=broken, stderr=subprocess.PIPE, timeout=60, env=environment
+        )
     assert done.returncode != 0 and done.stderr == b""
     if Path("/dev/full").exists():
         status, complaint = ran(">/dev/full")
-        assert status != 0 and complaint.startswith("git-daytona: error: ") and "Traceback" not in complaint
+        assert (
+            status != 0
+            and complaint.startswith("git-daytona: error: ")
+            and "Traceback" not in complaint
+        )

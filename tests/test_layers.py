@@ -1,4 +1,5 @@
-"""Imports run one way, heavy packages have one door each, and asking for help loads none of them."""
+"""Imports run one way, heavy packages have one door each, and asking for help loads none of
+them."""
 
 import ast
 import graphlib
@@ -13,37 +14,47 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "helpers" / "git_daytona"
 
-LAYERS = {
-    "alone": "ssh",  # the wrapper: nothing may be below it
-    "ground": "__init__ api config hosts opencode trust help errors secret endpoint refs trust.hostkeys trust.knownhosts trust.decision trust.published gitenv opencode.jsonc",
-    "rim": "run files paths say log beside lastseen unpack progress",
-    "sources": "config.keystore config.cliprofile config.settings config.preferences records state git api.bounded api.account api.toolbox api.cloud api.cloud_errors trust.probe trust.glance trust.pinfile trust.manual trust.refusals trust.asked trust.pin trust.verify opencode.registered opencode.install",
-    "transfers": "leases reports transfer sandbox branches old_remotes worktrees lifecycle ahead",
-    "sessions": "sync sessions status recovery terminal shell copying doctor.*",
-    "tools": "tools.*",
-    "service": "hosts.lanes hosts.rpc hosts.harmless hosts.prompt hosts.hosttools hosts.toasts hosts.workspace hosts.previews hosts.turns hosts.events hosts.calls hosts.hosting hosts.service hosts.hooks",
-    "faces": "cli.* __main__",
-}
-"""From the bottom to the top: a module may import from its own layer and those before it. A new module gets its place here."""
+ROOMS = [
+    "ssh",
+    "base",
+    "git",
+    "settings",
+    "api",
+    "trust",
+    "transfer",
+    "sandbox",
+    "sessions",
+    "tools",
+    "service",
+    "opencode",
+    "doctor",
+    "cli",
+    "__main__",
+]
+"""The rooms of the house from the ground to the roof: a room may import from itself and from those
+before it. The wrapper ``ssh`` stands alone and is run by path."""
 
-LOCAL_FROM_GROUND = {"errors", "secret", "endpoint", "trust.hostkeys", "__init__"}
+LOCAL_ROOMS = ["core", "isolation", "preview", "toolbox", "gateway", "api", "server"]
+"""The same for the rooms of the embedded Daytona, in ``local``."""
+
+LOCAL_FROM_GROUND = {"base.errors", "base.secret", "base.endpoint", "trust.host_keys", "__init__"}
 """All that the embedded Daytona may use of the suite that is tested against it."""
 
 DOORS = {
-    "daytona_api_client": "api.account api.cloud",
-    "daytona_toolbox_api_client": "api.cloud api.toolbox",
-    "urllib3": "api.account api.bounded api.cloud_errors",
-    "pydantic": "api.cloud_errors",
-    "keyring": "config.keystore",
-    "dotenv": "config.settings",
-    "platformdirs": "paths",
-    "filelock": "files local.store",
-    "tenacity": "api.cloud git leases lifecycle status",
+    "daytona_api_client": "api.*",
+    "daytona_toolbox_api_client": "api.*",
+    "urllib3": "api.*",
+    "pydantic": "api.*",
+    "keyring": "settings.keystore",
+    "dotenv": "settings.settings",
+    "platformdirs": "base.paths",
+    "filelock": "base.files local.core.store",
+    "tenacity": "api.cloud git.repository transfer.leases sandbox.lifecycle sessions.status",
     "click": "cli.*",
     "wcwidth": "cli.table",
-    "cryptography": "trust.hostkeys local.*",
+    "cryptography": "trust.host_keys local.*",
     "asyncssh": "trust.probe local.*",
-    "aiohttp": "terminal local.*",
+    "aiohttp": "sandbox.terminal local.*",
     "multidict": "local.*",
     "yarl": "local.*",
 }
@@ -75,7 +86,8 @@ def modules() -> dict[str, Path]:
 
 @cache
 def imports(name: str) -> frozenset[str]:
-    """Absolute dotted names of what a module imports, anywhere in it; names of the package end in a module."""
+    """Absolute dotted names of what a module imports, anywhere in it; names of the package end in a
+    module."""
     found: set[str] = set()
     own = ["git_daytona", *name.split(".")]
     if modules()[name].name == "__init__.py" and name != "__init__":
@@ -94,7 +106,11 @@ def imports(name: str) -> frozenset[str]:
 
 def of_package(name: str) -> set[str]:
     """What a module imports of the package, as names of modules()."""
-    inner = {found for found in imports(name) if found == "git_daytona" or found.startswith("git_daytona.")}
+    inner = {
+        found
+        for found in imports(name)
+        if found == "git_daytona" or found.startswith("git_daytona.")
+    }
     return {found.removeprefix("git_daytona").removeprefix(".") or "__init__" for found in inner}
 
 
@@ -105,37 +121,46 @@ def outside(name: str) -> set[str]:
 
 
 def covers(patterns: str, name: str) -> bool:
-    return any(name == each or (each.endswith(".*") and (name + ".").startswith(each[:-1])) for each in patterns.split())
+    return any(
+        name == each or (each.endswith(".*") and (name + ".").startswith(each[:-1]))
+        for each in patterns.split()
+    )
 
 
 def of_local(name: str) -> bool:
-    return covers("local.*", name)
+    return name == "local" or covers("local.*", name)
 
 
-def layer(name: str) -> int:
-    places = [number for number, names in enumerate(LAYERS.values()) if covers(names, name)]
-    assert len(places) == 1, f"give '{name}' one place in LAYERS"
-    return places[0]
+def room(name: str) -> str:
+    """The room that a module is in: a folder, of ``local`` a folder in it, or a module at the top."""
+    return name.removeprefix("local.").partition(".")[0]
 
 
 def ordinary() -> Iterator[str]:
-    return (name for name in modules() if not of_local(name))
+    return (name for name in modules() if not of_local(name) and name != "__init__")
 
 
-def test_every_module_has_its_layer_and_every_name_a_module() -> None:
-    for name in ordinary():
-        layer(name)
-    named = {each for names in LAYERS.values() for each in names.split() if not each.endswith(".*")}
-    assert named <= set(modules())
+def test_nothing_but_the_entry_and_the_wrapper_is_at_the_top() -> None:
+    assert {path.name for path in PACKAGE.glob("*.py")} == {"__init__.py", "__main__.py", "ssh.py"}
+
+
+def test_every_module_is_in_a_room() -> None:
+    assert {room(name) for name in ordinary()} == set(ROOMS)
+    assert {room(name) for name in modules() if of_local(name)} == {*LOCAL_ROOMS, "local"}
 
 
 def test_imports_run_one_way() -> None:
-    upward = [
-        f"{name} imports {found}"
-        for name in ordinary()
-        for found in of_package(name)
-        if not of_local(found) and layer(found) > layer(name)
-    ]
+    """So no folder can import itself in a circle."""
+    upward = []
+    for rooms, names in (
+        (ROOMS, set(ordinary())),
+        (LOCAL_ROOMS, {name for name in modules() if of_local(name) and name != "local"}),
+    ):
+        place = {each: number for number, each in enumerate(rooms)}
+        for name in names:
+            for found in of_package(name) & names:
+                if place[room(found)] > place[room(name)]:
+                    upward.append(f"{name} imports {found}")
     assert upward == []
 
 
@@ -158,12 +183,15 @@ def test_the_embedded_daytona_is_apart() -> None:
         if of_local(name):
             assert {found for found in inner if not of_local(found)} <= LOCAL_FROM_GROUND, name
         elif any(of_local(found) for found in inner):
-            assert name == "cli.local", f"{name} imports the embedded Daytona"
+            assert name == "cli.daytona_local", f"{name} imports the embedded Daytona"
 
 
 def test_each_package_has_its_door() -> None:
     unexpected = [
-        f"{name} imports {found}" for name in modules() for found in outside(name) if not covers(DOORS.get(found, ""), name)
+        f"{name} imports {found}"
+        for name in modules()
+        for found in outside(name)
+        if not covers(DOORS.get(found, ""), name)
     ]
     assert unexpected == []
 
@@ -176,7 +204,12 @@ def loaded_by(program: str, *arguments: str) -> set[str]:
         status = main(sys.argv[1:])
         print(json.dumps([status, sorted({name.partition(".")[0] for name in sys.modules})]), file=sys.stderr)
     """
-    done = subprocess.run([sys.executable, "-I", "-c", script, program, *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", script, program, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     status, names = json.loads(done.stderr.splitlines()[-1])
     assert status == 0, done.stderr
     assert "Usage:" in done.stdout
@@ -219,7 +252,11 @@ def test_the_wrapper_loads_little() -> None:
         timeout=60,
         check=True,
     )
-    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    loaded = {
+        line.rpartition("|")[2].strip()
+        for line in done.stderr.splitlines()
+        if line.startswith("import time:")
+    }
     assert "select" in loaded
     slow = {
         "enum",

@@ -1,4 +1,5 @@
-"""The man pages and the README say what the programs have: commands, options, exit statuses, settings, dependencies; and the reverse."""
+"""The man pages and the README say what the programs have: commands, options, exit statuses,
+settings, dependencies; and the reverse."""
 
 import ast
 import re
@@ -12,31 +13,39 @@ from pathlib import Path
 import click
 import pytest
 
-import errorpage
-from git_daytona import errors, ssh
-from git_daytona.config import settings
+from develop import errors_page
+from git_daytona import ssh
+from git_daytona.base import errors
+from git_daytona.settings import settings
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "man").glob("*.[1-9]"))
 TOPICS = {"git-daytona-errors", "git-daytona-security", "git-daytona-state"}
 """Pages about one subject, without options or files of their own."""
-SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES", "SEE ALSO"]
+SECTIONS = [
+    "NAME",
+    "SYNOPSIS",
+    "DESCRIPTION",
+    "OPTIONS",
+    "EXIT STATUS",
+    "ENVIRONMENT",
+    "FILES",
+    "EXAMPLES",
+    "SEE ALSO",
+]
 PROGRAMS = {
-    "git-daytona": ("git daytona", "coordinator"),
-    "daytona-token": ("daytona-token", "token"),
-    "daytona-pin": ("daytona-pin", "pin"),
-    "daytona-local": ("daytona-local", "local"),
+    "git-daytona": ("git daytona", "git_daytona"),
+    "daytona-token": ("daytona-token", "daytona_token"),
+    "daytona-pin": ("daytona-pin", "daytona_pin"),
+    "daytona-local": ("daytona-local", "daytona_local"),
 }
 """Page: how its commands are written, and the module of its click commands."""
 
-OWN_WORDS = {
-    "daytona-pin": {0, 1, 3, 4},
-    "daytona-local": {0, 13},
-}
+OWN_WORDS = {"daytona-pin": {0, 1, 3, 4}, "daytona-local": {0, 13}}
 """Exit statuses that a page words more closely than the table of all does."""
 
 
-# -- reading a page -------------------------------------------------------------------------------------------------------
+# -- reading a page --------------------------------------------------------------------------------
 
 
 def plain(line: str) -> str:
@@ -67,7 +76,12 @@ def entries(lines: list[str]) -> Iterator[tuple[str, str]]:
     for start in starts:
         body = lines[start + 2 :]
         end = next(
-            (number for number, line in enumerate(body) if line in (".TP", ".PP", ".RE") or line.startswith(".S")), len(body)
+            (
+                number
+                for number, line in enumerate(body)
+                if line in (".TP", ".PP", ".RE") or line.startswith(".S")
+            ),
+            len(body),
         )
         yield plain(lines[start + 1]), " ".join(plain(line) for line in body[:end])
 
@@ -108,23 +122,30 @@ def group(name: str) -> click.Group:
 def commands_of(name: str) -> dict[str, click.Command]:
     context = click.Context(group(name))
     names = group(name).list_commands(context)
-    return {verb: command for verb in names if (command := group(name).get_command(context, verb)) is not None}
+    return {
+        verb: command
+        for verb in names
+        if (command := group(name).get_command(context, verb)) is not None
+    }
 
 
 def options_of(command: click.Command) -> set[str]:
     return {
-        name for option in command.params if isinstance(option, click.Option) for name in (*option.opts, *option.secondary_opts)
+        name
+        for option in command.params
+        if isinstance(option, click.Option)
+        for name in (*option.opts, *option.secondary_opts)
     }
 
 
-# -- pages and programs ---------------------------------------------------------------------------------------------------
+# -- pages and programs ----------------------------------------------------------------------------
 
 
 def test_there_is_a_page_for_each_executable() -> None:
     installed = set(
-        tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"][
-            "shared-scripts"
-        ].values()
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"][
+            "wheel"
+        ]["shared-scripts"].values()
     )
     assert {each.stem for each in PAGES if each.suffix == ".1"} == installed
 
@@ -147,19 +168,33 @@ def test_options(name: str) -> None:
         verb = form.removeprefix(prefix).split()[0]
         command = commands_of(name)[verb]
         has = options_of(command)
-        assert long_options(form) == {option for option in has if option.startswith("--")}, f"{prefix} {verb}"
+        assert long_options(form) == {option for option in has if option.startswith("--")}, (
+            f"{prefix} {verb}"
+        )
         known |= has
-    described = {option for tag, _ in entries(sections(page(name))["OPTIONS"]) for option in any_options(tag)}
+    described = {
+        option for tag, _ in entries(sections(page(name))["OPTIONS"]) for option in any_options(tag)
+    }
     assert described == known
 
 
 def test_the_wrapper() -> None:
-    described = {option for tag, _ in entries(sections(page("daytona-ssh"))["OPTIONS"]) for option in any_options(tag)}
+    described = {
+        option
+        for tag, _ in entries(sections(page("daytona-ssh"))["OPTIONS"])
+        for option in any_options(tag)
+    }
     assert described == any_options(ssh._HELP) | {"-G"}
-    named = {name for tag, _ in entries(sections(page("daytona-ssh"))["ENVIRONMENT"]) for name in re.findall(r"DAYTONA_\w+", tag)}
+    named = {
+        name
+        for tag, _ in entries(sections(page("daytona-ssh"))["ENVIRONMENT"])
+        for name in re.findall(r"DAYTONA_\w+", tag)
+    }
     assert named == set(re.findall(r"DAYTONA_\w*[A-Z]\b", ssh.__doc__ or ""))
     assert statuses(page("daytona-ssh")) == {
-        number: text for number, text in table().items() if number in {ssh.EXIT_USAGE, ssh.EXIT_MISSING, ssh.EXIT_SETTING}
+        number: text
+        for number, text in table().items()
+        if number in {ssh.EXIT_USAGE, ssh.EXIT_MISSING, ssh.EXIT_SETTING}
     }
 
 
@@ -184,10 +219,12 @@ def test_pages_that_are_referred_to_exist(where: Path) -> None:
     references = set(re.findall(r"\.BR ((?:git-)?daytona[a-z-]*) \((\d)\)", text))
     assert references <= own
     see_also = set(re.findall(r"\.BR (\S+) \((\d)\)", "\n".join(sections(where)["SEE ALSO"])))
-    assert {(name, number) for name, number in own if number == "1"} - {(where.stem, where.suffix[1:])} <= see_also
+    assert {(name, number) for name, number in own if number == "1"} - {
+        (where.stem, where.suffix[1:])
+    } <= see_also
 
 
-# -- exit statuses --------------------------------------------------------------------------------------------------------
+# -- exit statuses ---------------------------------------------------------------------------------
 
 
 def table() -> dict[int, str]:
@@ -213,36 +250,51 @@ def test_exit_statuses_in_the_readme() -> None:
     assert [(int(status), meaning) for status, meaning in rows] == errors.table()
 
 
-# -- settings and dependencies --------------------------------------------------------------------------------------------
+# -- settings and dependencies ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["git-daytona.1", "git-daytona.7"])
 def test_settings(name: str) -> None:
     text = " ".join(tag for tag, _ in entries(sections(ROOT / "man" / name)["ENVIRONMENT"]))
-    assert set(re.findall(r"DAYTONA_\w+", text)) == {*settings.FROM_DOTENV, *settings.NEVER_FROM_DOTENV, "DAYTONA_DEBUG"}
+    assert set(re.findall(r"DAYTONA_\w+", text)) == {
+        *settings.FROM_DOTENV,
+        *settings.NEVER_FROM_DOTENV,
+        "DAYTONA_DEBUG",
+    }
 
 
 def test_settings_in_the_readme() -> None:
-    rows = re.findall(r"^\| `(DAYTONA_\w+)` \| (.*) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| `(DAYTONA_\w+)` \| (.*) \|$", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
     columns = {name: [cell.strip() for cell in rest.split("|")] for name, rest in rows}
     assert columns.keys() == {*settings.FROM_DOTENV, *settings.NEVER_FROM_DOTENV}
-    assert {name for name, cells in columns.items() if cells[2] == "never"} == set(settings.NEVER_FROM_DOTENV)
+    assert {name for name, cells in columns.items() if cells[2] == "never"} == set(
+        settings.NEVER_FROM_DOTENV
+    )
 
 
 def test_dependencies_in_the_readme() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    required = [*project["dependencies"], *(each for extra in project["optional-dependencies"].values() for each in extra)]
+    required = [
+        *project["dependencies"],
+        *(each for extra in project["optional-dependencies"].values() for each in extra),
+    ]
     text = (ROOT / "README.md").read_text()
     section = text[text.index("## Dependencies") :].split("\n## ")[0]
-    assert [f"{name} {version}" for name, version in re.findall(r"^\| ([\w-]+) \| ([\d.]+) \|", section, re.MULTILINE)] == [
-        each.replace(">=", " ") for each in required
-    ]
+    assert [
+        f"{name} {version}"
+        for name, version in re.findall(r"^\| ([\w-]+) \| ([\d.]+) \|", section, re.MULTILINE)
+    ] == [each.replace(">=", " ") for each in required]
 
 
-# -- form -----------------------------------------------------------------------------------------------------------------
+# -- form ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not (shutil.which("groff") or shutil.which("mandoc")), reason="neither groff nor mandoc is there")
+@pytest.mark.skipif(
+    not (shutil.which("groff") or shutil.which("mandoc")),
+    reason="neither groff nor mandoc is there",
+)
 @pytest.mark.parametrize("where", PAGES, ids=lambda path: path.name)
 def test_the_formatter_has_nothing_to_say(where: Path) -> None:
     argv = (
@@ -251,7 +303,9 @@ def test_the_formatter_has_nothing_to_say(where: Path) -> None:
         else ("mandoc", "-T", "lint", "-W", "warning", str(where))
     )
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
-    complaints = [line for line in (done.stdout + done.stderr).splitlines() if "missing date" not in line]
+    complaints = [
+        line for line in (done.stdout + done.stderr).splitlines() if "missing date" not in line
+    ]
     assert complaints == []
 
 
@@ -266,17 +320,21 @@ def test_every_hyphen_of_an_option_can_be_copied(where: Path) -> None:
 
 
 def test_every_error_has_its_entry_and_every_message_its_line() -> None:
-    text = errorpage.PAGE.read_text("utf-8")
+    text = errors_page.PAGE.read_text("utf-8")
     assert re.findall(r"^\.SS (\S+)\nExit status (\d+)\.", text, re.MULTILINE) == [
-        (entry, str(kind.status)) for entry, kind in errorpage.entries().items()
+        (entry, str(kind.status)) for entry, kind in errors_page.entries().items()
     ]
-    assert len(errorpage.entries()) == sum("entry" in vars(kind) for kind in errors.kinds()), "two kinds of error share an entry"
-    assert errorpage.renew(text) == text, "renew man/git-daytona-errors.7: .venv/bin/python tests/errorpage.py"
+    assert len(errors_page.entries()) == sum("entry" in vars(kind) for kind in errors.kinds()), (
+        "two kinds of error share an entry"
+    )
+    assert errors_page.renew(text) == text, (
+        "renew man/git-daytona-errors.7: .venv/bin/python tests/develop/errors_page.py"
+    )
 
 
 def test_the_state_file_s_fields() -> None:
     """Every name that the code reads from or writes to the file, and no other."""
-    source = ast.parse((ROOT / "helpers/git_daytona/state.py").read_text("utf-8"))
+    source = ast.parse((ROOT / "helpers/git_daytona/sessions/state.py").read_text("utf-8"))
     named = {
         keyword.arg
         for each in ast.walk(source)
@@ -287,13 +345,25 @@ def test_the_state_file_s_fields() -> None:
         key: ast.expr | None = None
         if isinstance(each, ast.Subscript):
             key = each.slice
-        elif isinstance(each, ast.Call) and _method(each) in ("get", "pop", "setdefault") and each.args:
+        elif (
+            isinstance(each, ast.Call)
+            and _method(each) in ("get", "pop", "setdefault")
+            and each.args
+        ):
             key = each.args[0]
         found = [key] if key is not None else each.keys if isinstance(each, ast.Dict) else []
-        named |= {name.value for name in found if isinstance(name, ast.Constant) and isinstance(name.value, str)}
-    text = "\n".join(line for lines in sections(ROOT / "man" / "git-daytona-state.5").values() for line in lines)
+        named |= {
+            name.value
+            for name in found
+            if isinstance(name, ast.Constant) and isinstance(name.value, str)
+        }
+    text = "\n".join(
+        line for lines in sections(ROOT / "man" / "git-daytona-state.5").values() for line in lines
+    )
     described = {
-        word for line in re.findall(r"^\.BR? (.*)$", text, re.MULTILINE) for word in re.findall(r"\b[a-z][A-Za-z]+\b", line)
+        word
+        for line in re.findall(r"^\.BR? (.*)$", text, re.MULTILINE)
+        for word in re.findall(r"\b[a-z][A-Za-z]+\b", line)
     }
     assert named - {"projectId"} <= described, "man/git-daytona-state.5 lacks a field"
     tags = {tag for tag, _ in entries(text.split("\n"))}

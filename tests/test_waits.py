@@ -1,5 +1,6 @@
-"""Every wait has an end: the limits stand in git-daytona(7), TIME LIMITS, as they are in the code, and no call that could wait for ever is
-made without one. What happens at each limit: tests/flows/test_time_limits.py, tests/opencode/test_silence.py, tests/unit/test_run.py."""
+"""Every wait has an end: the limits stand in git-daytona(7), TIME LIMITS, as they are in the code,
+and no call that could wait for ever is made without one. What happens at each limit:
+tests/flows/test_time_limits.py, tests/opencode/test_silence.py, tests/unit/test_run.py."""
 
 import ast
 import re
@@ -10,42 +11,45 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "helpers" / "git_daytona"
 PAGE = (ROOT / "man" / "git-daytona.7").read_text()
-FILES = [path for path in sorted(SOURCE.rglob("*.py")) if "local" not in path.relative_to(SOURCE).parts]
+FILES = [
+    path for path in sorted(SOURCE.rglob("*.py")) if "local" not in path.relative_to(SOURCE).parts
+]
 UNITS = {"s": 1, "min": 60, "h": 3600}
 
 NO_LIMITS = {
-    "trust.asked.AGAIN_SECONDS": "how often is asked",
-    "trust.asked.FAILED_SECONDS": "how long a failure is believed",
-    "hosts.previews.LINK_SECONDS": "how long a link is valid",
-    "doctor.service.SKEW_SECONDS": "a difference of clocks",
+    "trust.config_cache.AGAIN_SECONDS": "how often is asked",
+    "trust.config_cache.FAILED_SECONDS": "how long a failure is believed",
+    "service.previews.LINK_SECONDS": "how long a link is valid",
+    "doctor.daytona.SKEW_SECONDS": "a difference of clocks",
     "cli.listing.WATCH_SECONDS": "how often --watch looks",
     "cli.table.FRESH_SECONDS": "how long a state is news",
-    "run.LOOK_SECONDS": "between two looks",
-    "progress.FIRST_SECONDS": "when it is said that somebody is waited for",
-    "progress.TURN_SECONDS": "how often that is drawn",
-    "progress.LINE_SECONDS": "how often that is said",
-    "progress.PATIENCE_SECONDS": "when that is said to a host",
+    "base.run.LOOK_SECONDS": "between two looks",
+    "base.progress.FIRST_SECONDS": "when it is said that somebody is waited for",
+    "base.progress.TURN_SECONDS": "how often that is drawn",
+    "base.progress.LINE_SECONDS": "how often that is said",
+    "base.progress.PATIENCE_SECONDS": "when that is said to a host",
     "ssh.HOLD_SECONDS": "how long a few bytes of output are held back",
-    "terminal.PAUSE_SECONDS": "before a connection is tried again",
-    "terminal.HEARTBEAT_SECONDS": "how often the other side is asked whether it is there",
-    "config.keystore.QUIET_SECONDS": "when it is said that somebody is waited for",
+    "sandbox.terminal.PAUSE_SECONDS": "before a connection is tried again",
+    "sandbox.terminal.HEARTBEAT_SECONDS": "how often the other side is asked whether it is there",
+    "settings.keystore.QUIET_SECONDS": "when it is said that somebody is waited for",
 }
 PARTS = {
     "api.toolbox.MARGIN_SECONDS": "on top of the limit that the sandbox is given, for its answer",
-    "api.bounded.SLACK_SECONDS": "on top of an answer's limit",
-    "hosts.hosting.CLOSE_SECONDS": "stands in DRAIN_SECONDS",
-    "hosts.hosting.CALLS_SECONDS": "stands in DRAIN_SECONDS",
-    "hosts.turns.LAST_SECONDS": "stands in DRAIN_SECONDS",
+    "api.limits.SLACK_SECONDS": "on top of an answer's limit",
+    "service.dispatcher.CLOSE_SECONDS": "stands in DRAIN_SECONDS",
+    "service.dispatcher.CALLS_SECONDS": "stands in DRAIN_SECONDS",
+    "service.turns.LAST_SECONDS": "stands in DRAIN_SECONDS",
     "doctor.machine.PROGRAM_SECONDS": "within a check",
-    "doctor.service.REQUEST_SECONDS": "within a check",
-    "doctor.service.PROBE_SECONDS": "within a check",
+    "doctor.daytona.REQUEST_SECONDS": "within a check",
+    "doctor.daytona.PROBE_SECONDS": "within a check",
     "tools.files.SECONDS": "a script in the sandbox, as REPORT_SECONDS",
     "tools.glob.SECONDS": "a script in the sandbox",
     "tools.grep.SECONDS": "a script in the sandbox",
     "tools.listing.SECONDS": "a script in the sandbox",
     "tools.read.SECONDS": "a script in the sandbox",
 }
-"""Limits within a limit that the page has, and those of the agent's tools, which end with their calls."""
+"""Limits within a limit that the page has, and those of the agent's tools, which end with their
+calls."""
 
 
 def module(path: Path) -> str:
@@ -57,13 +61,20 @@ def constants() -> dict[str, float]:
     found = {}
     for path in FILES:
         for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id.endswith("SECONDS"):
+            if (
+                isinstance(node, ast.Assign)
+                and isinstance(node.targets[0], ast.Name)
+                and node.targets[0].id.endswith("SECONDS")
+            ):
                 found[f"{module(path)}.{node.targets[0].id}"] = float(eval(ast.unparse(node.value)))
     shim = (SOURCE / "opencode" / "daytona.js").read_text()
     found |= {
-        f"daytona.js.{name}": int(value) / 1000 for name, value in re.findall(r"^const (\w+_MS) = ([\d_]+)", shim, re.MULTILINE)
+        f"daytona.js.{name}": int(value) / 1000
+        for name, value in re.findall(r"^const (\w+_MS) = ([\d_]+)", shim, re.MULTILINE)
     }
-    found["ssh.ConnectTimeout"] = float(re.search(r"ConnectTimeout=(\d+)", (SOURCE / "ssh.py").read_text())[1])
+    found["ssh.ConnectTimeout"] = float(
+        re.search(r"ConnectTimeout=(\d+)", (SOURCE / "ssh.py").read_text())[1]
+    )
     return found
 
 
@@ -79,14 +90,18 @@ def test_the_page_has_the_codes_limits():
 
 
 def test_every_limit_is_on_the_page():
-    shown = {"daytona.js.TOAST_MS", "daytona.js.READ_MS", "daytona.js.PING_MS"}  # what is shown, and how often is asked
+    # what is shown, and how often is asked
+    shown = {"daytona.js.TOAST_MS", "daytona.js.READ_MS", "daytona.js.PING_MS"}
     assert set(constants()) - set(documented()) - set(NO_LIMITS) - set(PARTS) - shown == set()
 
 
 ENDLESS = {
     ("__main__", "thread.join()"): "revocations, each with its limit",
     ("transfer", "thread.join()"): "a revocation, with its limit",
-    ("hosts.calls", "self._asking.result()"): "a question to the user; ended by an abort, and by the end of the host",
+    (
+        "hosts.calls",
+        "self._asking.result()",
+    ): "a question to the user; ended by an abort, and by the end of the host",
     ("run", "process.wait()"): "a person's own command in the foreground",
     ("cli.local", "child.wait()"): "a person's own command",
     ("cli.local", "ended.wait()"): "daytona-local serve, until Ctrl-C",
@@ -126,7 +141,9 @@ def endless(tree: ast.AST) -> set[str]:
 
 
 def test_nothing_waits_without_a_limit():
-    found = {(module(path), said) for path in FILES for said in endless(ast.parse(path.read_text()))}
+    found = {
+        (module(path), said) for path in FILES for said in endless(ast.parse(path.read_text()))
+    }
     assert found - set(ENDLESS) == set()
 
 
@@ -135,7 +152,9 @@ def test_children_start_in_one_place_and_with_a_limit():
     started = {
         module(path)
         for path in FILES
-        if re.search(r"\bsubprocess\.(Popen|run|call|check_\w+)\(|os\.(fork|posix_spawn)", path.read_text())
+        if re.search(
+            r"\bsubprocess\.(Popen|run|call|check_\w+)\(|os\.(fork|posix_spawn)", path.read_text()
+        )
     }
     assert started == {"run", "ssh", "cli.local"}
 

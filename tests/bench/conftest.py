@@ -5,10 +5,10 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from apart import Apart
-from table import Row, Table
 
-from rig import Repo
+from support.bench_table import Row, Table
+from support.round_trip import Repo
+from support.separate_server import Apart
 
 TABLE = Table()
 
@@ -31,7 +31,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for outcome in ("passed", "failed"):
         for report in terminalreporter.stats.get(outcome, ()):  # of tests in other folders
-            TABLE.rows += [Row(*fields) for name, fields in report.user_properties if name == "bench"]
+            TABLE.rows += [
+                Row(*fields) for name, fields in report.user_properties if name == "bench"
+            ]
     if TABLE.rows:
         terminalreporter.section("benchmarks")
         for line in TABLE.lines():
@@ -58,7 +60,8 @@ def daytona(running: Apart, monkeypatch: pytest.MonkeyPatch) -> Iterator[Apart]:
 
 @pytest.fixture
 def make_repo(tmp_path: Path):
-    """Make a repository with some files, and a root commit (so, a project and a state file) of its own."""
+    """Make a repository with some files, and a root commit (so, a project and a state file) of its
+    own."""
 
     def make(name: str, files: int = 50, size: int = 2000) -> Repo:
         path = tmp_path / name

@@ -1,4 +1,5 @@
-"""4. What grows: with the sessions on record, with the sandboxes that sync at once, with the calls that the service has answered."""
+"""4. What grows: with the sessions on record, with the sandboxes that sync at once, with the calls
+that the service has answered."""
 
 import base64
 import functools
@@ -11,13 +12,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from apart import Apart
-from measure import in_turns, launch, median, memory, timed
-from ours import coordinator
-from population import populate
-from replay import PROJECT, Api, change
 
-from rig import BIN, Repo
+from support.measure import in_turns, launch, median, memory, timed
+from support.plugin_calls import PROJECT, Api, change
+from support.population import populate
+from support.round_trip import BIN, Repo
+from support.separate_server import Apart
+from support.suite import coordinator
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]
 
@@ -55,12 +56,17 @@ def test_with_many_sessions(daytona: Apart, make_repo, table) -> None:
         "start": start,
         "sync with changes": sync,
     }
-    spent = {name: in_turns({str(size): functools.partial(work, size) for size in SIZES}) for name, work in operations.items()}
+    spent = {
+        name: in_turns({str(size): functools.partial(work, size) for size in SIZES})
+        for name, work in operations.items()
+    }
     part = table.part("4. growth: with so many sessions, branches and remotes : with 10")
     for name in operations:
         for size in SIZES[1:]:
             bound = 3 if (name, size) == ("state update", SIZES[-1]) else None
-            part.ratio(f"{name} with {size}", spent[name][str(size)], spent[name][str(SIZES[0])], bound)
+            part.ratio(
+                f"{name} with {size}", spent[name][str(size)], spent[name][str(SIZES[0])], bound
+            )
 
 
 def test_many_sandboxes_at_once(daytona: Apart, make_repo, table) -> None:
@@ -92,7 +98,9 @@ def test_many_sandboxes_at_once(daytona: Apart, make_repo, table) -> None:
     for count in AT_ONCE[1:]:
         value = median(a / b for a, b in zip(spent["1"], spent[str(count)], strict=True))
         rates = f"{1 / median(spent[str(count)]):.1f} : {1 / median(spent['1']):.1f} a second"
-        part.count(f"{count} sandboxes at once", value, at_least=6 if count == 32 else None, detail=rates)
+        part.count(
+            f"{count} sandboxes at once", value, at_least=6 if count == 32 else None, detail=rates
+        )
     # What bounds it: all of this runs on the same processors.
     ours, theirs = (median(each) * 1000 for each in zip(*cpu, strict=True))
     part.count("milliseconds of CPU for one sync, git and ssh included", ours)
@@ -110,7 +118,9 @@ class Service:
 
     def __init__(self, repo: Repo) -> None:
         argv = (str(BIN / "git-daytona"), "serve")
-        self.process = subprocess.Popen(argv, cwd="/", env=os.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen(
+            argv, cwd="/", env=os.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         self.answers: queue.SimpleQueue[dict[str, object]] = queue.SimpleQueue()
         self.reader = threading.Thread(target=self._read)
         self.reader.start()
@@ -136,7 +146,9 @@ class Service:
         """So many tool calls, a few at a time."""
         for number in range(count + 4):
             if number < count:
-                self.send(number, "tool", name="glob", sessionID="ses_a", arguments={"pattern": "*"})
+                self.send(
+                    number, "tool", name="glob", sessionID="ses_a", arguments={"pattern": "*"}
+                )
             if number >= 4:
                 answer = self.answers.get(timeout=60)
                 assert "result" in answer, answer
@@ -149,15 +161,20 @@ class Service:
 
 
 def test_memory_of_the_service(daytona: Apart, make_repo, table) -> None:
-    """After 1,000 and 10,000 calls. The sandbox's answers are made up, so that the service is what is busy."""
+    """After 1,000 and 10,000 calls. The sandbox's answers are made up, so that the service is what
+    is busy."""
     service = Service(make_repo("repository", files=3))
-    path, names = (base64.b64encode(each).decode() for each in (PROJECT.encode(), b"README\0src/code.py\0"))
+    path, names = (
+        base64.b64encode(each).decode() for each in (PROJECT.encode(), b"README\0src/code.py\0")
+    )
     try:
         service.calls(1)
         answer = {"exitCode": 0, "result": f"directory\n{path}\n{names}\nend\n"}
         daytona.answer("^process/execute$", json.dumps(answer).encode())
         service.calls(999)
-        time.sleep(1)  # what the calls left behind is put away: nothing tells when, and it is a measurement, not a check
+        # what the calls left behind is put away: nothing tells when, and it is a measurement, not a
+        # check
+        time.sleep(1)
         begun, first = time.perf_counter(), memory(service.process.pid, "VmRSS")
         service.calls(9000)
         spent = time.perf_counter() - begun
@@ -168,4 +185,6 @@ def test_memory_of_the_service(daytona: Apart, make_repo, table) -> None:
         service.close()
     part = table.part("4. growth: memory of the service")
     detail = f"{first / MEGABYTE:.1f} to {last / MEGABYTE:.1f} MB, {spent / 9:.2f} ms a call"
-    part.count("MB from tool call 1,000 to 10,000", (last - first) / MEGABYTE, at_most=5, detail=detail)
+    part.count(
+        "MB from tool call 1,000 to 10,000", (last - first) / MEGABYTE, at_most=5, detail=detail
+    )

@@ -1,17 +1,18 @@
-"""5. Repositories of three shapes: the first push, and a sync of a small change, beside the same by hand."""
+"""5. Repositories of three shapes: the first push, and a sync of a small change, beside the same by
+hand."""
 
 import functools
 import itertools
 import subprocess
 
 import pytest
-from apart import Apart
-from measure import in_turns, median, timed
-from ours import Ours, coordinator
-from replay import Api, Bare, ByHand, change
 
-from git_daytona import gitenv
-from git_daytona.gitenv import TRANSFER_CONFIG
+from git_daytona.git import environment
+from git_daytona.git.environment import TRANSFER_CONFIG
+from support.measure import in_turns, median, timed
+from support.plugin_calls import Api, Bare, ByHand, change
+from support.separate_server import Apart
+from support.suite import Ours, coordinator
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]
 
@@ -52,7 +53,8 @@ def test_repositories(daytona: Apart, make_repo, table, shape: str) -> None:
 
 
 def test_the_gateway(daytona: Apart, make_repo, table) -> None:
-    """What all transfers here stand on: ssh alone, with what it takes to start it. Statuses get lost, bytes do not."""
+    """What all transfers here stand on: ssh alone, with what it takes to start it. Statuses get
+    lost, bytes do not."""
     api = Api(daytona)
     by_hand = ByHand(api, daytona, make_repo("by-hand", 1, 1), api.create())
     by_hand.meet()
@@ -60,10 +62,14 @@ def test_the_gateway(daytona: Apart, make_repo, table) -> None:
     data = bytes(100_000_000)
 
     def out() -> None:
-        assert len(subprocess.run((*argv, f"head -c {len(data)} /dev/zero"), stdout=subprocess.PIPE).stdout) == len(data)
+        assert len(
+            subprocess.run((*argv, f"head -c {len(data)} /dev/zero"), stdout=subprocess.PIPE).stdout
+        ) == len(data)
 
     def into() -> None:
-        assert int(subprocess.run((*argv, "wc -c"), input=data, stdout=subprocess.PIPE).stdout) == len(data)
+        assert int(
+            subprocess.run((*argv, "wc -c"), input=data, stdout=subprocess.PIPE).stdout
+        ) == len(data)
 
     spent = in_turns({"out": out, "in": into})
     part = table.part("5. the embedded gateway")
@@ -72,8 +78,8 @@ def test_the_gateway(daytona: Apart, make_repo, table) -> None:
 
 
 def test_many_refs(daytona: Apart, make_repo, table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """5,000 refs in the sandbox: git's protocol v2, which the wrapper asks for in the command, has only those sent that are wanted; a push
-    knows no v2, and is told all of them."""
+    """5,000 refs in the sandbox: git's protocol v2, which the wrapper asks for in the command, has
+    only those sent that are wanted; a push knows no v2, and is told all of them."""
     found = coordinator(make_repo("refs", 1, 1))
     started = found.start("ses_refs").session
     Api(daytona).execute(
@@ -83,8 +89,11 @@ def test_many_refs(daytona: Apart, make_repo, table, monkeypatch: pytest.MonkeyP
     transfers, repository, count = found.transfers, found.repository, itertools.count()
 
     def fetch(version: int) -> None:
-        config = tuple(f"protocol.version={version}" if each.startswith("protocol.version=") else each for each in TRANSFER_CONFIG)
-        monkeypatch.setattr(gitenv, "TRANSFER_CONFIG", config)
+        config = tuple(
+            f"protocol.version={version}" if each.startswith("protocol.version=") else each
+            for each in TRANSFER_CONFIG
+        )
+        monkeypatch.setattr(environment, "TRANSFER_CONFIG", config)
         transfers.fetch(repository, started.sandbox_id, ["+refs/heads/opencode:refs/bench/fetched"])
 
     def push() -> None:

@@ -1,4 +1,5 @@
-"""3. How soon the executables answer, beside an interpreter that does nothing, and how many modules they load for it."""
+"""3. How soon the executables answer, beside an interpreter that does nothing, and how many modules
+they load for it."""
 
 import functools
 import json
@@ -12,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from apart import Apart
-from measure import in_turns, launch, median, run
-from population import populate
 
-from rig import BIN, Repo
+from support.measure import in_turns, launch, median, run
+from support.population import populate
+from support.round_trip import BIN, Repo
+from support.separate_server import Apart
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(600)]
 
@@ -44,7 +45,9 @@ class Checkout:
     @property
     def modules(self) -> int:
         """How many modules what was started has loaded, the interpreter's own ones among them."""
-        return sum(line.startswith("import time:") for line in self.noted.read_text().splitlines()) - 1
+        return (
+            sum(line.startswith("import time:") for line in self.noted.read_text().splitlines()) - 1
+        )
 
     def count(self, *words: str, cwd: Path | None = None) -> int:
         assert run((self.program(words[0]), *words[1:]), cwd=cwd).status == 0, words
@@ -65,15 +68,27 @@ def checkout(tmp_path: Path) -> Checkout:
 
 
 def test_help_and_version(checkout: Checkout, table) -> None:
-    works = {"python": functools.partial(nothing, "-I"), "python for daytona-ssh": functools.partial(nothing, "-I", "-S", "-B")}
-    words = {f"{program} {option}": (program, option) for program in PROGRAMS for option in ("--help", "--version")}
+    works = {
+        "python": functools.partial(nothing, "-I"),
+        "python for daytona-ssh": functools.partial(nothing, "-I", "-S", "-B"),
+    }
+    words = {
+        f"{program} {option}": (program, option)
+        for program in PROGRAMS
+        for option in ("--help", "--version")
+    }
     works |= {name: functools.partial(launch, *each) for name, each in words.items()}
     for work in works.values():
         work()  # compiles
     spent = in_turns(works)
     part = table.part("3. start-up : python -c pass")
     for name, (program, _) in words.items():
-        part.ratio(name, spent[name], spent["python for daytona-ssh" if program == "daytona-ssh" else "python"], 4)
+        part.ratio(
+            name,
+            spent[name],
+            spent["python for daytona-ssh" if program == "daytona-ssh" else "python"],
+            4,
+        )
     part = table.part("3. start-up: modules loaded")
     part.count("python -c pass", checkout.count("python", "-I", "-c", "pass"))
     for name, each in words.items():
@@ -87,10 +102,16 @@ def test_commands_that_only_look(daytona: Apart, make_repo, checkout: Checkout, 
         populate(repo, count).transfers.check()  # pins the gateway's key
     offline = ("git-daytona", "status", "--offline")
     works = {"python": functools.partial(nothing, "-I")}
-    works["daytona-pin verify --offline"] = functools.partial(launch, "daytona-pin", "verify", "--offline")
+    works["daytona-pin verify --offline"] = functools.partial(
+        launch, "daytona-pin", "verify", "--offline"
+    )
     for count, repo in repos.items():
-        works[f"git daytona status --offline with {count}"] = functools.partial(launch, *offline, cwd=repo.path)
-    works["git daytona status with 1, asking the API"] = functools.partial(launch, *offline[:2], cwd=repos[1].path)
+        works[f"git daytona status --offline with {count}"] = functools.partial(
+            launch, *offline, cwd=repo.path
+        )
+    works["git daytona status with 1, asking the API"] = functools.partial(
+        launch, *offline[:2], cwd=repos[1].path
+    )
     for work in works.values():
         work()
     spent = in_turns(works)
@@ -100,7 +121,12 @@ def test_commands_that_only_look(daytona: Apart, make_repo, checkout: Checkout, 
     part = table.part("3. git daytona status : the same with 1 session")
     one = spent["git daytona status --offline with 1"]
     for count, bound in ((100, None), (2000, 3)):
-        part.ratio(f"with {count} sessions", spent[f"git daytona status --offline with {count}"], one, bound)
+        part.ratio(
+            f"with {count} sessions",
+            spent[f"git daytona status --offline with {count}"],
+            one,
+            bound,
+        )
     part = table.part("3. start-up of commands that only look: modules loaded")
     part.count("daytona-pin verify --offline", checkout.count("daytona-pin", "verify", "--offline"))
     part.count("git daytona status --offline", checkout.count(*offline, cwd=repos[1].path))
@@ -112,12 +138,18 @@ def test_initialize(make_repo, monkeypatch: pytest.MonkeyPatch, checkout: Checko
     monkeypatch.setenv("DAYTONA_API_URL", "http://127.0.0.1:1/api")
     monkeypatch.setenv("DAYTONA_API_KEY", "a-key-that-opens-nothing")
     repo: Repo = make_repo("repository")
-    line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"directory": str(repo.path)}})
+    line = json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"directory": str(repo.path)}}
+    )
 
     def initialize(program: str = str(BIN / "git-daytona")) -> float:
         begun = time.perf_counter()
         with subprocess.Popen(
-            (program, "serve"), cwd="/", env=os.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            (program, "serve"),
+            cwd="/",
+            env=os.environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         ) as service:
             service.stdin.write(line.encode() + b"\n")
             service.stdin.flush()
@@ -132,4 +164,8 @@ def test_initialize(make_repo, monkeypatch: pytest.MonkeyPatch, checkout: Checko
     part.ratio("its first answer : python -c pass", spent["initialize"], spent["python"])
     initialize(checkout.program("git-daytona"))
     part.count("modules loaded by then, and while it is ended", checkout.modules)
-    part.count("milliseconds from its start to its first answer", median(spent["initialize"]) * 1000, at_most=INITIALIZE)
+    part.count(
+        "milliseconds from its start to its first answer",
+        median(spent["initialize"]) * 1000,
+        at_most=INITIALIZE,
+    )

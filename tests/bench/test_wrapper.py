@@ -1,4 +1,5 @@
-"""2. What daytona-ssh adds to the ssh that it runs: the same options, token and host key, by hand."""
+"""2. What daytona-ssh adds to the ssh that it runs: the same options, token and host key, by
+hand."""
 
 import os
 import shlex
@@ -8,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from apart import Apart
-from measure import ROUNDS, in_turns, median, memory, run
-from ours import coordinator
-from replay import PROJECT, Api
 
 from git_daytona import ssh
-from git_daytona.transfer import ssh_environment
-from rig import BIN
+from git_daytona.transfer.transfer import ssh_environment
+from support.measure import ROUNDS, in_turns, median, memory, run
+from support.plugin_calls import PROJECT, Api
+from support.round_trip import BIN
+from support.separate_server import Apart
+from support.suite import coordinator
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(600)]
 
@@ -61,7 +62,10 @@ class Connections:
             subprocess.run(("git", "init", "-q", "--bare", place), check=True)
             env = self.env | {"GIT_SSH_COMMAND": shlex.join(command), "GIT_SSH_VARIANT": "ssh"}
             url = f"ssh://127.0.0.1:{self.port}{PROJECT}"
-            used = run(("git", "--git-dir", str(place), "fetch", "-q", url, "+refs/heads/*:refs/heads/*"), env=env)
+            used = run(
+                ("git", "--git-dir", str(place), "fetch", "-q", url, "+refs/heads/*:refs/heads/*"),
+                env=env,
+            )
             assert used.status == 0
             subprocess.run(("rm", "-rf", place), check=True)
             self.cpu.setdefault(place.name, []).append(used.cpu)
@@ -88,24 +92,48 @@ def connections(daytona: Apart, make_repo, home: Path) -> Iterator[Connections]:
         env = os.environ | ssh_environment(found.settings, trust, ()) | {"DAYTONA_SSH_TOKEN": token}
         settings = home / "by-hand"
         settings.touch(0o600)
-        settings.write_text(f"User {token}\nInclude ~/.ssh/config\nInclude /etc/ssh/ssh_config\nSendEnv GIT_PROTOCOL\n")
-        options = ssh.options("127.0.0.1", env.get("DAYTONA_SSH_TRUST_FILE"), env.get("DAYTONA_SSH_TRUST_NAME"))
-        yield Connections(env, daytona.port, ["ssh", "-F", str(settings), *options, "-p", str(daytona.port), "127.0.0.1"])
+        settings.write_text(
+            f"User {token}\nInclude ~/.ssh/config\nInclude /etc/ssh/ssh_config\nSendEnv GIT_PROTOCOL\n"
+        )
+        options = ssh.options(
+            "127.0.0.1", env.get("DAYTONA_SSH_TRUST_FILE"), env.get("DAYTONA_SSH_TRUST_NAME")
+        )
+        yield Connections(
+            env,
+            daytona.port,
+            ["ssh", "-F", str(settings), *options, "-p", str(daytona.port), "127.0.0.1"],
+        )
     api.delete(sandbox)
 
 
 def test_an_empty_connection(daytona: Apart, connections: Connections, table) -> None:
-    ways = {"by hand": connections.by_hand, "as git calls it": connections.wrapper, "bin/daytona-ssh": connections.program}
+    ways = {
+        "by hand": connections.by_hand,
+        "as git calls it": connections.wrapper,
+        "bin/daytona-ssh": connections.program,
+    }
     for milliseconds in (0, 50, 100):
         daytona.latency(milliseconds)
         for argv in ways.values():
             run([*argv, "true"], env=connections.env)
         connections.cpu.clear()
-        spent = in_turns({name: connections.work(name, argv) for name, argv in ways.items()}, 2 * ROUNDS - 1)
-        part = table.part(f"2. daytona-ssh : ssh by hand, a connection that does nothing, at {milliseconds} ms")
+        spent = in_turns(
+            {name: connections.work(name, argv) for name, argv in ways.items()}, 2 * ROUNDS - 1
+        )
+        part = table.part(
+            f"2. daytona-ssh : ssh by hand, a connection that does nothing, at {milliseconds} ms"
+        )
         for name in list(ways)[1:]:
-            part.ratio(f"wall time, {name}", spent[name], spent["by hand"], 1.25 if milliseconds == 50 else None)
-            cpu, bare = median(connections.cpu[name]) * 1000, median(connections.cpu["by hand"]) * 1000
+            part.ratio(
+                f"wall time, {name}",
+                spent[name],
+                spent["by hand"],
+                1.25 if milliseconds == 50 else None,
+            )
+            cpu, bare = (
+                median(connections.cpu[name]) * 1000,
+                median(connections.cpu["by hand"]) * 1000,
+            )
             part.count(
                 f"milliseconds of CPU, its ssh included, {name}",
                 cpu,
@@ -121,11 +149,19 @@ def test_its_memory(connections: Connections, table) -> None:
     for what, argv, command, size, rounds in (
         ("as git calls it", connections.wrapper, "cat", 0, ROUNDS),
         ("bin/daytona-ssh", connections.program, "cat", 0, ROUNDS),
-        ("as git calls it, after a pack of 100 MB", connections.wrapper, pack, PACK, (ROUNDS + 2) // 3),
+        (
+            "as git calls it, after a pack of 100 MB",
+            connections.wrapper,
+            pack,
+            PACK,
+            (ROUNDS + 2) // 3,
+        ),
     ):
         peaks = []
         for _ in range(rounds):
-            with subprocess.Popen([*argv, command], env=connections.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            with subprocess.Popen(
+                [*argv, command], env=connections.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            ) as process:
                 passed = 0
                 while passed < size:
                     passed += len(process.stdout.read1(MEGABYTE))
@@ -138,7 +174,9 @@ def test_its_memory(connections: Connections, table) -> None:
         part.count(what, max(peaks) / MEGABYTE, at_most=16)
 
 
-def test_a_pack_of_100_megabytes(daytona: Apart, connections: Connections, table, tmp_path: Path) -> None:
+def test_a_pack_of_100_megabytes(
+    daytona: Apart, connections: Connections, table, tmp_path: Path
+) -> None:
     daytona.latency(50)
     by_hand = connections.by_hand[:-3]  # git names port and host itself
     wrapper = shlex.split(connections.env["GIT_SSH_COMMAND"])
@@ -151,4 +189,6 @@ def test_a_pack_of_100_megabytes(daytona: Apart, connections: Connections, table
     spent = in_turns(works)
     part = table.part("2. daytona-ssh : ssh by hand, git fetch of a pack of 100 MB, at 50 ms")
     part.ratio("wall time", spent["wrapper"], spent["by hand"], 1.02)
-    part.ratio("CPU time of git and all below it", connections.cpu["wrapper"], connections.cpu["by hand"])
+    part.ratio(
+        "CPU time of git and all below it", connections.cpu["wrapper"], connections.cpu["by hand"]
+    )

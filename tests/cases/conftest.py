@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rig import begin, command, coordinate, local, program, repo, server
+from support.round_trip import begin, command, coordinate, local, program, repo, server
 
 __all__ = ["begin", "command", "coordinate", "local", "repo", "server"]
 
@@ -12,4 +12,6 @@ __all__ = ["begin", "command", "coordinate", "local", "repo", "server"]
 @pytest.fixture
 def evil(tmp_path: Path) -> Path:
     """A program that must not run: it notes what it was called with in ``ran`` and fails."""
-    return program(tmp_path / "evil program", f"#!/bin/sh\necho \"$0 $*\" >>'{tmp_path}/ran'\nexit 1\n")
+    return program(
+        tmp_path / "evil program", f"#!/bin/sh\necho \"$0 $*\" >>'{tmp_path}/ran'\nexit 1\n"
+    )

@@ -1,10 +1,11 @@
-"""What the existing TypeScript plugin gets wrong, where no test elsewhere shows it (CASES 58, 66)."""
+"""What the existing TypeScript plugin gets wrong, where no test elsewhere shows it (CASES 58,
+66)."""
 
 import pytest
 
-from git_daytona import leases
-from rig import program
-from toolbox_context import RealContext, Toolbox
+from git_daytona.transfer import leases
+from support.round_trip import program
+from support.tool_context import RealContext, Toolbox
 
 
 @pytest.fixture
@@ -12,15 +13,22 @@ def call(local, coordinate):
     """Call a tool in a repository as an agent does: the session begins with it."""
 
     def run(repository, command: str) -> str:
-        box = Toolbox(RealContext(coordinate(repository.path), f"ses_{repository.path.name}", str(repository.path)))
+        box = Toolbox(
+            RealContext(
+                coordinate(repository.path), f"ses_{repository.path.name}", str(repository.path)
+            )
+        )
         return box("bash", command=command).output
 
     return run
 
 
-def test_case_58_an_agent_never_gets_an_empty_project_for_a_full_one(local, repo, begin, call, coordinate, tmp_path):
-    """Its first tool call shows the project, and what comes back has the project's history. (A branch in the way, and setups that fail:
-    flows/test_nothing_is_lost.py and test_round_trip.py.)"""
+def test_case_58_an_agent_never_gets_an_empty_project_for_a_full_one(
+    local, repo, begin, call, coordinate, tmp_path
+):
+    """Its first tool call shows the project, and what comes back has the project's history. (A
+    branch in the way, and setups that fail: flows/test_nothing_is_lost.py and
+    test_round_trip.py.)"""
     repo.commit("second")
 
     def clone(name: str, *options: str):
@@ -58,7 +66,9 @@ def test_case_58_an_agent_never_gets_an_empty_project_for_a_full_one(local, repo
         coordinate(project.path).sync(f"ses_{project.path.name}")
         branch = project.git("branch", "--list", "--format=%(refname:short)", "opencode/*")
         assert project.git("rev-parse", f"{branch}~1") == head, name
-        assert project.git("ls-tree", "--name-only", branch).split() == ["README", "second", "x"], name
+        assert project.git("ls-tree", "--name-only", branch).split() == ["README", "second", "x"], (
+            name
+        )
 
     empty = type(repo)(tmp_path / "empty")
     empty.path.mkdir()

@@ -5,18 +5,21 @@ import subprocess
 
 import pytest
 
-from git_daytona import transfer
-from git_daytona.errors import GitDaytonaError
+from git_daytona.base.errors import GitDaytonaError
+from git_daytona.transfer import transfer
 
 
 def test_case_49_the_servers_side_in_any_shell(repo):
-    """The gateway hands git's command to whatever shell the image has; one of them takes a * that matches nothing for an error."""
+    """The gateway hands git's command to whatever shell the image has; one of them takes a * that
+    matches nothing for an error."""
     examples = (("sh",), ("bash",), ("bash", "-O", "failglob"), ("zsh", "-f"))
     for shell in examples:
         for pack in (transfer.UPLOAD_PACK, transfer.RECEIVE_PACK):
             if shutil.which(shell[0]):
                 line = f"{pack.replace('-pack', '-pack --advertise-refs')} '{repo.path}'"
-                done = subprocess.run((*shell, "-c", line), cwd=repo.path, capture_output=True, timeout=30)
+                done = subprocess.run(
+                    (*shell, "-c", line), cwd=repo.path, capture_output=True, timeout=30
+                )
                 assert (done.returncode, done.stderr) == (0, b""), shell
                 assert repo.git("rev-parse", "HEAD").encode() in done.stdout, shell
 
@@ -28,11 +31,14 @@ def box(local, session) -> dict[str, str]:
 
 def set_up_again(session) -> None:
     """As after a start that ended before the sandbox's repository was ready."""
-    session.coordinator.state.note(session.coordinator.find(session.name).id, "setup-failed", "setting up")
+    session.coordinator.state.note(
+        session.coordinator.find(session.name).id, "setup-failed", "setting up"
+    )
 
 
 def test_case_49_git_is_missing_in_the_sandbox(local, repo, begin):
-    """Named at the start as in a sync, and what was not set up stays so. Once it is there, all goes on."""
+    """Named at the start as in a sync, and what was not set up stays so. Once it is there, all goes
+    on."""
     session = begin(repo)
     session.agent("echo x > x; mkdir ~/bin; ln -sf /bin/* /usr/bin/* ~/bin/; rm ~/bin/git*")
     id_ = session.coordinator.sessions()[0].id
@@ -57,13 +63,16 @@ def test_case_49_git_is_missing_in_the_sandbox(local, repo, begin):
 
 
 def test_case_49_toolbox_and_ssh_are_different_users(local, repo, begin):
-    """git then finds "dubious ownership" on one side or both; it works at every step, and the agent's own configuration is as it was."""
+    """git then finds "dubious ownership" on one side or both; it works at every step, and the
+    agent's own configuration is as it was."""
     owner = {"GIT_TEST_ASSUME_DIFFERENT_OWNER": "1"}
     session = begin(repo)
     environment = box(local, session)
     session.agent("git config --global core.abbrev 20; git switch -qc side")
     environment |= owner
-    assert "dubious ownership" in session.coordinator.execute("1", "git status").result.output, "the test would see it"
+    assert "dubious ownership" in session.coordinator.execute("1", "git status").result.output, (
+        "the test would see it"
+    )
     session.coordinator.fetch("1")
     repo.git("switch", "-q", "opencode/1")
     mine = repo.commit("mine")
@@ -74,10 +83,19 @@ def test_case_49_toolbox_and_ssh_are_different_users(local, repo, begin):
     examples = {
         "push": lambda: session.coordinator.push("1") == mine,
         "sync": lambda: session.agent("echo x > x") == "" and session.sync().changed,
-        "start": lambda: set_up_again(session) or session.coordinator.start(session.coordinator.find("1").id).names.number == 1,
-        "a .git that is gone": lambda: session.agent("rm -rf .git; echo y > y") == "" and session.sync().changed,
+        "start": lambda: (
+            set_up_again(session)
+            or session.coordinator.start(session.coordinator.find("1").id).names.number == 1
+        ),
+        "a .git that is gone": lambda: (
+            session.agent("rm -rf .git; echo y > y") == "" and session.sync().changed
+        ),
     }
     for name, work in examples.items():
         assert work(), name
-    assert (repo.show("opencode/1", "x"), repo.show("opencode/1", "y"), repo.show("opencode/1", "mine")) == ("x", "y", "content")
+    assert (
+        repo.show("opencode/1", "x"),
+        repo.show("opencode/1", "y"),
+        repo.show("opencode/1", "mine"),
+    ) == ("x", "y", "content")
     assert session.agent("cat ~/.gitconfig") == "[core]\n\tabbrev = 20\n"

@@ -1,4 +1,5 @@
-"""What users have in their git configuration and around git, beyond flows/test_git_configuration.py (CASES 11, 13, 16 to 18)."""
+"""What users have in their git configuration and around git, beyond flows/test_git_configuration.py
+(CASES 11, 13, 16 to 18)."""
 
 import os
 import shlex
@@ -9,13 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from git_daytona import gitenv, run, ssh, transfer
+from git_daytona import ssh
 from git_daytona.api.cloud import Cloud
-from git_daytona.config import settings
-from git_daytona.trust.pin import Policy
-from rig import program
+from git_daytona.base import run
+from git_daytona.git import environment as gitenv
+from git_daytona.settings import settings
+from git_daytona.transfer import transfer
+from git_daytona.trust.gateway import Policy
+from support.round_trip import program
 
-# A stand-in for the user's own ssh: it notes everything it is given and runs the server's side here.
+# A stand-in for the user's own ssh: it notes everything it is given and runs the server's side
+# here.
 OWN_SSH = """#!{python} -IS
 import os, sys
 with open({log!r}, "a") as log:
@@ -30,11 +35,14 @@ def ran(tmp_path: Path) -> str:
 
 
 def test_case_11_what_is_missing_comes_from_its_origin(local, repo, begin, tmp_path):
-    """Partial clones of several kinds, one of them with a submodule to be fetched on demand: the push gets what it lacks by the user's own
-    ssh, and neither the token nor anything else of ours reaches any other host."""
+    """Partial clones of several kinds, one of them with a submodule to be fetched on demand: the
+    push gets what it lacks by the user's own ssh, and neither the token nor anything else of ours
+    reaches any other host."""
     tokens: list[str] = []
     local.watch_tokens(tokens.append)
-    own = program(tmp_path / "own ssh", OWN_SSH.format(python=sys.executable, log=str(tmp_path / "log")))
+    own = program(
+        tmp_path / "own ssh", OWN_SSH.format(python=sys.executable, log=str(tmp_path / "log"))
+    )
     repo.commit("folder/big", "first\n" * 1000)
     repo.commit("folder/big", "second\n" * 1000)
     for key in ("uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"):
@@ -42,10 +50,21 @@ def test_case_11_what_is_missing_comes_from_its_origin(local, repo, begin, tmp_p
     repo.git("config", "--global", "core.sshCommand", f"'{own}' -i mine")
     repo.git("config", "--global", "ssh.variant", "ssh")
     repo.git("config", "--global", "fetch.recurseSubmodules", "on-demand")
-    examples = {"no trees either": "tree:0", "no large blobs": "blob:limit=1k", "sparse": "blob:none"}
+    examples = {
+        "no trees either": "tree:0",
+        "no large blobs": "blob:limit=1k",
+        "sparse": "blob:none",
+    }
     for name, which in examples.items():
         partial = type(repo)(tmp_path / name)
-        repo.git("clone", "-q", f"--filter={which}", "--no-checkout", f"ssh://me@origin.invalid{repo.path}", str(partial.path))
+        repo.git(
+            "clone",
+            "-q",
+            f"--filter={which}",
+            "--no-checkout",
+            f"ssh://me@origin.invalid{repo.path}",
+            str(partial.path),
+        )
         if name == "sparse":
             partial.git("sparse-checkout", "set", "elsewhere")
             partial.git("config", "submodule.library.url", "ssh://submodule.invalid/x")
@@ -53,7 +72,12 @@ def test_case_11_what_is_missing_comes_from_its_origin(local, repo, begin, tmp_p
         assert "\n?" in missing, name
         (tmp_path / "log").write_text("")
         session = begin(partial)
-        assert session.agent("git show HEAD:folder/big | head -1; git show HEAD~1:folder/big | head -1") == "second\nfirst\n", name
+        assert (
+            session.agent(
+                "git show HEAD:folder/big | head -1; git show HEAD~1:folder/big | head -1"
+            )
+            == "second\nfirst\n"
+        ), name
         session.agent("echo x >x")
         session.sync()
         assert partial.show("opencode/1", "x") == "x", name
@@ -72,8 +96,8 @@ git lfs pre-push "$@"
 
 
 def test_case_13_hooks_of_pushes(local, repo, begin, evil, tmp_path, monkeypatch):
-    """LFS's, as `git lfs install` writes it, husky's, one for all repositories, one that waits for input: none runs for a sandbox, all
-    of them for other remotes."""
+    """LFS's, as `git lfs install` writes it, husky's, one for all repositories, one that waits for
+    input: none runs for a sandbox, all of them for other remotes."""
     lfs = program(tmp_path / "bin" / "git-lfs", f"#!/bin/sh\nexec '{evil}' lfs \"$@\"\n")
     monkeypatch.setenv("PATH", f"{lfs.parent}:{os.environ['PATH']}")
     other = tmp_path / "other.git"
@@ -89,8 +113,12 @@ def test_case_13_hooks_of_pushes(local, repo, begin, evil, tmp_path, monkeypatch
     examples = {
         "LFS": lambda: install(hooks, LFS_HOOK),
         "husky": lambda: install(repo.path / ".husky", marked, "core.hooksPath", ".husky"),
-        "all repositories": lambda: install(tmp_path / "hooks", marked, "--global", "core.hooksPath", str(tmp_path / "hooks")),
-        "asks a question": lambda: install(hooks, f"#!/bin/sh\nread answer </dev/tty; exec '{evil}' pre-push\n"),
+        "all repositories": lambda: install(
+            tmp_path / "hooks", marked, "--global", "core.hooksPath", str(tmp_path / "hooks")
+        ),
+        "asks a question": lambda: install(
+            hooks, f"#!/bin/sh\nread answer </dev/tty; exec '{evil}' pre-push\n"
+        ),
     }
     repo.git("config", "filter.lfs.required", "true")
     for name, make in examples.items():
@@ -103,7 +131,9 @@ def test_case_13_hooks_of_pushes(local, repo, begin, evil, tmp_path, monkeypatch
         session.coordinator.push(session.name)
         assert session.agent("cat mine; cat what") == f"content\n{name}\n"
         assert ran(tmp_path) == "", name
-        repo.git("push", "-q", str(other), f"HEAD:refs/heads/{session.number}", check=False, stdin="")
+        repo.git(
+            "push", "-q", str(other), f"HEAD:refs/heads/{session.number}", check=False, stdin=""
+        )
         assert ran(tmp_path) != "", f"{name}: the test would see it"
         (tmp_path / "ran").unlink()
         repo.git("switch", "-q", "main")
@@ -122,7 +152,8 @@ def test_case_13_hooks_of_pushes(local, repo, begin, evil, tmp_path, monkeypatch
     ],
 )
 def test_case_16_git_speaks_one_language(environment):
-    """Whatever is set, git runs in the C locale, so that logs and what is quoted of git's words are of one language."""
+    """Whatever is set, git runs in the C locale, so that logs and what is quoted of git's words are
+    of one language."""
     env = gitenv.base({"PATH": os.environ["PATH"], **environment})
     assert env["LC_ALL"] == "C" and "LANGUAGE" not in env
     said = run.run(("git", "--git-dir", "/none", "rev-parse"), env=env, timeout=30)
@@ -149,21 +180,31 @@ def test_case_16_git_speaks_one_language(environment):
     ],
 )
 def test_case_17_the_wrapper_in_an_odd_folder(local, tmp_path, monkeypatch, folder):
-    """What git is told to run as its ssh goes through a shell: the very wrapper is found, and its arguments arrive."""
+    """What git is told to run as its ssh goes through a shell: the very wrapper is found, and its
+    arguments arrive."""
     place = tmp_path / folder / "ssh.py"
     place.parent.mkdir(exist_ok=True)
     shutil.copy(ssh.__file__, place)
     (place.parent / "python").symlink_to(sys.executable)
     monkeypatch.setattr(transfer.ssh, "__file__", str(place))
     found = settings.load(None)
-    command = transfer.ssh_environment(found, Policy(found, Cloud(found).config).default(), ())["GIT_SSH_COMMAND"]
+    command = transfer.ssh_environment(found, Policy(found, Cloud(found).config).default(), ())[
+        "GIT_SSH_COMMAND"
+    ]
     assert str(place) in shlex.split(command)
-    done = subprocess.run(("sh", "-c", f'{command} "$@"', "sh", "--help"), cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        ("sh", "-c", f'{command} "$@"', "sh", "--help"),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
     assert (done.returncode, done.stdout[:6]) == (0, "Usage:"), done.stderr
 
 
 def test_case_60_the_users_own_git_after_a_deletion(local, repo, begin):
-    """While the remote is there `git fetch --all` passes it over; nothing of it is left once the session is deleted."""
+    """While the remote is there `git fetch --all` passes it over; nothing of it is left once the
+    session is deleted."""
     repo.git("config", "fetch.parallel", "0")
     repo.git("remote", "add", "origin", str(repo.path))
     session = begin(repo)
@@ -176,7 +217,9 @@ def test_case_60_the_users_own_git_after_a_deletion(local, repo, begin):
         ("remote", "prune", "origin"),
     )
     for words in examples:
-        done = subprocess.run(("git", *words), cwd=repo.path, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            ("git", *words), cwd=repo.path, capture_output=True, text=True, timeout=60
+        )
         assert (done.returncode, "sandbox-1" in done.stdout + done.stderr) == (0, False), words
     session.coordinator.delete("1")
     for words in examples:

@@ -1,4 +1,5 @@
-"""The REST API, and the proxy before the toolbox. What changes a sandbox's state: test_life_rows.py."""
+"""The REST API, and the proxy before the toolbox. What changes a sandbox's state:
+test_life_rows.py."""
 
 import json
 import re
@@ -7,8 +8,9 @@ from datetime import datetime
 from typing import Any
 
 import httpx
-from account import PURPOSE, RUN, Server
-from rows import By, Like, Row, Table, containing, having, one_of
+
+from support.account import PURPOSE, RUN, Server
+from support.rows import By, Like, Row, Table, containing, having, one_of
 
 TABLE = Table("REST")
 NOBODY = "00000000-0000-4000-8000-000000000000"
@@ -45,21 +47,27 @@ def envelope(on: Server) -> Any:
 
 
 @TABLE.row(
-    "a body that is no JSON: message, error and statusCode only", {"status": 400, "members": ["error", "message", "statusCode"]}
+    "a body that is no JSON: message, error and statusCode only",
+    {"status": 400, "members": ["error", "message", "statusCode"]},
 )
 def no_json(on: Server) -> Any:
     answer = on.api.post("/sandbox", content=b"{", headers={"Content-Type": "application/json"})
     return {"status": answer.status_code, "members": sorted(answer.json())}
 
 
-@TABLE.row("an unknown sandbox", {"status": 404, "message": "Sandbox with ID or name none-such not found"})
+@TABLE.row(
+    "an unknown sandbox", {"status": 404, "message": "Sandbox with ID or name none-such not found"}
+)
 def unknown(on: Server) -> Any:
     return told(on.api.get("/sandbox/none-such"), "message")
 
 
 @TABLE.row(
     "no key, another key",
-    {"no key": {"status": 401, "message": "Invalid credentials"}, "another": {"status": 401, "message": "Invalid credentials"}},
+    {
+        "no key": {"status": 401, "message": "Invalid credentials"},
+        "another": {"status": 401, "message": "Invalid credentials"},
+    },
 )
 def keys(on: Server) -> Any:
     seen = {}
@@ -74,13 +82,20 @@ UNEXPECTED = {"status": 500, "message": "An unexpected error occurred."}
 
 @TABLE.row(
     "numbers that are none are 500",
-    {"autoStopInterval 1.5": UNEXPECTED, "autostop/x": UNEXPECTED, "expiresInMinutes=x": UNEXPECTED},
+    {
+        "autoStopInterval 1.5": UNEXPECTED,
+        "autostop/x": UNEXPECTED,
+        "expiresInMinutes=x": UNEXPECTED,
+    },
 )
 def no_numbers(on: Server) -> Any:
     return {
         "autoStopInterval 1.5": told(on.post(autoStopInterval=1.5), "message"),
         "autostop/x": told(on.api.post(f"/sandbox/{on.box.id}/autostop/x"), "message"),
-        "expiresInMinutes=x": told(on.api.post(f"/sandbox/{on.box.id}/ssh-access", params={"expiresInMinutes": "x"}), "message"),
+        "expiresInMinutes=x": told(
+            on.api.post(f"/sandbox/{on.box.id}/ssh-access", params={"expiresInMinutes": "x"}),
+            "message",
+        ),
     }
 
 
@@ -89,7 +104,10 @@ def no_numbers(on: Server) -> Any:
 
 @TABLE.row(
     "an unknown snapshot",
-    {"status": 400, "message": "Snapshot no-such-snapshot not found. Did you add it through the Daytona Dashboard?"},
+    {
+        "status": 400,
+        "message": "Snapshot no-such-snapshot not found. Did you add it through the Daytona Dashboard?",
+    },
 )
 def unknown_snapshot(on: Server) -> Any:
     return told(on.post(snapshot="no-such-snapshot"), "message")
@@ -101,7 +119,8 @@ def unknown_target(on: Server) -> Any:
 
 
 @TABLE.row(
-    "resources together with a snapshot", {"status": 400, "message": "Cannot specify Sandbox resources when using a snapshot"}
+    "resources together with a snapshot",
+    {"status": 400, "message": "Cannot specify Sandbox resources when using a snapshot"},
 )
 def resources(on: Server) -> Any:
     return told(on.post(cpu=1, memory=1, disk=1), "message")
@@ -129,7 +148,10 @@ def odd_name(on: Server) -> Any:
 @TABLE.row("labels and env with numbers stay as they are", {"label": 7, "env": 7})
 def numbers(on: Server) -> Any:
     seen = on.once(odd_sandbox)
-    return {"label": (seen.get("labels") or {}).get("number"), "env": (seen.get("env") or {}).get("NUMBER")}
+    return {
+        "label": (seen.get("labels") or {}).get("number"),
+        "env": (seen.get("env") or {}).get("NUMBER"),
+    }
 
 
 @TABLE.row("a creation answers creating", "creating")
@@ -165,7 +187,13 @@ def ids(on: Server, labels: dict[str, Any]) -> list[str]:
 
 @TABLE.row(
     "list by labels: all must match, exactly",
-    {"one": True, "both": True, "one of two": False, "another case": False, "another key's case": False},
+    {
+        "one": True,
+        "both": True,
+        "one of two": False,
+        "another case": False,
+        "another key's case": False,
+    },
 )
 def labels(on: Server) -> Any:
     here = on.box.id
@@ -185,7 +213,10 @@ def number_label(on: Server) -> Any:
 
 @TABLE.row("labels that are no object", {"text": 400, "list": 500})
 def bad_labels(on: Server) -> Any:
-    return {"text": found(on, labels="{").status_code, "list": found(on, labels='["a"]').status_code}
+    return {
+        "text": found(on, labels="{").status_code,
+        "list": found(on, labels='["a"]').status_code,
+    }
 
 
 @TABLE.row("limits are 1 to 200", {"0": 400, "1": 200, "200": 200, "201": 400})
@@ -193,7 +224,9 @@ def limits(on: Server) -> Any:
     return {str(limit): found(on, limit=limit).status_code for limit in (0, 1, 200, 201)}
 
 
-@TABLE.row("pages by number: items, page, total, totalPages", ["items", "page", "total", "totalPages"])
+@TABLE.row(
+    "pages by number: items, page, total, totalPages", ["items", "page", "total", "totalPages"]
+)
 def pages(on: Server) -> Any:
     return sorted(found(on, limit=1).json())
 
@@ -206,7 +239,10 @@ def cursors(on: Server) -> Any:
 @TABLE.row("list by the beginning of a name", {"beginning": True, "middle": False})
 def names(on: Server) -> Any:
     def seen(name: str) -> bool:
-        return on.box.id in [one["id"] for one in found(on, name=name, labels=json.dumps({RUN: on.run})).json()["items"]]
+        return on.box.id in [
+            one["id"]
+            for one in found(on, name=name, labels=json.dumps({RUN: on.run})).json()["items"]
+        ]
 
     return {"beginning": seen(on.box.name[:6]), "middle": seen(on.box.name[3:])}
 
@@ -267,7 +303,9 @@ def mint(on: Server) -> Any:
     sandbox = on.once(odd_sandbox)["id"]
     access = on.api.post(f"/sandbox/{sandbox}/ssh-access").json()
     on.secrets.add(access["token"])
-    lasts = datetime.fromisoformat(access["expiresAt"]) - datetime.fromisoformat(access["createdAt"])
+    lasts = datetime.fromisoformat(access["expiresAt"]) - datetime.fromisoformat(
+        access["createdAt"]
+    )
     return {
         "token": re.fullmatch(r"[A-Za-z0-9_-]{32}", access["token"]) is not None,
         "minutes": round(lasts.total_seconds() / 60),
@@ -306,7 +344,12 @@ def validate(on: Server) -> Any:
 
 # What it says of itself.
 
-GATEWAY = {"sshGatewayHost", "sshGatewayPort", "sshGatewayHostKeys", "sshGatewayHostKeyFingerprints"}
+GATEWAY = {
+    "sshGatewayHost",
+    "sshGatewayPort",
+    "sshGatewayHostKeys",
+    "sshGatewayHostKeyFingerprints",
+}
 
 
 @TABLE.row(
@@ -319,10 +362,7 @@ def config(on: Server) -> Any:
     return sorted((GATEWAY if on.like == "cloud" else GATEWAY | older) & {*config})
 
 
-@TABLE.row(
-    "/config needs no key; /health neither",
-    {"config": 200, "health": 200},
-)
+@TABLE.row("/config needs no key; /health neither", {"config": 200, "health": 200})
 def open_calls(on: Server) -> Any:
     with on.http(on.account.api_url, None) as client:
         return {name: client.get(f"/{name}").status_code for name in ("config", "health")}
@@ -342,7 +382,8 @@ def published_keys(on: Server) -> Any:
 
 
 @TABLE.row(
-    "/config: sshGatewayPublicKey is not the key that the gateway presents", By(cloud=one_of("not there", False), v0_190=False)
+    "/config: sshGatewayPublicKey is not the key that the gateway presents",
+    By(cloud=one_of("not there", False), v0_190=False),
 )
 def public_key(on: Server) -> Any:
     public = on.api.get("/config").json().get("sshGatewayPublicKey")
@@ -372,5 +413,8 @@ def toolbox_refusals(on: Server) -> Any:
     for name, (url, key) in tried.items():
         with on.http(url, key) as client:
             answer = client.get("/work-dir")
-        seen[name] = {"status": answer.status_code, "code": answer.json().get("code") if answer.content else None}
+        seen[name] = {
+            "status": answer.status_code,
+            "code": answer.json().get("code") if answer.content else None,
+        }
     return seen

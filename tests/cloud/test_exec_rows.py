@@ -4,9 +4,10 @@ import threading
 from typing import Any
 
 import httpx
-from account import FIRST_SHELL, Box, Server
-from rows import TEXT, By, Like, Row, Table, beginning, containing
-from waiting import until
+
+from support.account import FIRST_SHELL, Box, Server
+from support.rows import TEXT, By, Like, Row, Table, beginning, containing
+from support.waiting import until
 
 TABLE = Table("exec")
 
@@ -34,11 +35,15 @@ def refused(answer: httpx.Response, *names: str) -> dict[str, Any]:
 
 @TABLE.row("the shell is the first of zsh, bash in /etc/shells", True)
 def shell(on: Server) -> Any:
-    shell, first = on.box.execute(f"readlink /proc/$$/exe\n{FIRST_SHELL}").json()["result"].splitlines()
+    shell, first = (
+        on.box.execute(f"readlink /proc/$$/exe\n{FIRST_SHELL}").json()["result"].splitlines()
+    )
     return shell == first
 
 
-@TABLE.row("the script comes on its standard input, so that a command can eat the rest", "echo eaten")
+@TABLE.row(
+    "the script comes on its standard input, so that a command can eat the rest", "echo eaten"
+)
 def script(on: Server) -> Any:
     return on.box.execute("cat\necho eaten").json()["result"].strip()
 
@@ -49,12 +54,17 @@ def script(on: Server) -> Any:
     twin="a command is entered into the sandbox from outside, where its group's leader is",
 )
 def group(on: Server) -> Any:
-    shell, group, session = on.box.execute("read -r _ _ _ _ g s _ </proc/$$/stat; echo $$ $g $s").json()["result"].split()
+    shell, group, session = (
+        on.box.execute("read -r _ _ _ _ g s _ </proc/$$/stat; echo $$ $g $s")
+        .json()["result"]
+        .split()
+    )
     return {"group": group == shell, "session": session == shell}
 
 
 @TABLE.row(
-    "output is that of the command, exit code 0 and another", [{"exitCode": 0, "result": "a\n"}, {"exitCode": 42, "result": ""}]
+    "output is that of the command, exit code 0 and another",
+    [{"exitCode": 0, "result": "a\n"}, {"exitCode": 42, "result": ""}],
 )
 def codes(on: Server) -> Any:
     return [ran(on.box, "echo a"), ran(on.box, "sh -c 'exit 42'")]
@@ -73,7 +83,10 @@ def killed(on: Server) -> Any:
     ["DAYTONA_SANDBOX_ID", "DAYTONA_SANDBOX_SNAPSHOT", "DAYTONA_SANDBOX_USER", "GREETING"],
 )
 def environment(on: Server) -> Any:
-    return sorted(names(on) & {"DAYTONA_SANDBOX_ID", "DAYTONA_SANDBOX_SNAPSHOT", "DAYTONA_SANDBOX_USER", "GREETING"})
+    return sorted(
+        names(on)
+        & {"DAYTONA_SANDBOX_ID", "DAYTONA_SANDBOX_SNAPSHOT", "DAYTONA_SANDBOX_USER", "GREETING"}
+    )
 
 
 @TABLE.row("environment: no USER, SHELL or TERM", [])
@@ -85,9 +98,17 @@ def names(on: Server) -> set[str]:
     return {line.partition("=")[0] for line in on.box.execute("env").json()["result"].splitlines()}
 
 
-@TABLE.row("DAYTONA_SANDBOX_ID is the sandbox's id, DAYTONA_SANDBOX_USER its user", {"id": True, "user": True})
+@TABLE.row(
+    "DAYTONA_SANDBOX_ID is the sandbox's id, DAYTONA_SANDBOX_USER its user",
+    {"id": True, "user": True},
+)
 def identity(on: Server) -> Any:
-    identity, user = on.box.execute('echo "$DAYTONA_SANDBOX_ID|$DAYTONA_SANDBOX_USER"').json()["result"].strip().split("|")
+    identity, user = (
+        on.box.execute('echo "$DAYTONA_SANDBOX_ID|$DAYTONA_SANDBOX_USER"')
+        .json()["result"]
+        .strip()
+        .split("|")
+    )
     return {"id": identity == on.box.id, "user": user == on.box.seen()["user"]}
 
 
@@ -111,11 +132,16 @@ def relative_directory(on: Server) -> Any:
 
 MISSING = Like(
     "fork/exec SHELL: no such file or directory",
-    lambda text: text.startswith("fork/exec /") and text.strip().endswith("sh: no such file or directory"),
+    lambda text: (
+        text.startswith("fork/exec /") and text.strip().endswith("sh: no such file or directory")
+    ),
 )
 
 
-@TABLE.row("directory: a missing one is 200 with -1, and the text names the shell", {"exitCode": -1, "result": MISSING})
+@TABLE.row(
+    "directory: a missing one is 200 with -1, and the text names the shell",
+    {"exitCode": -1, "result": MISSING},
+)
 def missing_directory(on: Server) -> Any:
     return ran(on.box, "pwd", cwd="/no/such/folder")
 
@@ -132,12 +158,21 @@ def given(on: Server) -> Any:
 
 @TABLE.row("variables: other names are 400", {"1A": 400, "A-B": 400, "": 400, "A B": 400})
 def names_refused(on: Server) -> Any:
-    return {name: on.box.execute("true", envs={name: "x"}).status_code for name in ("1A", "A-B", "", "A B")}
+    return {
+        name: on.box.execute("true", envs={name: "x"}).status_code
+        for name in ("1A", "A-B", "", "A B")
+    }
 
 
-@TABLE.row("variables: other values than texts are 400", {"number": 400, "null": Like("200 or 400", lambda s: s in (200, 400))})
+@TABLE.row(
+    "variables: other values than texts are 400",
+    {"number": 400, "null": Like("200 or 400", lambda s: s in (200, 400))},
+)
 def values_refused(on: Server) -> Any:
-    return {kind: on.box.execute("true", envs={"A": value}).status_code for kind, value in (("number", 1), ("null", None))}
+    return {
+        kind: on.box.execute("true", envs={"A": value}).status_code
+        for kind, value in (("number", 1), ("null", None))
+    }
 
 
 # Time.
@@ -146,7 +181,12 @@ def values_refused(on: Server) -> Any:
 @TABLE.row(
     "time-out: 408, the output is lost",
     By(
-        cloud={"status": 408, "code": "PROCESS_EXECUTION_TIMEOUT", "message": TEXT, "with the output": False},
+        cloud={
+            "status": 408,
+            "code": "PROCESS_EXECUTION_TIMEOUT",
+            "message": TEXT,
+            "with the output": False,
+        },
         v0_190={
             "status": 408,
             "code": "REQUEST_TIMEOUT",
@@ -160,7 +200,10 @@ def timeout(on: Server) -> Any:
     return {**refused(answer, "code", "message"), "with the output": "before" in answer.text}
 
 
-@TABLE.row("time-out: the process group is killed, children too; a setsid child lives on", {"child": False, "setsid child": True})
+@TABLE.row(
+    "time-out: the process group is killed, children too; a setsid child lives on",
+    {"child": False, "setsid child": True},
+)
 def timeout_children(on: Server) -> Any:
     folder = on.box.folder()
     # bash and zsh alike: the first child is a group member, the second leads a session.
@@ -173,16 +216,29 @@ def timeout_children(on: Server) -> Any:
     )
     on.box.execute("\n".join(lines), timeout=2)
     alive = "kill -0 $(cat {0}) 2>/dev/null && ! grep -q '^State:.Z' /proc/$(cat {0})/status && echo alive; true"
-    until(lambda: not on.box.sh(f"cd {folder}; {alive.format('child')}"), "the child's end", seconds=10, every=0.1)
-    told = {"child": False, "setsid child": "alive" in on.box.sh(f"cd {folder}; {alive.format('leader')}")}
+    until(
+        lambda: not on.box.sh(f"cd {folder}; {alive.format('child')}"),
+        "the child's end",
+        seconds=10,
+        every=0.1,
+    )
+    told = {
+        "child": False,
+        "setsid child": "alive" in on.box.sh(f"cd {folder}; {alive.format('leader')}"),
+    }
     on.box.sh(f"kill -9 $(cat {folder}/leader) 2>/dev/null; true")
     return told
 
 
-@TABLE.row("time-out 0 is none; negative, with a fraction or as a text it is 400", {"0": 200, "-1": 400, "1.5": 400, "text": 400})
+@TABLE.row(
+    "time-out 0 is none; negative, with a fraction or as a text it is 400",
+    {"0": 200, "-1": 400, "1.5": 400, "text": 400},
+)
 def timeouts(on: Server) -> Any:
     asked: dict[str, Any] = {"0": 0, "-1": -1, "1.5": 1.5, "text": "5"}
-    return {name: on.box.execute("true", timeout=value).status_code for name, value in asked.items()}
+    return {
+        name: on.box.execute("true", timeout=value).status_code for name, value in asked.items()
+    }
 
 
 @TABLE.row("the client goes away: the command runs on", "done\n")
@@ -202,7 +258,9 @@ def client_leaves(on: Server) -> Any:
         until(lambda: on.box.sh(f"ls {folder}"), "the command", every=0.05)
         asking.join()
     on.box.sh(f"touch {folder}/go")
-    return until(lambda: on.box.sh(f"cat {folder}/end 2>/dev/null"), "the command's end", every=0.05)
+    return until(
+        lambda: on.box.sh(f"cat {folder}/end 2>/dev/null"), "the command's end", every=0.05
+    )
 
 
 @TABLE.row("ten at once wait for each other", ["10\n"])
@@ -210,7 +268,10 @@ def at_once(on: Server) -> Any:
     folder = on.box.folder()
     script = f'cd {folder}; mktemp -p . XXXXXX >/dev/null; while [ "$(ls | wc -l)" -lt 10 ]; do sleep 0.05; done; echo 10'
     results: list[str] = []
-    threads = [threading.Thread(target=lambda: results.append(on.box.sh(script, timeout=30))) for _ in range(10)]
+    threads = [
+        threading.Thread(target=lambda: results.append(on.box.sh(script, timeout=30)))
+        for _ in range(10)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -222,12 +283,16 @@ def at_once(on: Server) -> Any:
 # Texts.
 
 
-@TABLE.row("output: stdout and stderr in one text, in order", {"exitCode": 3, "result": "1\n2\n3\n"})
+@TABLE.row(
+    "output: stdout and stderr in one text, in order", {"exitCode": 3, "result": "1\n2\n3\n"}
+)
 def order(on: Server) -> Any:
     return ran(on.box, "echo 1; echo 2 >&2; echo 3; exit 3")
 
 
-@TABLE.row("output: what is not UTF-8 becomes U+FFFD; NUL and carriage return stay", "ä \ufffd \0 \r end")
+@TABLE.row(
+    "output: what is not UTF-8 becomes U+FFFD; NUL and carriage return stay", "ä \ufffd \0 \r end"
+)
 def odd_bytes(on: Server) -> Any:
     return on.box.execute(r"printf '\303\244 \377 \000 \r end'").json()["result"]
 
@@ -257,7 +322,10 @@ def heredoc(on: Server) -> Any:
         cloud={
             "status": 400,
             "content": containing("application/json"),
-            "members": Like("source, and what 0.190 has", lambda m: {"source", "statusCode", "message", "code"} <= {*m}),
+            "members": Like(
+                "source, and what 0.190 has",
+                lambda m: {"source", "statusCode", "message", "code"} <= {*m},
+            ),
             "path": containing("/process/execute"),
             "message": TEXT,
         },
@@ -286,7 +354,11 @@ def envelope(on: Server) -> Any:
     "messages begin with their kind",
     By(
         cloud=dict.fromkeys(("400", "404", "409"), TEXT),
-        v0_190={"400": beginning("bad request: "), "404": beginning("not found: "), "409": beginning("conflict: ")},
+        v0_190={
+            "400": beginning("bad request: "),
+            "404": beginning("not found: "),
+            "409": beginning("conflict: "),
+        },
     ),
 )
 def messages(on: Server) -> Any:
@@ -294,15 +366,26 @@ def messages(on: Server) -> Any:
         return on.box.toolbox.post("/process/session", json={"sessionId": "conf-messages"})
 
     session()
-    answers = [on.box.execute("true", envs={"1A": "x"}), on.box.toolbox.get("/process/session/none-such"), session()]
+    answers = [
+        on.box.execute("true", envs={"1A": "x"}),
+        on.box.toolbox.get("/process/session/none-such"),
+        session(),
+    ]
     on.box.toolbox.delete("/process/session/conf-messages")
     return {str(answer.status_code): answer.json().get("message") for answer in answers}
 
 
-@TABLE.row("an unknown route is a plain 404", {"status": 404, "text": "404 page not found", "content": beginning("text/plain")})
+@TABLE.row(
+    "an unknown route is a plain 404",
+    {"status": 404, "text": "404 page not found", "content": beginning("text/plain")},
+)
 def unknown_route(on: Server) -> Any:
     answer = on.box.toolbox.get("/no/such/route")
-    return {"status": answer.status_code, "text": answer.text.strip(), "content": answer.headers["content-type"]}
+    return {
+        "status": answer.status_code,
+        "text": answer.text.strip(),
+        "content": answer.headers["content-type"],
+    }
 
 
 # Code.
@@ -310,5 +393,7 @@ def unknown_route(on: Server) -> Any:
 
 @TABLE.row("code-run runs Python", {"exitCode": 0, "result": "42\n"})
 def code(on: Server) -> Any:
-    answer = on.box.toolbox.post("/process/code-run", json={"code": "print(6 * 7)", "language": "python"}).json()
+    answer = on.box.toolbox.post(
+        "/process/code-run", json={"code": "print(6 * 7)", "language": "python"}
+    ).json()
     return {"exitCode": answer["exitCode"], "result": answer["result"]}

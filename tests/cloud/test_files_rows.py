@@ -3,8 +3,9 @@
 from typing import Any
 
 import httpx
-from account import Box, Server
-from rows import NUMBER, TEXT, By, Like, Row, Table, beginning, containing, having, one_of
+
+from support.account import Box, Server
+from support.rows import NUMBER, TEXT, By, Like, Row, Table, beginning, containing, having, one_of
 
 TABLE = Table("files")
 
@@ -33,7 +34,10 @@ def made(on: Server, script: str = "true") -> str:
 
 def failed(answer: httpx.Response) -> dict[str, Any]:
     """The status of a refusal, and whether it says why."""
-    return {"status": answer.status_code, "body": "" if not answer.content else "envelope" if "message" in answer.text else "text"}
+    return {
+        "status": answer.status_code,
+        "body": "" if not answer.content else "envelope" if "message" in answer.text else "text",
+    }
 
 
 def error(status: int) -> By:
@@ -69,18 +73,29 @@ def no_path(on: Server) -> Any:
 @TABLE.row("what may not be deleted is 400", {"status": 400, "there": True})
 def denied(on: Server) -> Any:
     answer = on.box.toolbox.delete("/files", params={"path": "/etc/hosts"})
-    return {"status": answer.status_code, "there": on.box.sh("test -e /etc/hosts && echo yes") == "yes\n"}
+    return {
+        "status": answer.status_code,
+        "there": on.box.sh("test -e /etc/hosts && echo yes") == "yes\n",
+    }
 
 
-@TABLE.row("a folder is deleted only with recursive", {"without": 400, "with": one_of(200, 204), "there": False})
+@TABLE.row(
+    "a folder is deleted only with recursive",
+    {"without": 400, "with": one_of(200, 204), "there": False},
+)
 def recursive(on: Server) -> Any:
     folder = made(on, "mkdir sub && touch sub/file")
     without = on.box.toolbox.delete("/files", params={"path": f"{folder}/sub"}).status_code
-    recursive = on.box.toolbox.delete("/files", params={"path": f"{folder}/sub", "recursive": "true"}).status_code
+    recursive = on.box.toolbox.delete(
+        "/files", params={"path": f"{folder}/sub", "recursive": "true"}
+    ).status_code
     return {"without": without, "with": recursive, "there": "sub" in on.box.sh(f"ls {folder}")}
 
 
-@TABLE.row("bulk-download says why: a part named error, in the envelope", {"status": 200, "part": True, "code": "FILE_NOT_FOUND"})
+@TABLE.row(
+    "bulk-download says why: a part named error, in the envelope",
+    {"status": 200, "part": True, "code": "FILE_NOT_FOUND"},
+)
 def bulk_missing(on: Server) -> Any:
     answer = post(on.box, "/files/bulk-download", {"paths": ["/no/such/file"]})
     code = "FILE_NOT_FOUND" if "FILE_NOT_FOUND" in answer.text else answer.text[:200]
@@ -94,9 +109,30 @@ def bulk_missing(on: Server) -> Any:
     "info: the members",
     By(
         cloud=having(
-            *("name", "path", "size", "mode", "modTime", "modifiedAt", "isDir", "owner", "group", "permissions"),
+            *(
+                "name",
+                "path",
+                "size",
+                "mode",
+                "modTime",
+                "modifiedAt",
+                "isDir",
+                "owner",
+                "group",
+                "permissions",
+            )
         ),
-        v0_190=["group", "isDir", "modTime", "mode", "modifiedAt", "name", "owner", "permissions", "size"],
+        v0_190=[
+            "group",
+            "isDir",
+            "modTime",
+            "mode",
+            "modifiedAt",
+            "name",
+            "owner",
+            "permissions",
+            "size",
+        ],
     ),
 )
 def members(on: Server) -> Any:
@@ -116,12 +152,18 @@ def members(on: Server) -> Any:
     },
 )
 def info(on: Server) -> Any:
-    body = get(on.box, "/files/info", path=f"{made(on, 'echo hello >file; chmod 750 file')}/file").json()
-    return {name: body.get(name) for name in ("name", "size", "mode", "isDir", "permissions", "owner", "group")}
+    body = get(
+        on.box, "/files/info", path=f"{made(on, 'echo hello >file; chmod 750 file')}/file"
+    ).json()
+    return {
+        name: body.get(name)
+        for name in ("name", "size", "mode", "isDir", "permissions", "owner", "group")
+    }
 
 
 @TABLE.row(
-    "info: sticky is in the mode, as Go writes it, and not in the permissions", {"mode": "dtrwxrwxrwx", "permissions": "0777"}
+    "info: sticky is in the mode, as Go writes it, and not in the permissions",
+    {"mode": "dtrwxrwxrwx", "permissions": "0777"},
 )
 def sticky(on: Server) -> Any:
     body = get(on.box, "/files/info", path=f"{made(on, 'mkdir d; chmod 1777 d')}/d").json()
@@ -129,7 +171,8 @@ def sticky(on: Server) -> Any:
 
 
 @TABLE.row(
-    "info: setuid is in the mode, as Go writes it, and not in the permissions", {"mode": "urwxr-xr-x", "permissions": "0755"}
+    "info: setuid is in the mode, as Go writes it, and not in the permissions",
+    {"mode": "urwxr-xr-x", "permissions": "0755"},
 )
 def setuid(on: Server) -> Any:
     body = get(on.box, "/files/info", path=f"{made(on, 'touch f; chmod 4755 f')}/f").json()
@@ -160,7 +203,9 @@ def owner(on: Server) -> Any:
 def depth(on: Server) -> Any:
     folder = made(on, "mkdir sub; touch file sub/inner")
     found = get(on.box, "/files", path=folder, depth=2).json()
-    return sorted((one.get("path") or f"{folder}/{one['name']}").removeprefix(f"{folder}/") for one in found)
+    return sorted(
+        (one.get("path") or f"{folder}/{one['name']}").removeprefix(f"{folder}/") for one in found
+    )
 
 
 @TABLE.row("list: broken links are left out", ["file", "good"])
@@ -178,7 +223,10 @@ def find_missing(on: Server) -> Any:
     search = get(on.box, "/files/search", path="/no/such/folder", pattern="x")
     searched = search.json().get("files") if search.status_code == 200 else None
     return {
-        "find": {"status": find.status_code, "found": len(find.json() or []) if find.status_code == 200 else None},
+        "find": {
+            "status": find.status_code,
+            "found": len(find.json() or []) if find.status_code == 200 else None,
+        },
         "search": {"status": search.status_code, "found": len(searched or [])},
     }
 
@@ -204,23 +252,36 @@ def search(on: Server) -> Any:
 @TABLE.row("search: the folder itself can match", ["top", "top/top.txt"])
 def search_itself(on: Server) -> Any:
     folder = made(on, "mkdir top; touch top/top.txt")
-    return sorted(path.removeprefix(f"{folder}/") for path in search_files(on, f"{folder}/top", "top*"))
+    return sorted(
+        path.removeprefix(f"{folder}/") for path in search_files(on, f"{folder}/top", "top*")
+    )
 
 
 def search_files(on: Server, folder: str, pattern: str) -> list[str]:
     answer = get(on.box, "/files/search", path=folder, pattern=pattern)
-    return (answer.json().get("files") or []) if answer.status_code == 200 else [f"status {answer.status_code}"]
+    return (
+        (answer.json().get("files") or [])
+        if answer.status_code == 200
+        else [f"status {answer.status_code}"]
+    )
 
 
 def found(on: Server, folder: str, pattern: str) -> list[str]:
     return sorted(path.removeprefix(f"{folder}/") for path in search_files(on, folder, pattern))
 
 
-@TABLE.row("find: a substring, by line; files with NUL at their beginning are skipped", [["a.txt", 2, "the TODO: x.y"]])
+@TABLE.row(
+    "find: a substring, by line; files with NUL at their beginning are skipped",
+    [["a.txt", 2, "the TODO: x.y"]],
+)
 def find(on: Server) -> Any:
-    folder = made(on, r"printf 'one\nthe TODO: x.y\nTODO: xzy\n' >a.txt; printf 'TODO: x.y\0' >b.bin")
+    folder = made(
+        on, r"printf 'one\nthe TODO: x.y\nTODO: xzy\n' >a.txt; printf 'TODO: x.y\0' >b.bin"
+    )
     matches = get(on.box, "/files/find", path=folder, pattern="TODO: x.y").json()
-    return [[one["file"].removeprefix(f"{folder}/"), one["line"], one["content"]] for one in matches]
+    return [
+        [one["file"].removeprefix(f"{folder}/"), one["line"], one["content"]] for one in matches
+    ]
 
 
 # Deletions, moves, replacements.
@@ -239,10 +300,21 @@ def delete_broken(on: Server) -> Any:
 )
 def move(on: Server) -> Any:
     folder = made(on, "mkdir d; touch a b")
-    targets = {"file": ("a", "b"), "folder": ("a", "d"), "no parent": ("a", "x/y"), "no source": ("none", "c"), "free": ("a", "c")}
+    targets = {
+        "file": ("a", "b"),
+        "folder": ("a", "d"),
+        "no parent": ("a", "x/y"),
+        "no source": ("none", "c"),
+        "free": ("a", "c"),
+    }
 
     def moved(source: str, destination: str) -> int:
-        return post(on.box, "/files/move", source=f"{folder}/{source}", destination=f"{folder}/{destination}").status_code
+        return post(
+            on.box,
+            "/files/move",
+            source=f"{folder}/{source}",
+            destination=f"{folder}/{destination}",
+        ).status_code
 
     return {name: moved(*pair) for name, pair in targets.items()}
 
@@ -256,26 +328,41 @@ def replace(on: Server) -> Any:
     body = {"files": [f"{folder}/a", f"{folder}/none"], "pattern": "a.c", "newValue": "ab"}
     results = post(on.box, "/files/replace", body).json()
     return {
-        "results": [[one["file"].removeprefix(f"{folder}/"), one.get("success")] for one in results],
+        "results": [
+            [one["file"].removeprefix(f"{folder}/"), one.get("success")] for one in results
+        ],
         "bytes": on.box.sh(f"od -An -v -tx1 {folder}/a").strip(),
         "mode": on.box.sh(f"stat -c %a {folder}/a").strip(),
     }
 
 
-@TABLE.row("replace: 400 for an empty pattern, or without newValue", {"empty pattern": 400, "no newValue": 400})
+@TABLE.row(
+    "replace: 400 for an empty pattern, or without newValue",
+    {"empty pattern": 400, "no newValue": 400},
+)
 def replace_nothing(on: Server) -> Any:
     folder = made(on, "echo a >a")
     return {
-        "empty pattern": post(on.box, "/files/replace", {"files": [f"{folder}/a"], "pattern": "", "newValue": "x"}).status_code,
-        "no newValue": post(on.box, "/files/replace", {"files": [f"{folder}/a"], "pattern": "a"}).status_code,
+        "empty pattern": post(
+            on.box, "/files/replace", {"files": [f"{folder}/a"], "pattern": "", "newValue": "x"}
+        ).status_code,
+        "no newValue": post(
+            on.box, "/files/replace", {"files": [f"{folder}/a"], "pattern": "a"}
+        ).status_code,
     }
 
 
-@TABLE.row("a folder that is made: 0755 under the umask, with its parents", {"status": 201, "modes": "755 755"})
+@TABLE.row(
+    "a folder that is made: 0755 under the umask, with its parents",
+    {"status": 201, "modes": "755 755"},
+)
 def folder(on: Server) -> Any:
     folder = made(on)
     status = post(on.box, "/files/folder", path=f"{folder}/a/b", mode="0777").status_code
-    return {"status": status, "modes": " ".join(on.box.sh(f"stat -c %a {folder}/a {folder}/a/b").split())}
+    return {
+        "status": status,
+        "modes": " ".join(on.box.sh(f"stat -c %a {folder}/a {folder}/a/b").split()),
+    }
 
 
 # Contents.
@@ -283,12 +370,19 @@ def folder(on: Server) -> Any:
 
 @TABLE.row(
     "download: whole, or a range of it",
-    {"whole": [200, "0123456789"], "range": [206, "234"], "content-range": "bytes 2-4/10", "last-modified": True},
+    {
+        "whole": [200, "0123456789"],
+        "range": [206, "234"],
+        "content-range": "bytes 2-4/10",
+        "last-modified": True,
+    },
 )
 def ranges(on: Server) -> Any:
     path = f"{made(on, 'printf 0123456789 >file')}/file"
     whole = get(on.box, "/files/download", path=path)
-    part = on.box.toolbox.get("/files/download", params={"path": path}, headers={"Range": "bytes=2-4"})
+    part = on.box.toolbox.get(
+        "/files/download", params={"path": path}, headers={"Range": "bytes=2-4"}
+    )
     return {
         "whole": [whole.status_code, whole.text],
         "range": [part.status_code, part.text],
@@ -299,15 +393,25 @@ def ranges(on: Server) -> Any:
 
 @TABLE.row("bulk-download: the boundary", containing("boundary=DAYTONA-FILE-BOUNDARY"))
 def boundary(on: Server) -> Any:
-    kind = post(on.box, "/files/bulk-download", {"paths": [f"{made(on, 'touch a')}/a"]}).headers["content-type"]
+    kind = post(on.box, "/files/bulk-download", {"paths": [f"{made(on, 'touch a')}/a"]}).headers[
+        "content-type"
+    ]
     # Nothing random follows.
-    return kind.replace('"', "") if kind.replace('"', "").endswith("=DAYTONA-FILE-BOUNDARY") else f"another one: {kind}"
+    return (
+        kind.replace('"', "")
+        if kind.replace('"', "").endswith("=DAYTONA-FILE-BOUNDARY")
+        else f"another one: {kind}"
+    )
 
 
-@TABLE.row("upload: a form makes the file", {"status": one_of(200, 201), "there": "hello", "mode": "644"})
+@TABLE.row(
+    "upload: a form makes the file", {"status": one_of(200, 201), "there": "hello", "mode": "644"}
+)
 def upload(on: Server) -> Any:
     folder = made(on)
-    answer = on.box.toolbox.post("/files/upload", params={"path": f"{folder}/file"}, files={"file": b"hello"})
+    answer = on.box.toolbox.post(
+        "/files/upload", params={"path": f"{folder}/file"}, files={"file": b"hello"}
+    )
     content, mode = on.box.sh(f"cat {folder}/file; echo; stat -c %a {folder}/file").split()
     return {"status": answer.status_code, "there": content, "mode": mode}
 
@@ -321,10 +425,15 @@ def upload(on: Server) -> Any:
 )
 def upload_v2(on: Server) -> Any:
     folder = made(on)
-    answer = on.box.toolbox.post("/files/upload-v2", params={"path": f"{folder}/file"}, content=b"hello")
+    answer = on.box.toolbox.post(
+        "/files/upload-v2", params={"path": f"{folder}/file"}, content=b"hello"
+    )
     told = {"status": answer.status_code, "there": on.box.sh(f"cat {folder}/file 2>/dev/null")}
     if answer.status_code == 404:
-        told |= {"text": answer.text.strip(), "type": answer.headers["content-type"].partition(";")[0]}
+        told |= {
+            "text": answer.text.strip(),
+            "type": answer.headers["content-type"].partition(";")[0],
+        }
     return told
 
 
@@ -342,7 +451,9 @@ def bulk(on: Server, *files: tuple[str, bytes]) -> httpx.Response:
 def bulk_upload(on: Server) -> Any:
     folder = made(on)
     answer = bulk(on, (f"  {folder}/new/file \n", b"hello"))
-    content, file, parent = on.box.sh(f"cat {folder}/new/file; echo; stat -c %a {folder}/new/file {folder}/new").split()
+    content, file, parent = on.box.sh(
+        f"cat {folder}/new/file; echo; stat -c %a {folder}/new/file {folder}/new"
+    ).split()
     return {"status": answer.status_code, "content": content, "file": file, "folder": parent}
 
 
@@ -354,7 +465,11 @@ def bulk_error(on: Server) -> Any:
     folder = made(on, "mkdir d")
     answer = bulk(on, (f"{folder}/d", b"a"), (f"{folder}/b", b"b"))
     body = answer.json() if answer.content else {}
-    return {"status": answer.status_code, "members": sorted(body), "there": on.box.sh(f"cat {folder}/b 2>/dev/null")}
+    return {
+        "status": answer.status_code,
+        "members": sorted(body),
+        "there": on.box.sh(f"cat {folder}/b 2>/dev/null"),
+    }
 
 
 @TABLE.row("50 MB go in and come out", True)
@@ -367,7 +482,10 @@ def large(on: Server) -> Any:
 # Places.
 
 
-@TABLE.row("work-dir, user-home-dir and project-dir", {"work": "/home/daytona", "home": "/home/daytona", "project": beginning("/")})
+@TABLE.row(
+    "work-dir, user-home-dir and project-dir",
+    {"work": "/home/daytona", "home": "/home/daytona", "project": beginning("/")},
+)
 def directories(on: Server) -> Any:
     answers = {"work": "/work-dir", "home": "/user-home-dir", "project": "/project-dir"}
     return {name: get(on.box, path).json().get("dir") for name, path in answers.items()}
@@ -375,15 +493,22 @@ def directories(on: Server) -> Any:
 
 @TABLE.row("the list's path may end in a slash", 200)
 def slash(on: Server) -> Any:
-    return on.box.toolbox.get("/files/", params={"path": on.box.folder()}, follow_redirects=True).status_code
+    return on.box.toolbox.get(
+        "/files/", params={"path": on.box.folder()}, follow_redirects=True
+    ).status_code
 
 
-@TABLE.row("system/metrics", By(cloud={"status": 200, "kind": "numbers"}, v0_190={"status": 404, "kind": "text"}))
+@TABLE.row(
+    "system/metrics",
+    By(cloud={"status": 200, "kind": "numbers"}, v0_190={"status": 404, "kind": "text"}),
+)
 def metrics(on: Server) -> Any:
     answer = get(on.box, "/system/metrics")
     return {
         "status": answer.status_code,
-        "kind": "numbers" if answer.status_code == 200 and NUMBER.holds(*[*answer.json().values()][:1]) else "text",
+        "kind": "numbers"
+        if answer.status_code == 200 and NUMBER.holds(*[*answer.json().values()][:1])
+        else "text",
     }
 
 

@@ -1,13 +1,15 @@
-"""What changes a sandbox's state: one is created, stopped, started and deleted, and all is noted on the way."""
+"""What changes a sandbox's state: one is created, stopped, started and deleted, and all is noted on
+the way."""
 
 import subprocess
 from typing import Any
 
 import httpx
-import openssh
-from account import Box, Server
-from rows import Row, Table, containing, one_of
-from waiting import until
+
+from support import openssh
+from support.account import Box, Server
+from support.rows import Row, Table, containing, one_of
+from support.waiting import until
 
 TABLE = Table("life")
 BUSY = {"status": 409, "message": containing("state change in progress")}
@@ -20,7 +22,10 @@ def test_row(row: Row, hold: Any) -> None:
 def told(answer: httpx.Response) -> dict[str, Any]:
     """Status and state; of a refusal, the message."""
     body = answer.json() if answer.content else {}
-    return {"status": answer.status_code, **{name: body[name] for name in ("state", "message") if name in body}}
+    return {
+        "status": answer.status_code,
+        **{name: body[name] for name in ("state", "message") if name in body},
+    }
 
 
 def life(on: Server) -> dict[str, Any]:
@@ -42,7 +47,11 @@ def life(on: Server) -> dict[str, Any]:
     seen["stop again"] = told(on.api.post(f"{call}/stop"))
     seen["toolbox"] = told(box.toolbox.get("/work-dir"))
     ran = client.run("echo in", "-o", "LogLevel=INFO")
-    seen["ssh"] = {"status": ran.status, "closed": "closed by remote host" in ran.err, "denied": "Permission denied" in ran.err}
+    seen["ssh"] = {
+        "status": ran.status,
+        "closed": "closed by remote host" in ran.err,
+        "denied": "Permission denied" in ran.err,
+    }
     another = on.api.post(f"{call}/ssh-access")
     seen["mint"] = another.status_code
     on.secrets.add(another.json()["token"])
@@ -58,7 +67,11 @@ def deleted(on: Server, box: Box) -> dict[str, Any]:
     call = f"/sandbox/{box.id}"
     seen: dict[str, Any] = {"delete": told(on.api.delete(call))}
     after = on.api.get(call)
-    seen["found by id"] = {"status": after.status_code, "state": after.json().get("state"), "name": after.json().get("name")}
+    seen["found by id"] = {
+        "status": after.status_code,
+        "state": after.json().get("state"),
+        "name": after.json().get("name"),
+    }
     seen["delete again"] = on.api.delete(call).status_code
     until(lambda: box.state() == "gone", "the end", every=0.1)
     seen["found by name"] = on.api.get(f"/sandbox/{box.name}").status_code
@@ -88,12 +101,17 @@ def stop_again(on: Server) -> Any:
     return on.once(life)["stop again"]["status"]
 
 
-@TABLE.row("the toolbox of a stopped sandbox: 400", {"status": 400, "message": containing("Is the Sandbox started?")})
+@TABLE.row(
+    "the toolbox of a stopped sandbox: 400",
+    {"status": 400, "message": containing("Is the Sandbox started?")},
+)
 def stopped_toolbox(on: Server) -> Any:
     return on.once(life)["toolbox"]
 
 
-@TABLE.row("SSH to a stopped sandbox: in, then closed", {"status": 255, "closed": True, "denied": False})
+@TABLE.row(
+    "SSH to a stopped sandbox: in, then closed", {"status": 255, "closed": True, "denied": False}
+)
 def stopped_ssh(on: Server) -> Any:
     return on.once(life)["ssh"]
 
@@ -103,7 +121,10 @@ def stopped_mint(on: Server) -> Any:
     return on.once(life)["mint"]
 
 
-@TABLE.row("a start answers at once, and is not there yet", {"status": 200, "state": one_of("starting", "stopped")})
+@TABLE.row(
+    "a start answers at once, and is not there yet",
+    {"status": 200, "state": one_of("starting", "stopped")},
+)
 def start(on: Server) -> Any:
     return on.once(life)["start"]
 
@@ -118,19 +139,25 @@ def first_connection(on: Server) -> Any:
     return on.once(life)["first connection"]
 
 
-@TABLE.row("a deletion answers with the sandbox", {"status": 200, "state": one_of("destroying", "started")})
+@TABLE.row(
+    "a deletion answers with the sandbox", {"status": 200, "state": one_of("destroying", "started")}
+)
 def delete(on: Server) -> Any:
     return on.once(life)["delete"]
 
 
 @TABLE.row(
-    "while it is deleted: found by id, under another name", {"status": 200, "state": "destroying", "name": "DESTROYED_NAME_TIME"}
+    "while it is deleted: found by id, under another name",
+    {"status": 200, "state": "destroying", "name": "DESTROYED_NAME_TIME"},
 )
 def destroying(on: Server) -> Any:
     seen = on.once(life)
     name = seen["found by id"]["name"] or ""
     head = f"DESTROYED_{seen['name']}_"
-    return {**seen["found by id"], "name": "DESTROYED_NAME_TIME" if name.startswith(head) and name != head else name}
+    return {
+        **seen["found by id"],
+        "name": "DESTROYED_NAME_TIME" if name.startswith(head) and name != head else name,
+    }
 
 
 @TABLE.row("a second deletion: 409", 409)

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpx
-from account import Box, Server
-from rows import TEXT, By, Like, Row, Table, beginning, containing
-from waiting import until
+
+from support.account import Box, Server
+from support.rows import TEXT, By, Like, Row, Table, beginning, containing
+from support.waiting import until
 
 TABLE = Table("sessions")
 OUT, ERR = "\x01\x01\x01", "\x02\x02\x02"
@@ -53,14 +54,20 @@ def state(on: Server) -> Any:
     {
         "async": 202,
         "sync": 200,
-        "members": Like("cmdId and the four of a result", lambda m: {"cmdId", "exitCode", "output"} <= {*m}),
+        "members": Like(
+            "cmdId and the four of a result", lambda m: {"cmdId", "exitCode", "output"} <= {*m}
+        ),
     },
 )
 def statuses(on: Server) -> Any:
     with session(on.box) as at:
         later = run(on.box.sdk, at, "true", runAsync=True)
         now = run(on.box.sdk, at, "true")
-        return {"async": later.status_code, "sync": now.status_code, "members": sorted(later.json())}
+        return {
+            "async": later.status_code,
+            "sync": now.status_code,
+            "members": sorted(later.json()),
+        }
 
 
 @TABLE.row("an async command's exit code is null until it ends", {"at once": None, "later": 5})
@@ -88,14 +95,28 @@ def marked(on: Server) -> Any:
 @TABLE.row("output for others: no marks", ["one", "two"])
 def unmarked(on: Server) -> Any:
     with session(on.box) as at:
-        return sorted(run(on.box.toolbox, at, "echo one; echo two >&2").json()["output"].splitlines())
+        return sorted(
+            run(on.box.toolbox, at, "echo one; echo two >&2").json()["output"].splitlines()
+        )
 
 
-@TABLE.row("stdout and stderr: texts for an SDK, null for others", {"sdk": ["one\n", "two\n"], "others": [None, None]})
+@TABLE.row(
+    "stdout and stderr: texts for an SDK, null for others",
+    {"sdk": ["one\n", "two\n"], "others": [None, None]},
+)
 def streams(on: Server) -> Any:
     with session(on.box) as at:
-        answers = [run(client, at, "echo one; echo two >&2").json() for client in (on.box.sdk, on.box.toolbox)]
-        return dict(zip(("sdk", "others"), ([one.get("stdout"), one.get("stderr")] for one in answers), strict=True))
+        answers = [
+            run(client, at, "echo one; echo two >&2").json()
+            for client in (on.box.sdk, on.box.toolbox)
+        ]
+        return dict(
+            zip(
+                ("sdk", "others"),
+                ([one.get("stdout"), one.get("stderr")] for one in answers),
+                strict=True,
+            )
+        )
 
 
 @TABLE.row("a last line without a newline gets one", "end\n")
@@ -110,7 +131,11 @@ def last_line(on: Server) -> Any:
 )
 def files(on: Server) -> Any:
     with session(on.box) as at:
-        answer = run(on.box.toolbox, at, "set -- $(ls -d ~/.daytona/sessions/*/*/ | tail -n 1); echo $0; (exit 7)")
+        answer = run(
+            on.box.toolbox,
+            at,
+            "set -- $(ls -d ~/.daytona/sessions/*/*/ | tail -n 1); echo $0; (exit 7)",
+        )
         name, command = at.rpartition("/")[2], command_id(answer)
         folder = f"{on.box.home}/.daytona/sessions/{name}/{command}"
         listed = on.box.sh(f"ls {folder}").split()
@@ -168,7 +193,9 @@ def unknown(on: Server) -> Any:
 @TABLE.row("a name that is taken: 409", 409)
 def taken(on: Server) -> Any:
     with session(on.box) as at:
-        return on.box.toolbox.post("/process/session", json={"sessionId": at.rpartition("/")[2]}).status_code
+        return on.box.toolbox.post(
+            "/process/session", json={"sessionId": at.rpartition("/")[2]}
+        ).status_code
 
 
 @TABLE.row("entrypoint is reserved: 400", 400)
@@ -188,7 +215,9 @@ def after_exit(on: Server) -> Any:
     with session(on.box) as at, on.http(on.box.toolbox_url, on.account.api_key) as client:
         shell = run(client, at, "echo $$").json()["output"].strip()
         run(client, at, "exit 3", runAsync=True)
-        until(lambda: on.box.sh(f"kill -0 {shell} 2>&1 || echo ended"), "the shell's end", every=0.05)
+        until(
+            lambda: on.box.sh(f"kill -0 {shell} 2>&1 || echo ended"), "the shell's end", every=0.05
+        )
 
         def ask() -> None:
             answer = run(client, at, "true")
@@ -216,7 +245,9 @@ def deleted(on: Server) -> Any:
         "leader": f"echo $$ >{folder}/leader; exec sleep 600",
     }
     for name, script in scripts.items():
-        on.box.toolbox.post("/files/upload", params={"path": f"{folder}/{name}.sh"}, files={"file": script.encode()})
+        on.box.toolbox.post(
+            "/files/upload", params={"path": f"{folder}/{name}.sh"}, files={"file": script.encode()}
+        )
     with session(on.box) as at:
         lines = (
             f"sh {folder}/told.sh &",

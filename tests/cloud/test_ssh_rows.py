@@ -1,4 +1,5 @@
-"""SSH, point by point: through the gateway into a sandbox, with OpenSSH's client and, for single messages, paramiko's."""
+"""SSH, point by point: through the gateway into a sandbox, with OpenSSH's client and, for single
+messages, paramiko's."""
 
 import os
 import re
@@ -8,15 +9,15 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import openssh
 import paramiko
 import pytest
-from account import FIRST_SHELL, Server
-from openssh import granted, read_all
-from rows import Like, Row, Table, one_of
-from waiting import until
 
 from git_daytona.local.server import LocalDaytona
+from support import openssh
+from support.account import FIRST_SHELL, Server
+from support.openssh import granted, read_all
+from support.rows import Like, Row, Table, one_of
+from support.waiting import until
 
 TABLE = Table("SSH")
 RUNS = 40
@@ -45,16 +46,23 @@ def environment(on: Server) -> Any:
     return sorted(names & {"SHELL", "USER", "LOGNAME", "TERM"})
 
 
-@TABLE.row("the environment has HOME, PATH and what the sandbox was given", ["GREETING", "HOME", "PATH"])
+@TABLE.row(
+    "the environment has HOME, PATH and what the sandbox was given", ["GREETING", "HOME", "PATH"]
+)
 def given_environment(on: Server) -> Any:
     names = {line.partition("=")[0] for line in on.box.ssh.out("env").splitlines()}
     return sorted(names & {"HOME", "PATH", "GREETING"})
 
 
-@TABLE.row("variables that the client sends are ignored", {"GIT_PROTOCOL": "", "TZ": "", "LC_ALL as sent": False})
+@TABLE.row(
+    "variables that the client sends are ignored",
+    {"GIT_PROTOCOL": "", "TZ": "", "LC_ALL as sent": False},
+)
 def sent_environment(on: Server) -> Any:
     sent = ("-o", "SetEnv=GIT_PROTOCOL=version=2 LC_ALL=xx_XX TZ=Asia/Tokyo")
-    protocol, zone, locale = on.box.ssh.out('echo "$GIT_PROTOCOL|$TZ|$LC_ALL"', *sent).strip().split("|")
+    protocol, zone, locale = (
+        on.box.ssh.out('echo "$GIT_PROTOCOL|$TZ|$LC_ALL"', *sent).strip().split("|")
+    )
     return {"GIT_PROTOCOL": protocol, "TZ": zone, "LC_ALL as sent": locale == "xx_XX"}
 
 
@@ -62,19 +70,32 @@ def sent_environment(on: Server) -> Any:
 def env_request(on: Server) -> Any:
     with on.box.ssh.transport() as transport:
         channel = transport.open_session()
-        return granted(channel, "env", lambda m: m.add_string("GIT_PROTOCOL"), lambda m: m.add_string("version=2"))
+        return granted(
+            channel,
+            "env",
+            lambda m: m.add_string("GIT_PROTOCOL"),
+            lambda m: m.add_string("version=2"),
+        )
 
 
-@TABLE.row("git speaks protocol v0: no version line, the refs at once", {"version line": False, "refs": True})
+@TABLE.row(
+    "git speaks protocol v0: no version line, the refs at once",
+    {"version line": False, "refs": True},
+)
 def git_protocol(on: Server) -> Any:
     folder = on.box.folder()
     git = "git -c user.name=a -c user.email=a@example.invalid"
     on.box.sh(f"cd {folder} && git init -q . && {git} commit -q --allow-empty -m one")
-    said = on.box.ssh.out(f"git upload-pack {folder}", "-o", "SetEnv=GIT_PROTOCOL=version=2", data=b"0000")
+    said = on.box.ssh.out(
+        f"git upload-pack {folder}", "-o", "SetEnv=GIT_PROTOCOL=version=2", data=b"0000"
+    )
     return {"version line": "version 2" in said, "refs": "refs/heads/" in said}
 
 
-@TABLE.row("umask, HOME and working directory", {"umask": "0022", "home": "/home/daytona", "cwd": "/home/daytona"})
+@TABLE.row(
+    "umask, HOME and working directory",
+    {"umask": "0022", "home": "/home/daytona", "cwd": "/home/daytona"},
+)
 def place(on: Server) -> Any:
     mask, home, cwd = on.box.ssh.out('umask; echo "$HOME"; pwd').splitlines()
     return {"umask": mask, "home": home, "cwd": cwd}
@@ -98,7 +119,9 @@ def much_stderr(on: Server) -> Any:
 @TABLE.row("6 MB on stderr hang the command", {"ends": False, "at the end of stderr": False})
 def hanging_stderr(on: Server) -> Any:
     folder = on.box.folder()
-    with on.box.ssh.start(f"cd {folder}; echo $$ >pid; head -c 6000000 /dev/zero >&2; touch end") as process:
+    with on.box.ssh.start(
+        f"cd {folder}; echo $$ >pid; head -c 6000000 /dev/zero >&2; touch end"
+    ) as process:
         try:
             # It needs milliseconds where somebody reads it: three seconds are no measure of speed.
             process.communicate(timeout=3)
@@ -167,14 +190,18 @@ def exit_signal(on: Server) -> Any:
 
 
 @pytest.mark.parametrize("share", [0, 1])
-def test_the_twin_loses_as_many_statuses_as_it_is_told_to(twin: LocalDaytona, server: Server, share: int) -> None:
+def test_the_twin_loses_as_many_statuses_as_it_is_told_to(
+    twin: LocalDaytona, server: Server, share: int
+) -> None:
     before, twin.faults.gateway.lost_statuses = twin.faults.gateway.lost_statuses, share
     try:
         with server.box.ssh.shared() as options:
             ran = [server.box.ssh.run("echo out; exit 3", *options) for _ in range(20)]
     finally:
         twin.faults.gateway.lost_statuses = before
-    assert {(one.status, one.out, one.err) for one in ran} == {(openssh.LOST if share else 3, "out\n", "")}
+    assert {(one.status, one.out, one.err) for one in ran} == {
+        (openssh.LOST if share else 3, "out\n", "")
+    }
 
 
 # Terminals.
@@ -188,11 +215,14 @@ def terminal_with_command(on: Server) -> Any:
 
 @TABLE.row("with a command Enter stays a carriage return, nothing is echoed", "61 0d ")
 def carriage_return(on: Server) -> Any:
-    return on.box.ssh.out("head -c 2 | od -An -v -tx1 | tr -s ' \\n' ' ' | cut -c2-", "-tt", data=b"a\r").strip("\r\n")
+    return on.box.ssh.out(
+        "head -c 2 | od -An -v -tx1 | tr -s ' \\n' ' ' | cut -c2-", "-tt", data=b"a\r"
+    ).strip("\r\n")
 
 
 def shell_on_terminal(on: Server) -> dict[str, Any]:
-    """A shell on a terminal of 100 columns and 40 rows, which gets 90 and 30, and is left with status 3."""
+    """A shell on a terminal of 100 columns and 40 rows, which gets 90 and 30, and is left with
+    status 3."""
     ours, theirs = os.openpty()
     seen = ""
 
@@ -211,12 +241,19 @@ def shell_on_terminal(on: Server) -> dict[str, Any]:
         return answer
 
     def size(columns: int, rows: int) -> None:
-        subprocess.run(["stty", "cols", str(columns), "rows", str(rows)], stdin=theirs, check=True, timeout=10)
+        subprocess.run(
+            ["stty", "cols", str(columns), "rows", str(rows)], stdin=theirs, check=True, timeout=10
+        )
 
     try:
         size(100, 40)
         with on.box.ssh.start(
-            None, "-t", stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL, start_new_session=True
+            None,
+            "-t",
+            stdin=theirs,
+            stdout=theirs,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         ) as process:
             try:
                 told = {
@@ -229,7 +266,11 @@ def shell_on_terminal(on: Server) -> dict[str, Any]:
                 }
                 size(90, 30)
                 process.send_signal(signal.SIGWINCH)
-                told["resized"] = until(lambda: (now := ask("stty size")) != told["size"] and now, "the new size", every=0.1)
+                told["resized"] = until(
+                    lambda: (now := ask("stty size")) != told["size"] and now,
+                    "the new size",
+                    every=0.1,
+                )
                 os.write(ours, b"exit 3\r")
                 status = process.wait(openssh.SECONDS)
                 told["status"] = "lost" if status == openssh.LOST else status
@@ -255,13 +296,19 @@ def terminal_shell(on: Server) -> Any:
     }
 
 
-@TABLE.row("without a command: the size arrives, and so does another one", {"size": "40 100", "resized": "30 90"})
+@TABLE.row(
+    "without a command: the size arrives, and so does another one",
+    {"size": "40 100", "resized": "30 90"},
+)
 def terminal_size(on: Server) -> Any:
     told = on.once(shell_on_terminal)
     return {"size": told["size"], "resized": told["resized"]}
 
 
-@TABLE.row("without a command: the status is 0 whatever the shell's is, if it is not lost", one_of(0, "lost"))
+@TABLE.row(
+    "without a command: the status is 0 whatever the shell's is, if it is not lost",
+    one_of(0, "lost"),
+)
 def terminal_status(on: Server) -> Any:
     return on.once(shell_on_terminal)["status"]
 
@@ -284,7 +331,9 @@ def signals(on: Server) -> Any:
     with on.box.ssh.transport() as transport:
         channel = transport.open_session()
         channel.settimeout(openssh.SECONDS)
-        channel.exec_command("trap 'echo got TERM; exit' TERM; echo ready; while :; do sleep 0.05; done")
+        channel.exec_command(
+            "trap 'echo got TERM; exit' TERM; echo ready; while :; do sleep 0.05; done"
+        )
         assert channel.recv(6) == b"ready\n"
         message = paramiko.Message()
         message.add_byte(openssh.cMSG_CHANNEL_REQUEST)
@@ -296,15 +345,25 @@ def signals(on: Server) -> Any:
         return read_all(channel)
 
 
-@TABLE.row("the client is killed: its input ends, the command runs on", {"input ended": True, "runs on": True})
+@TABLE.row(
+    "the client is killed: its input ends, the command runs on",
+    {"input ended": True, "runs on": True},
+)
 def killed_client(on: Server) -> Any:
     folder = on.box.folder()
     command = f"cd {folder}; echo $$ >pid; cat >/dev/null; touch input-ended; exec sleep 600"
     with on.box.ssh.start(command) as process:
         until(lambda: on.box.sh(f"cat {folder}/pid 2>/dev/null"), "the command", every=0.05)
         process.kill()
-    ended = until(lambda: on.box.sh(f"test -e {folder}/input-ended && echo yes"), "the end of its input", every=0.05)
-    return {"input ended": ended == "yes\n", "runs on": on.box.sh(f"kill -9 $(cat {folder}/pid) && echo yes") == "yes\n"}
+    ended = until(
+        lambda: on.box.sh(f"test -e {folder}/input-ended && echo yes"),
+        "the end of its input",
+        every=0.05,
+    )
+    return {
+        "input ended": ended == "yes\n",
+        "runs on": on.box.sh(f"kill -9 $(cat {folder}/pid) && echo yes") == "yes\n",
+    }
 
 
 # Files.
@@ -325,7 +384,13 @@ def copied(on: Server, program: str, *options: str) -> Any:
     there, back = on.box.ssh.folder / "there", on.box.ssh.folder / "back"
     there.write_bytes(bytes(range(256)))
     if program == "sftp":
-        on.box.ssh.tool("sftp", "-b", "-", "sandbox", data=f"put {there} {relative}/file\nget {relative}/file {back}\n".encode())
+        on.box.ssh.tool(
+            "sftp",
+            "-b",
+            "-",
+            "sandbox",
+            data=f"put {there} {relative}/file\nget {relative}/file {back}\n".encode(),
+        )
     else:
         on.box.ssh.tool("scp", *options, str(there), f"sandbox:{relative}/file")
         on.box.ssh.tool("scp", *options, f"sandbox:{relative}/file", str(back))
@@ -357,7 +422,10 @@ GREET = "\nwhile True:\n    one, _ = listener.accept()\n    one.sendall(b'hello 
 @TABLE.row("direct-tcpip reaches a port of the sandbox", "hello from inside")
 def forward_port(on: Server) -> Any:
     # Its input stays open: the end of one direction ends the other.
-    with on.box.listening(GREET, "127.0.0.1") as port, on.box.ssh.start(None, "-W", f"127.0.0.1:{port}") as process:
+    with (
+        on.box.listening(GREET, "127.0.0.1") as port,
+        on.box.ssh.start(None, "-W", f"127.0.0.1:{port}") as process,
+    ):
         assert process.stdout is not None
         return process.stdout.read().decode()
 
@@ -377,7 +445,9 @@ def opened(transport: paramiko.Transport, kind: str, *where: Any) -> str:
     return "opened, then closed" if channel.recv(1) == b"" else "opened"
 
 
-@TABLE.row("direct-tcpip to a port where nobody listens is opened, then closed", "opened, then closed")
+@TABLE.row(
+    "direct-tcpip to a port where nobody listens is opened, then closed", "opened, then closed"
+)
 def forward_nowhere(on: Server) -> Any:
     with on.box.ssh.transport() as transport:
         return opened(transport, "direct-tcpip", ("127.0.0.1", 1), ("127.0.0.1", 1))
@@ -396,7 +466,11 @@ def forward_socket(on: Server) -> Any:
 @TABLE.row("tcpip-forward is refused", "refused")
 def remote_forward(on: Server) -> Any:
     with on.box.ssh.transport() as transport:
-        return "refused" if transport.global_request("tcpip-forward", ("127.0.0.1", 0), wait=True) is None else "granted"
+        return (
+            "refused"
+            if transport.global_request("tcpip-forward", ("127.0.0.1", 0), wait=True) is None
+            else "granted"
+        )
 
 
 AGENT_PROBE = """
@@ -412,18 +486,29 @@ except OSError:
 """
 
 
-@TABLE.row("agent forwarding is granted, but its socket is dead", {"granted": True, "SSH_AUTH_SOCK": True, "answers": False})
+@TABLE.row(
+    "agent forwarding is granted, but its socket is dead",
+    {"granted": True, "SSH_AUTH_SOCK": True, "answers": False},
+)
 def agent(on: Server) -> Any:
     folder = on.box.folder()
-    on.box.toolbox.post(f"/files/upload?path={folder}/probe.py", files={"file": AGENT_PROBE.encode()})
+    on.box.toolbox.post(
+        f"/files/upload?path={folder}/probe.py", files={"file": AGENT_PROBE.encode()}
+    )
     with on.box.ssh.transport() as transport:
         channel = transport.open_session()
         allowed = granted(channel, "auth-agent-req@openssh.com")
         if not allowed:
             channel = transport.open_session()
-        channel.exec_command(f'echo "${{SSH_AUTH_SOCK:+set}}"; test -n "$SSH_AUTH_SOCK" && python3 {folder}/probe.py')
+        channel.exec_command(
+            f'echo "${{SSH_AUTH_SOCK:+set}}"; test -n "$SSH_AUTH_SOCK" && python3 {folder}/probe.py'
+        )
         said = read_all(channel).splitlines()
-    return {"granted": allowed, "SSH_AUTH_SOCK": said[0] == "set", "answers": said[1:] not in ([], ["0"])}
+    return {
+        "granted": allowed,
+        "SSH_AUTH_SOCK": said[0] == "set",
+        "answers": said[1:] not in ([], ["0"]),
+    }
 
 
 @TABLE.row("X11 is ignored", "")
@@ -463,19 +548,41 @@ def channels(on: Server) -> Any:
 # The connection.
 
 
-@TABLE.row("authentication is none, for a client that has a key, too", {"method": "none", "out": "in\n"})
+@TABLE.row(
+    "authentication is none, for a client that has a key, too", {"method": "none", "out": "in\n"}
+)
 def authentication(on: Server) -> Any:
     key = on.box.ssh.folder / "key"
     if not key.exists():
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True, timeout=30)
-    ran = on.box.ssh.run("echo in", "-v", "-o", "LogLevel=DEBUG", "-i", str(key), "-o", "PreferredAuthentications=publickey")
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True, timeout=30
+        )
+    ran = on.box.ssh.run(
+        "echo in",
+        "-v",
+        "-o",
+        "LogLevel=DEBUG",
+        "-i",
+        str(key),
+        "-o",
+        "PreferredAuthentications=publickey",
+    )
     method = re.search(r'^Authenticated to .* using "(\w+)"', ran.err, re.MULTILINE)
     return {"method": method and method[1], "out": ran.out}
 
 
 @TABLE.row("there is one host key, of one type", ["ssh-ed25519"])
 def host_keys(on: Server) -> Any:
-    argv = ["ssh-keyscan", "-T", "10", "-t", "rsa,ecdsa,ed25519", "-p", str(on.box.ssh.port), on.box.ssh.host]
+    argv = [
+        "ssh-keyscan",
+        "-T",
+        "10",
+        "-t",
+        "rsa,ecdsa,ed25519",
+        "-p",
+        str(on.box.ssh.port),
+        on.box.ssh.host,
+    ]
     found = subprocess.run(argv, capture_output=True, text=True, timeout=60).stdout
     return sorted(line.split()[1] for line in found.splitlines() if not line.startswith("#"))
 
@@ -488,7 +595,9 @@ def announced(on: Server) -> Any:
 
 @TABLE.row("version and banner", {"version": "SSH-2.0-Go", "banner": None})
 def version(on: Server) -> Any:
-    with socket.create_connection((on.box.ssh.host, on.box.ssh.port), timeout=openssh.SECONDS) as connection:
+    with socket.create_connection(
+        (on.box.ssh.host, on.box.ssh.port), timeout=openssh.SECONDS
+    ) as connection:
         line = connection.makefile("rb").readline().decode().strip()
     with on.box.ssh.transport() as transport:
         return {"version": line, "banner": transport.get_banner()}
@@ -497,7 +606,11 @@ def version(on: Server) -> Any:
 @TABLE.row("keepalive@openssh.com is refused, which is an answer", "refused")
 def keepalive(on: Server) -> Any:
     with on.box.ssh.transport() as transport:
-        return "refused" if transport.global_request("keepalive@openssh.com", wait=True) is None else "granted"
+        return (
+            "refused"
+            if transport.global_request("keepalive@openssh.com", wait=True) is None
+            else "granted"
+        )
 
 
 @TABLE.row("a connection counts as activity", True)
@@ -510,18 +623,27 @@ def activity(on: Server) -> Any:
 # Tokens and states: test_life_rows.py has those that stop a sandbox.
 
 
-@TABLE.row("a bad token: in, then closed", {"status": 255, "closed by the remote host": True, "denied": False})
+@TABLE.row(
+    "a bad token: in, then closed",
+    {"status": 255, "closed by the remote host": True, "denied": False},
+)
 def bad_token(on: Server) -> Any:
     return refused(on, "A" * 32)
 
 
-@TABLE.row("an expired token: in, then closed", {"status": 255, "closed by the remote host": True, "denied": False})
+@TABLE.row(
+    "an expired token: in, then closed",
+    {"status": 255, "closed by the remote host": True, "denied": False},
+)
 def expired_token(on: Server) -> Any:
     # A token of another sandbox: minting ends the earlier ones.
     return refused(on, on.once(tokens)["expired"])
 
 
-@TABLE.row("a superseded token: in, then closed", {"status": 255, "closed by the remote host": True, "denied": False})
+@TABLE.row(
+    "a superseded token: in, then closed",
+    {"status": 255, "closed by the remote host": True, "denied": False},
+)
 def superseded_token(on: Server) -> Any:
     return refused(on, on.once(tokens)["superseded"])
 
@@ -558,7 +680,11 @@ def tokens(on: Server) -> dict[str, Any]:
         new = read_all(another)
     return {
         "superseded": superseded,
-        "revoked": {"old channel": old, "new channel": new, "new connection": client.run("echo new").out},
+        "revoked": {
+            "old channel": old,
+            "new channel": new,
+            "new connection": client.run("echo new").out,
+        },
         "expired": box.mint(expiresInMinutes=0)["token"],
     }
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import httpx
 import websocket
-from account import Box, Server
-from rows import By, Like, Row, Table
-from waiting import until
+
+from support.account import Box, Server
+from support.rows import By, Like, Row, Table
+from support.waiting import until
 
 TABLE = Table("terminals, git, ports")
 SECONDS = 20.0
@@ -87,7 +88,10 @@ def pty_made(on: Server) -> Any:
         return {"status": answer.status_code, "members": sorted(answer.json())}
 
 
-@TABLE.row("terminal: what is told of one", {"cols": 90, "rows": 30, "active": True, "envs": {"TERM": "xterm-256color"}})
+@TABLE.row(
+    "terminal: what is told of one",
+    {"cols": 90, "rows": 30, "active": True, "envs": {"TERM": "xterm-256color"}},
+)
 def pty_info(on: Server) -> Any:
     with terminal(on.box) as (at, _):
         body = on.box.toolbox.get(at).json()
@@ -95,15 +99,25 @@ def pty_info(on: Server) -> Any:
 
 
 def shell_seen(on: Server) -> dict[str, Any]:
-    """A shell on a terminal: how it was started, its size before and after a resize, and its end."""
+    """A shell on a terminal: how it was started, its size before and after a resize, and its
+    end."""
     with terminal(on.box) as (at, _), screen(on.box, f"{at}/connect") as one:
-        told = {"options": one.ask("tr '\\0' ' ' </proc/$$/cmdline | cut -d' ' -f2-").strip(), "size": one.ask("stty size")}
-        told["resize"] = on.box.toolbox.post(f"{at}/resize", json={"cols": 100, "rows": 40}).status_code
+        told = {
+            "options": one.ask("tr '\\0' ' ' </proc/$$/cmdline | cut -d' ' -f2-").strip(),
+            "size": one.ask("stty size"),
+        }
+        told["resize"] = on.box.toolbox.post(
+            f"{at}/resize", json={"cols": 100, "rows": 40}
+        ).status_code
         told["resized"] = one.ask("stty size")
         one.type("exit 3\r")
         told["close"], told["reason"] = one.end()
         # Nobody says when it is forgotten.
-        told["afterwards"] = until(lambda: (now := on.box.toolbox.get(at).status_code) != 200 and now, "its end", seconds=10)
+        told["afterwards"] = until(
+            lambda: (now := on.box.toolbox.get(at).status_code) != 200 and now,
+            "its end",
+            seconds=10,
+        )
     return told
 
 
@@ -128,7 +142,10 @@ def pty_gone(on: Server) -> Any:
     return on.once(shell_seen)["afterwards"]
 
 
-REFUSED = By(cloud=Like("error or message", lambda members: "error" in members or "message" in members), v0_190=["error"])
+REFUSED = By(
+    cloud=Like("error or message", lambda members: "error" in members or "message" in members),
+    v0_190=["error"],
+)
 
 
 @TABLE.row("terminal: an unknown one", {"status": 404, "members": REFUSED})
@@ -193,12 +210,17 @@ def git_status(on: Server) -> Any:
     return {"branch": body["currentBranch"], "files": files}
 
 
-@TABLE.row("git: add, commit and history", {"add": 200, "commit": 200, "hash": True, "messages": ["two", "one"]})
+@TABLE.row(
+    "git: add, commit and history",
+    {"add": 200, "commit": 200, "hash": True, "messages": ["two", "one"]},
+)
 def git_commit(on: Server) -> Any:
     folder = repository(on)
     on.box.sh(f"echo two >{folder}/file")
     add = git(on, "POST", "add", path=folder, files=["."])
-    commit = git(on, "POST", "commit", path=folder, message="two", author="A", email="a@example.invalid")
+    commit = git(
+        on, "POST", "commit", path=folder, message="two", author="A", email="a@example.invalid"
+    )
     history = git(on, "GET", "history", path=folder).json()
     head = on.box.sh(f"git -C {folder} rev-parse HEAD").strip()
     return {
@@ -211,13 +233,24 @@ def git_commit(on: Server) -> Any:
 
 @TABLE.row("git: a commit without changes is 500", 500)
 def git_empty(on: Server) -> Any:
-    return git(on, "POST", "commit", path=repository(on), message="none", author="A", email="a@example.invalid").status_code
+    return git(
+        on,
+        "POST",
+        "commit",
+        path=repository(on),
+        message="none",
+        author="A",
+        email="a@example.invalid",
+    ).status_code
 
 
 @TABLE.row("git: not a repository is 404", {"status": 404, "history": 404, "branches": 404})
 def git_none(on: Server) -> Any:
     folder = on.box.folder()
-    return {what: git(on, "GET", what, path=folder).status_code for what in ("status", "history", "branches")}
+    return {
+        what: git(on, "GET", what, path=folder).status_code
+        for what in ("status", "history", "branches")
+    }
 
 
 @TABLE.row(
@@ -230,7 +263,12 @@ def git_branches(on: Server) -> Any:
     head = on.box.sh(f"git -C {folder} symbolic-ref --short HEAD").strip()
     branches = git(on, "GET", "branches", path=folder).json()["branches"]
     delete = git(on, "DELETE", "branches", path=folder, name="none-such")
-    return {"make": make.status_code, "head": head, "branches": sorted(branches), "delete missing": delete.status_code}
+    return {
+        "make": make.status_code,
+        "head": head,
+        "branches": sorted(branches),
+        "delete missing": delete.status_code,
+    }
 
 
 @TABLE.row("git: checkout", {"status": 200, "head": "main"})
@@ -238,7 +276,10 @@ def git_checkout(on: Server) -> Any:
     folder = repository(on)
     on.box.sh(f"git -C {folder} checkout -q -b other")
     status = git(on, "POST", "checkout", path=folder, branch="main").status_code
-    return {"status": status, "head": on.box.sh(f"git -C {folder} symbolic-ref --short HEAD").strip()}
+    return {
+        "status": status,
+        "head": on.box.sh(f"git -C {folder} symbolic-ref --short HEAD").strip(),
+    }
 
 
 # Ports.
@@ -257,7 +298,9 @@ def listed(on: Server) -> list[int]:
     return on.box.toolbox.get("/port").json().get("ports") or []
 
 
-@TABLE.row("ports: IPv4 listeners are listed, those on IPv6 alone are not", {"IPv4": True, "IPv6": False})
+@TABLE.row(
+    "ports: IPv4 listeners are listed, those on IPv6 alone are not", {"IPv4": True, "IPv6": False}
+)
 def ports(on: Server) -> Any:
     with on.box.listening(IDLE, "::1") as newer, on.box.listening(IDLE, "127.0.0.1") as older:
         # The list is a second old at most, and the one on IPv6 came first.
@@ -272,7 +315,13 @@ def ports(on: Server) -> Any:
 def port_in_use(on: Server) -> Any:
     with on.box.listening(IDLE, "127.0.0.1") as port:
         answer = on.box.toolbox.get(f"/port/{port}/in-use").json()
-    return {"open": answer, **{word: on.box.toolbox.get(f"/port/{word}/in-use").status_code for word in ("2999", "10000", "x")}}
+    return {
+        "open": answer,
+        **{
+            word: on.box.toolbox.get(f"/port/{word}/in-use").status_code
+            for word in ("2999", "10000", "x")
+        },
+    }
 
 
 @TABLE.row("ports: /proxy/PORT/ reaches a server of the sandbox", {"status": 200, "text": "hello"})
@@ -289,5 +338,7 @@ def proxy(on: Server) -> Any:
 )
 def daemon_ports(on: Server) -> Any:
     lines = on.box.sh("cat /proc/net/tcp /proc/net/tcp6 2>/dev/null").splitlines()
-    listening = {int(words[1].rpartition(":")[2], 16) for words in map(str.split, lines) if words[3] == "0A"}
+    listening = {
+        int(words[1].rpartition(":")[2], 16) for words in map(str.split, lines) if words[3] == "0A"
+    }
     return sorted(listening & {2280, 22220, 22222, 33333})

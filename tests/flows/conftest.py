@@ -1,8 +1,8 @@
 """The fixtures of rig.py and wrapping.py."""
 
-from leaks import canary, logged, traced
-from rig import begin, command, coordinate, local, repo, server
-from wrapping import agent, config, sandbox, wrapper
+from support.round_trip import begin, command, coordinate, local, repo, server
+from support.secret_search import canary, logged, traced
+from support.wrapper import agent, config, sandbox, wrapper
 
 __all__ = [
     "agent",

@@ -1,4 +1,5 @@
-"""The crash matrix: SIGKILL at every step of start, sync and delete, then a recovery. Printed by ``bin/test -k crash -s``."""
+"""The crash matrix: SIGKILL at every step of start, sync and delete, then a recovery. Printed by
+``bin/test -k crash -s``."""
 
 import json
 import os
@@ -10,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from git_daytona import recovery
+from git_daytona.sessions import recovery
 
-WORKER = Path(__file__).with_name("crash_worker.py")
+WORKER = Path(__file__).parents[1] / "support" / "crash_worker.py"
 
 
 class Worker:
@@ -30,7 +31,9 @@ class Worker:
 
     def run(self, repo, operation, session_id, step, side="before"):
         """The exit status, after what the operation printed."""
-        self.process.stdin.write(json.dumps([str(repo.path), operation, session_id, str(step), side]) + "\n")
+        self.process.stdin.write(
+            json.dumps([str(repo.path), operation, session_id, str(step), side]) + "\n"
+        )
         self.process.stdin.flush()
         lines = [self.process.stdout.readline()]
         if step == "count" and lines[0].startswith("["):
@@ -50,13 +53,16 @@ def valid_state_files():
 
 
 def scene(repo, begin, coordinate, operation, session_id):
-    """A session with a synced commit, an unsynced commit and an unsynced file, so that a crash has something to lose."""
+    """A session with a synced commit, an unsynced commit and an unsynced file, so that a crash has
+    something to lose."""
     if operation == "start":
         return
     session = begin(repo, session_id)
     session.agent("echo one > one")
     session.coordinator.sync(session_id)
-    session.agent("echo committed > committed; git add committed; git commit -qm own; echo pending > pending")
+    session.agent(
+        "echo committed > committed; git add committed; git commit -qm own; echo pending > pending"
+    )
     session.coordinator.close()
 
 
@@ -96,11 +102,16 @@ def test_crash_matrix(local, repo, begin, coordinate, tmp_path, operation):
     cases = [(number, side) for number in range(1, len(steps) + 1) for side in ("before", "after")]
     with ThreadPoolExecutor(len(workers)) as pool:
         results = sorted(
-            (row for rows in pool.map(some, range(len(workers))) for row in rows), key=lambda row: (row[0][0], row[0][1] == "after")
+            (row for rows in pool.map(some, range(len(workers))) for row in rows),
+            key=lambda row: (row[0][0], row[0][1] == "after"),
         )
     for worker in workers:
         worker.close()
-    local_sandboxes = {each.labels.get("git-daytona/session"): each for each in local.sandboxes if each.state != "destroyed"}
+    local_sandboxes = {
+        each.labels.get("git-daytona/session"): each
+        for each in local.sandboxes
+        if each.state != "destroyed"
+    }
     for (number, side), session_id, mine, valid in results:
         coordinator = coordinate(mine.path)
         known = {each.id: each for each in coordinator.sessions()}
@@ -109,18 +120,31 @@ def test_crash_matrix(local, repo, begin, coordinate, tmp_path, operation):
         lost = 0
         if operation != "start":
             branch = next(
-                (ref for ref in mine.git("for-each-ref", "--format=%(refname)", "refs/heads/opencode").splitlines()), None
+                (
+                    ref
+                    for ref in mine.git(
+                        "for-each-ref", "--format=%(refname)", "refs/heads/opencode"
+                    ).splitlines()
+                ),
+                None,
             )
-            names = set(mine.git("ls-tree", "-r", "--name-only", branch).split()) if branch else set()
+            names = (
+                set(mine.git("ls-tree", "-r", "--name-only", branch).split()) if branch else set()
+            )
             if operation == "delete" and session_id in known:
                 coordinator.delete(session_id)
                 names |= set(mine.git("ls-tree", "-r", "--name-only", branch).split())
             lost = len({"one", "committed", "pending"} - names)
         elif session_id in known:
-            lost = int(coordinator.execute(session_id, "git log --format=%s").result.output != "Add README\n")
+            lost = int(
+                coordinator.execute(session_id, "git log --format=%s").result.output
+                != "Add README\n"
+            )
         assert mine.git("fsck", "--connectivity-only", "--no-dangling") == ""
         assert mine.git("for-each-ref", "refs/daytona/incoming", "refs/daytona/resetting") == ""
-        rows.append((f"{operation} {number:2} {side:6} {steps[number - 1]}", lost, orphaned, 0, valid))
+        rows.append(
+            (f"{operation} {number:2} {side:6} {steps[number - 1]}", lost, orphaned, 0, valid)
+        )
         coordinator.close()
     alive = local.live_tokens()
     print(f"\n{'killed at':44} {'lost':>5} {'orphaned':>9} {'tokens':>7} {'state valid':>12}")

@@ -1,15 +1,18 @@
-"""The fault matrix: each API call of start, sync and delete fails in each way; the gateway breaks before, during and after the pack.
+"""The fault matrix: each API call of start, sync and delete fails in each way; the gateway breaks
+before, during and after the pack.
 
-For each: the state that is recorded, the message, and how often the call was made. Then the fault goes, and the same operation works.
-All of it with debug logging and tracing on, and a server that repeats the key and the last token: neither is to be found afterwards.
-Printed by ``bin/test -k fault -s``.
+For each: the state that is recorded, the message, and how often the call was made. Then the fault
+goes, and the same operation works. All of it with debug logging and tracing on, and a server that
+repeats the key and the last token: neither is to be found afterwards. Printed by ``bin/test -k
+fault -s``.
 """
 
 import pytest
 
-from git_daytona import leases, lifecycle, sandbox
-from git_daytona.errors import GitDaytonaError
-from leaks import shown
+from git_daytona.base.errors import GitDaytonaError
+from git_daytona.sandbox import lifecycle, report
+from git_daytona.transfer import leases
+from support.secret_search import shown
 
 # What the call answers → how often it is made (None: see `tries`) and what the message says.
 ANSWERS = {
@@ -23,16 +26,21 @@ ANSWERS = {
     "answer lost": ({"drop": "after"}, 3, "cannot be reached"),
     "hang": ({"hang": True}, 2, "in time"),
 }
-# A deletion that is refused because the sandbox is changing waits for that (at most START_SECONDS) and is made again.
-# Operation → the calls that it makes and that its success depends on.
+# A deletion that is refused because the sandbox is changing waits for that (at most START_SECONDS)
+# and is made again. Operation → the calls that it makes and that its success depends on.
 CALLS = {
     "start": ("create", "process/execute", "mint"),
     "sync": ("process/execute", "mint"),
     "delete": ("process/execute", "mint", "delete"),
 }
-# A command whose answer was lost is sent again; the script's guard makes that one run. Before creating again it is looked up whether
-# the lost answer had made a sandbox.
-CASES = [(operation, call, answer) for operation, calls in CALLS.items() for call in calls for answer in ANSWERS]
+# A command whose answer was lost is sent again; the script's guard makes that one run. Before
+# creating again it is looked up whether the lost answer had made a sandbox.
+CASES = [
+    (operation, call, answer)
+    for operation, calls in CALLS.items()
+    for call in calls
+    for answer in ANSWERS
+]
 
 
 def act(session, operation, session_id):
@@ -54,8 +62,12 @@ def searched(canary):
     assert canary.leaks() == []
 
 
-@pytest.mark.parametrize(("operation", "call", "answer"), CASES, ids=lambda value: str(value).replace("/", "-"))
-def test_case_66_fault_matrix(searched, local, repo, begin, coordinate, monkeypatch, operation, call, answer):
+@pytest.mark.parametrize(
+    ("operation", "call", "answer"), CASES, ids=lambda value: str(value).replace("/", "-")
+)
+def test_case_66_fault_matrix(
+    searched, local, repo, begin, coordinate, monkeypatch, operation, call, answer
+):
     fault, tries, words = ANSWERS[answer]
     session_id = f"ses_{operation}_{call}_{answer}"
     if operation != "start":
@@ -66,8 +78,8 @@ def test_case_66_fault_matrix(searched, local, repo, begin, coordinate, monkeypa
         fault = {"message": "fault"} | fault
         fault["message"] += f" {local.api_key} {searched.tokens[-1] if searched.tokens else ''}"
     # The limits of the suite are minutes; only their length is changed.
-    monkeypatch.setattr(sandbox, "REPORT_SECONDS", 1)
-    monkeypatch.setattr(sandbox, "PREPARE_SECONDS", 1)
+    monkeypatch.setattr(report, "REPORT_SECONDS", 1)
+    monkeypatch.setattr(report, "PREPARE_SECONDS", 1)
     monkeypatch.setattr(lifecycle, "START_SECONDS", 1)
     if answer == "hang":
         monkeypatch.setattr(leases, "RETRY_SECONDS", 1)
@@ -93,9 +105,14 @@ def test_case_66_fault_matrix(searched, local, repo, begin, coordinate, monkeypa
     if succeeded:
         # Deleting what is gone already, and a deletion whose answer was lost, are done.
         # Creating is adopted, when its answer was lost, at the second try.
-        assert (operation, call, answer) in {("delete", "delete", "404"), ("start", "create", "answer lost")}
+        assert (operation, call, answer) in {
+            ("delete", "delete", "404"),
+            ("start", "create", "answer lost"),
+        }
         mine = [
-            each for each in local.sandboxes if each.labels.get("git-daytona/session") == session_id and each.state != "destroyed"
+            each
+            for each in local.sandboxes
+            if each.labels.get("git-daytona/session") == session_id and each.state != "destroyed"
         ]
         assert len(mine) == 1, "the 404 was a lie; and one sandbox was created, not two"
         return
@@ -119,13 +136,21 @@ def test_case_66_fault_matrix(searched, local, repo, begin, coordinate, monkeypa
         if call != "delete":
             assert recorded.git_return.message == failed.message
         assert recorded.number == 1
-        stands = [each.state for each in local.sandboxes if each.id == recorded.sandbox_id] == ["started"]
-        assert stands or (call == "delete" and answer in ("answer lost", "hang")), "the sandbox still stands"
+        stands = [each.state for each in local.sandboxes if each.id == recorded.sandbox_id] == [
+            "started"
+        ]
+        assert stands or (call == "delete" and answer in ("answer lost", "hang")), (
+            "the sandbox still stands"
+        )
     # And when the fault has gone, the next try goes on from there, and nothing is left behind.
     after = coordinate(repo.path)
     act(Prepared(after), operation, session_id)
     after.close()
     if operation != "start":
         assert repo.show("opencode/1", "work") == "work"
-    mine = [each for each in local.sandboxes if each.labels.get("git-daytona/session") == session_id and each.state != "destroyed"]
+    mine = [
+        each
+        for each in local.sandboxes
+        if each.labels.get("git-daytona/session") == session_id and each.state != "destroyed"
+    ]
     assert len(mine) == (0 if operation == "delete" else 1)

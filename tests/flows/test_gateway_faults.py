@@ -1,13 +1,14 @@
-"""The SSH gateway breaks before, during and after the pack: what is recorded, how often it is tried, and that it goes on afterwards."""
+"""The SSH gateway breaks before, during and after the pack: what is recorded, how often it is
+tried, and that it goes on afterwards."""
 
 import os
 
 import pytest
 
-from git_daytona import transfer
-from git_daytona.errors import GitDaytonaError
-from processes import descendants, until
-from rig import stop
+from git_daytona.base.errors import GitDaytonaError
+from git_daytona.transfer import transfer
+from support.processes import descendants, until
+from support.round_trip import stop
 
 
 def attempts(local):
@@ -17,7 +18,12 @@ def attempts(local):
 @pytest.mark.parametrize("operation", ["start", "sync"])
 @pytest.mark.parametrize(
     ("place", "value"),
-    [("drop_before_handshake", -1), ("drop_after_handshake", -1), ("drop_after_bytes", 300), ("drop_after_bytes", 4000)],
+    [
+        ("drop_before_handshake", -1),
+        ("drop_after_handshake", -1),
+        ("drop_after_bytes", 300),
+        ("drop_after_bytes", 4000),
+    ],
     ids=["before-handshake", "after-handshake", "early", "in-the-pack"],
 )
 def test_case_07_a_gateway_that_breaks(local, repo, begin, coordinate, operation, place, value):
@@ -53,8 +59,8 @@ def test_case_07_a_gateway_that_breaks(local, repo, begin, coordinate, operation
 
 
 def test_case_08_a_gateway_that_stalls(local, repo, begin, coordinate, monkeypatch):
-    """Before its banner, after the handshake or in the pack: git's whole process group ends at the limit, the token is revoked, the
-    state says so, and no connection keeps the sandbox awake."""
+    """Before its banner, after the handshake or in the pack: git's whole process group ends at the
+    limit, the token is revoked, the state says so, and no connection keeps the sandbox awake."""
     (repo.path / "big").write_bytes(os.urandom(200_000))
     repo.git("add", "big")
     repo.git("commit", "-q", "-m", "Add big")
@@ -70,11 +76,16 @@ def test_case_08_a_gateway_that_stalls(local, repo, begin, coordinate, monkeypat
         coordinator = coordinate(repo.path)
         for key, value in fault.items():
             setattr(local.faults.gateway, key, value)
-        with monkeypatch.context() as impatient, pytest.raises(GitDaytonaError, match="made no progress"):
+        with (
+            monkeypatch.context() as impatient,
+            pytest.raises(GitDaytonaError, match="made no progress"),
+        ):
             impatient.setattr(transfer, "IDLE_SECONDS", 0.7)
             getattr(coordinator, operation)(name)
         coordinator.close()
-        ours = [each for each in descendants() if each.name == "ssh" or str(repo.path) in each.words]
+        ours = [
+            each for each in descendants() if each.name == "ssh" or str(repo.path) in each.words
+        ]
         assert [each.words for each in ours] == [], name
         assert local.live_tokens() == 0, name
         recorded = coordinator.state.get(name).git_return

@@ -1,5 +1,5 @@
-"""A user's git configuration, hooks, environment and kinds of repositories: none changes a sandbox transfer, all keep working for
-other remotes (CASES 10 to 18)."""
+"""A user's git configuration, hooks, environment and kinds of repositories: none changes a sandbox
+transfer, all keep working for other remotes (CASES 10 to 18)."""
 
 import os
 import shutil
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from git_daytona.errors import BadSetting, GitDaytonaError, TransferFailed
-from rig import BIN
+from git_daytona.base.errors import BadSetting, GitDaytonaError, TransferFailed
+from support.round_trip import BIN
 
 
 def program(path: Path, text: str) -> Path:
@@ -33,7 +33,9 @@ def round_trip(repo, begin, name: str = "x") -> None:
 @pytest.fixture
 def evil(tmp_path) -> Path:
     """A program that must not run: it leaves a mark and fails."""
-    return program(tmp_path / "evil program", f"#!/bin/sh\necho \"$0 $*\" >>'{tmp_path}/ran'\nexit 1\n")
+    return program(
+        tmp_path / "evil program", f"#!/bin/sh\necho \"$0 $*\" >>'{tmp_path}/ran'\nexit 1\n"
+    )
 
 
 def ran(tmp_path: Path) -> str:
@@ -134,7 +136,10 @@ def test_case_12_settings_of_pushes_and_fetches(local, repo, begin, evil, tmp_pa
     session = begin(repo)
     session.agent('test -z "$(git tag)"; git tag -a -m theirs theirs 2>/dev/null; echo x >x')
     session.sync()
-    assert session.agent("git for-each-ref --format='%(refname)' refs/heads") == "refs/heads/opencode\n"
+    assert (
+        session.agent("git for-each-ref --format='%(refname)' refs/heads")
+        == "refs/heads/opencode\n"
+    )
     assert repo.git("for-each-ref", "--format=%(refname)", "refs/tags") == "refs/tags/v1"
     assert ran(tmp_path) == ""
     session.coordinator.delete("1")
@@ -152,36 +157,60 @@ def test_case_13_a_hook_of_the_repository_that_takes_minutes(local, repo, begin)
 @pytest.mark.parametrize("key", ["insteadOf", "pushInsteadOf"])
 def test_case_14_rewriting_of_ssh_addresses(local, repo, begin, key):
     host = f"ssh://127.0.0.1:{local.gateway_port}"
-    for prefix in ("ssh:", "ssh://", "ssh://127.0.0.1", host, f"{host}/home/daytona/", f"{host}/home/daytona/projec"):
+    for prefix in (
+        "ssh:",
+        "ssh://",
+        "ssh://127.0.0.1",
+        host,
+        f"{host}/home/daytona/",
+        f"{host}/home/daytona/projec",
+    ):
         repo.git(
             "config",
             "--global",
             "--add",
-            "url.https://evil.invalid/.insteadOf" if key == "insteadOf" else "url.https://evil.invalid/.pushInsteadOf",
+            "url.https://evil.invalid/.insteadOf"
+            if key == "insteadOf"
+            else "url.https://evil.invalid/.pushInsteadOf",
             prefix,
         )
     round_trip(repo, begin)
 
 
 @pytest.mark.parametrize("key", ["insteadOf", "pushInsteadOf"])
-def test_case_14_rewriting_of_exactly_the_address_is_named_before_anything_is_minted(local, repo, begin, key):
+def test_case_14_rewriting_of_exactly_the_address_is_named_before_anything_is_minted(
+    local, repo, begin, key
+):
     session = begin(repo)
     session.agent("echo x >x")
     session.coordinator.close()
     local.forget_calls()
-    repo.git("config", f"url.https://evil.invalid/.{key}", f"ssh://127.0.0.1:{local.gateway_port}/home/daytona/project")
+    repo.git(
+        "config",
+        f"url.https://evil.invalid/.{key}",
+        f"ssh://127.0.0.1:{local.gateway_port}/home/daytona/project",
+    )
     with pytest.raises(BadSetting, match="rewrites the sandbox's URL") as refused:
         session.sync()
     assert "evil.invalid" in refused.value.message
     assert local.counts["mint"] == 0
-    assert session.coordinator.state.get(session.coordinator.sessions()[0].id).git_return.state == "failed"
+    assert (
+        session.coordinator.state.get(session.coordinator.sessions()[0].id).git_return.state
+        == "failed"
+    )
 
 
 @pytest.mark.parametrize(
     ("configuration", "environment"),
-    [({"protocol.allow": "never"}, {}), ({"protocol.ssh.allow": "never"}, {}), ({}, {"GIT_ALLOW_PROTOCOL": "https:file"})],
+    [
+        ({"protocol.allow": "never"}, {}),
+        ({"protocol.ssh.allow": "never"}, {}),
+        ({}, {"GIT_ALLOW_PROTOCOL": "https:file"}),
+    ],
 )
-def test_case_15_a_policy_against_ssh_is_respected_and_recorded(local, repo, begin, monkeypatch, configuration, environment):
+def test_case_15_a_policy_against_ssh_is_respected_and_recorded(
+    local, repo, begin, monkeypatch, configuration, environment
+):
     session = begin(repo)
     session.agent("echo x >x")
     session.coordinator.close()
@@ -207,11 +236,16 @@ os.execvp("sh", ["sh", "-c", sys.argv[-1]])
 """
 
 
-def test_case_11_and_case_37_a_partial_clone_fetches_what_it_lacks_from_its_own_origin(local, repo, begin, tmp_path, monkeypatch):
-    """By ssh, with the user's own client: which gets neither the token nor anything else of ours."""
+def test_case_11_and_case_37_a_partial_clone_fetches_what_it_lacks_from_its_own_origin(
+    local, repo, begin, tmp_path, monkeypatch
+):
+    """By ssh, with the user's own client: which gets neither the token nor anything else of
+    ours."""
     tokens: list[str] = []
     local.watch_tokens(tokens.append)
-    shim = program(tmp_path / "own ssh", SHIM.format(python=sys.executable, log=str(tmp_path / "log")))
+    shim = program(
+        tmp_path / "own ssh", SHIM.format(python=sys.executable, log=str(tmp_path / "log"))
+    )
     repo.commit("big", "first\n" * 1000)
     repo.commit("big", "second\n" * 1000)
     repo.git("config", "uploadpack.allowFilter", "true")
@@ -219,10 +253,19 @@ def test_case_11_and_case_37_a_partial_clone_fetches_what_it_lacks_from_its_own_
     repo.git("config", "--global", "core.sshCommand", f"'{shim}' -i mine")
     repo.git("config", "--global", "ssh.variant", "ssh")
     partial = type(repo)(tmp_path / "partial")
-    repo.git("clone", "-q", "--filter=blob:none", "--no-checkout", f"ssh://me@origin.invalid:2200{repo.path}", str(partial.path))
+    repo.git(
+        "clone",
+        "-q",
+        "--filter=blob:none",
+        "--no-checkout",
+        f"ssh://me@origin.invalid:2200{repo.path}",
+        str(partial.path),
+    )
     partial.git("config", "core.worktree", str(partial.path))
     missing = [
-        line for line in partial.git("rev-list", "--objects", "--all", "--missing=print").splitlines() if line.startswith("?")
+        line
+        for line in partial.git("rev-list", "--objects", "--all", "--missing=print").splitlines()
+        if line.startswith("?")
     ]
     assert missing
     (tmp_path / "log").write_text("")
@@ -239,12 +282,21 @@ def test_case_11_and_case_37_a_partial_clone_fetches_what_it_lacks_from_its_own_
 
 
 def test_case_11_a_submodule_stays_where_it_is(local, repo, begin, tmp_path, monkeypatch):
-    """Its address is nobody's business; fetch.recurseSubmodules would go there with our ssh command."""
+    """Its address is nobody's business; fetch.recurseSubmodules would go there with our ssh
+    command."""
     library = type(repo)(tmp_path / "library")
     library.path.mkdir()
     library.git("init", "-q")
     library.commit("code")
-    repo.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library.path), "library")
+    repo.git(
+        "-c",
+        "protocol.file.allow=always",
+        "submodule",
+        "--quiet",
+        "add",
+        str(library.path),
+        "library",
+    )
     repo.git("commit", "-q", "-m", "Add a submodule")
     repo.git("config", "submodule.library.url", "ssh://submodule.invalid/x")
     repo.git("config", "--global", "fetch.recurseSubmodules", "true")
@@ -257,8 +309,11 @@ def test_case_11_a_submodule_stays_where_it_is(local, repo, begin, tmp_path, mon
     assert (repo.path / "library" / "code").exists()
 
 
-def test_the_environment_of_a_hook_or_an_alias(local, repo, begin, coordinate, tmp_path, monkeypatch):
-    """GIT_DIR and friends as a hook of another repository has them; every kind of tracing; nothing of it reaches the transfers."""
+def test_the_environment_of_a_hook_or_an_alias(
+    local, repo, begin, coordinate, tmp_path, monkeypatch
+):
+    """GIT_DIR and friends as a hook of another repository has them; every kind of tracing; nothing
+    of it reaches the transfers."""
     session = begin(repo)
     session.agent("echo x >x")
     tokens: list[str] = []
@@ -266,7 +321,10 @@ def test_the_environment_of_a_hook_or_an_alias(local, repo, begin, coordinate, t
     other = type(repo)(tmp_path / "other")
     other.path.mkdir()
     other.git("init", "-q")
-    before = other.git("for-each-ref"), sorted(path.name for path in (other.path / ".git").rglob("*"))
+    before = (
+        other.git("for-each-ref"),
+        sorted(path.name for path in (other.path / ".git").rglob("*")),
+    )
     traces = tmp_path / "traces"
     traces.mkdir()
     for name in (
@@ -276,7 +334,12 @@ def test_the_environment_of_a_hook_or_an_alias(local, repo, begin, coordinate, t
         monkeypatch.setenv(name, str(traces / name))
     for key in ("normalTarget", "eventTarget", "perfTarget"):
         repo.git("config", "--global", f"trace2.{key}", str(traces / key))
-    repo.git("config", "--global", "trace2.envVars", "DAYTONA_SSH_TOKEN,DAYTONA_SSH_TOKEN_FD,DAYTONA_API_KEY,GIT_SSH_COMMAND")
+    repo.git(
+        "config",
+        "--global",
+        "trace2.envVars",
+        "DAYTONA_SSH_TOKEN,DAYTONA_SSH_TOKEN_FD,DAYTONA_API_KEY,GIT_SSH_COMMAND",
+    )
     for path in traces.iterdir():
         path.unlink()
     environment = {
@@ -319,7 +382,10 @@ def test_the_environment_of_a_hook_or_an_alias(local, repo, begin, coordinate, t
     assert not any(leak in text for leak in (*tokens, local.api_key) for text in traced.values())
     assert traced == {}, "nothing of a transfer is traced at all"
     assert repo.show("opencode/1", "x") == "x"
-    assert (other.git("for-each-ref"), sorted(path.name for path in (other.path / ".git").rglob("*"))) == before
+    assert (
+        other.git("for-each-ref"),
+        sorted(path.name for path in (other.path / ".git").rglob("*")),
+    ) == before
 
 
 @pytest.mark.parametrize("locale", ["de_DE.UTF-8", "ja_JP.UTF-8", "nonsense"])
@@ -348,10 +414,17 @@ def test_filters_and_line_ends(local, repo, begin, tmp_path):
     repo.commit("a.shout", "loud\n")
     assert repo.git("cat-file", "blob", "HEAD:a.shout") == "LOUD"
     session = begin(repo)
-    assert session.agent("cat a.shout README | od -c") == session.agent("printf 'LOUD\\nhello\\n' | od -c")
+    assert session.agent("cat a.shout README | od -c") == session.agent(
+        "printf 'LOUD\\nhello\\n' | od -c"
+    )
     session.agent("printf 'one\\r\\ntwo\\n' >mixed")
     session.sync()
-    done = subprocess.run(("git", "cat-file", "blob", "opencode/1:mixed"), cwd=repo.path, capture_output=True, check=True)
+    done = subprocess.run(
+        ("git", "cat-file", "blob", "opencode/1:mixed"),
+        cwd=repo.path,
+        capture_output=True,
+        check=True,
+    )
     assert done.stdout == b"one\r\ntwo\n"
     assert repo.git("status", "--porcelain") == ""
 
@@ -359,7 +432,9 @@ def test_filters_and_line_ends(local, repo, begin, tmp_path):
 def test_case_17_an_installation_with_an_odd_path(local, repo, tmp_path):
     """Blanks, quotes and $ in the path of the package and of the repository."""
     place = tmp_path / 'it\'s a "very" $odd `path` \\n ünï'
-    shutil.copytree(BIN.parent / "helpers", place / "helpers", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        BIN.parent / "helpers", place / "helpers", ignore=shutil.ignore_patterns("__pycache__")
+    )
     shutil.copytree(repo.path, place / "repository")
     script = """
 import sys
@@ -388,7 +463,8 @@ coordinator.close()
 
 
 def test_case_15_somebody_elses_repository(local, repo, coordinate, monkeypatch):
-    """git's own refusal, and the exception in the user's own configuration, count for us as for git."""
+    """git's own refusal, and the exception in the user's own configuration, count for us as for
+    git."""
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     with pytest.raises(GitDaytonaError, match="somebody else owns it") as refused:
         coordinate(repo.path)
@@ -410,5 +486,9 @@ def test_case_42_remotes_of_earlier_tools_lose_their_tokens(local, repo, begin):
     assert token not in (repo.path / ".git" / "config").read_text()
     session.agent("echo x >x")
     session.sync()
-    left = [path for path in (repo.path / ".git").rglob("*") if path.is_file() and token.encode() in path.read_bytes()]
+    left = [
+        path
+        for path in (repo.path / ".git").rglob("*")
+        if path.is_file() and token.encode() in path.read_bytes()
+    ]
     assert left == []

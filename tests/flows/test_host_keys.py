@@ -1,4 +1,5 @@
-"""Host keys in whole transfers: real git, the real ssh client, the embedded Daytona publishing one thing and presenting another."""
+"""Host keys in whole transfers: real git, the real ssh client, the embedded Daytona publishing one
+thing and presenting another."""
 
 import base64
 import hashlib
@@ -8,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from git_daytona import paths
-from git_daytona.endpoint import Endpoint
-from git_daytona.errors import HostKeyRefused
+from git_daytona.base import paths
+from git_daytona.base.endpoint import Endpoint
+from git_daytona.base.errors import HostKeyRefused
 from git_daytona.local.server import LocalDaytona
-from git_daytona.trust import glance, knownhosts
-from git_daytona.trust.hostkeys import parse_line
+from git_daytona.trust import known_hosts, preflight
+from git_daytona.trust.host_keys import parse_line
 
 OTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 
@@ -47,7 +48,7 @@ def entries() -> list[str]:
     return [line for line in paths.pin_file().read_text().splitlines() if not line.startswith("#")]
 
 
-# -- the table of DESIGN.md §5 --------------------------------------------------------------------------------------------------------
+# -- the table of DESIGN.md §5 ---------------------------------------------------------------------
 
 
 def test_the_first_start_pins_and_everything_is_verified(local, repo, begin, command):
@@ -58,7 +59,9 @@ def test_the_first_start_pins_and_everything_is_verified(local, repo, begin, com
     assert command("daytona-pin", "verify", "--live").status == 0
 
 
-def test_case_27_and_case_07_an_unpublished_change_is_refused_before_and_after_a_process_has_looked(local, repo, begin, command):
+def test_case_27_and_case_07_an_unpublished_change_is_refused_before_and_after_a_process_has_looked(
+    local, repo, begin, command
+):
     session = begin(repo)
     first = presented(local)
     local.published.host_keys = [first]
@@ -75,11 +78,15 @@ def test_case_27_and_case_07_an_unpublished_change_is_refused_before_and_after_a
     assert "does not present a host key that Daytona publishes" in ran.err
     assert fingerprint(first) in ran.err and fingerprint(second) in ran.err
     assert local.counts["mint"] == minted
-    # A process that has looked already is held by ssh itself; it tries once, and looks from then on.
+    # A process that has looked already is held by ssh itself; it tries once, and looks from then
+    # on.
     for _ in range(3):
         with pytest.raises(HostKeyRefused) as caught:
             session.sync()
-        assert fingerprint(first) in caught.value.message and fingerprint(second) in caught.value.message
+        assert (
+            fingerprint(first) in caught.value.message
+            and fingerprint(second) in caught.value.message
+        )
     session.coordinator.close()
     assert local.counts["mint"] == minted + 1
     assert local.live_tokens() == 0
@@ -87,7 +94,9 @@ def test_case_27_and_case_07_an_unpublished_change_is_refused_before_and_after_a
     assert repo.git("rev-parse", "-q", "--verify", "opencode/1") == repo.git("rev-parse", "main")
 
 
-def test_case_24_and_case_65_a_published_rotation_is_followed_by_running_and_new_processes(local, repo, begin, command):
+def test_case_24_and_case_65_a_published_rotation_is_followed_by_running_and_new_processes(
+    local, repo, begin, command
+):
     session = begin(repo)
     first = presented(local)
     local.gateway.rotate()
@@ -106,7 +115,9 @@ def test_case_24_and_case_65_a_published_rotation_is_followed_by_running_and_new
     assert command("daytona-pin", "verify", "--live").status == 0
 
 
-def test_case_24_and_case_65_a_key_replaced_without_a_rotation_is_refused_until_the_pin_is_forgotten(local, repo, begin, command):
+def test_case_24_and_case_65_a_key_replaced_without_a_rotation_is_refused_until_the_pin_is_forgotten(
+    local, repo, begin, command
+):
     session = begin(repo)
     first = presented(local)
     before = paths.pin_file().read_bytes()
@@ -115,7 +126,12 @@ def test_case_24_and_case_65_a_key_replaced_without_a_rotation_is_refused_until_
     minted = local.counts["mint"]
     ran = command("git-daytona", "sync", "1", cwd=repo.path)
     assert ran.status == HostKeyRefused.status
-    for part in (str(paths.pin_file()), fingerprint(first), fingerprint(presented(local)), "SECURITY.md"):
+    for part in (
+        str(paths.pin_file()),
+        fingerprint(first),
+        fingerprint(presented(local)),
+        "SECURITY.md",
+    ):
         assert part in ran.err
     assert local.counts["mint"] == minted
     with pytest.raises(HostKeyRefused):
@@ -151,7 +167,9 @@ def test_case_33_with_the_api_failing_and_a_pin_transfers_go_on(local, repo, beg
     session = begin(repo)
     work(session, "one")
     with local.faults.call(route="config", **fault) as met:
-        ran = command("git-daytona", "sync", "1", cwd=repo.path, env={"DAYTONA_API_URL": f"{local.api_url}/"})
+        ran = command(
+            "git-daytona", "sync", "1", cwd=repo.path, env={"DAYTONA_API_URL": f"{local.api_url}/"}
+        )
         assert met.seen > 0
     assert ran.status == 0, ran.err
     assert f"using the pin of '{name_of(local)}'" in ran.err
@@ -166,7 +184,9 @@ def test_with_nothing_published_and_a_pin_transfers_go_on(local, repo, begin, co
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["publishes nothing", "old server"])
-def test_case_26_with_nothing_published_and_no_pin_the_users_ssh_decides(local, repo, command, home, old):
+def test_case_26_with_nothing_published_and_no_pin_the_users_ssh_decides(
+    local, repo, command, home, old
+):
     if old:
         local.published.old_server("127.0.0.1", local.gateway_port)
     else:
@@ -174,13 +194,17 @@ def test_case_26_with_nothing_published_and_no_pin_the_users_ssh_decides(local, 
     known = home / "known"
     known.write_text("")
     (home / ".ssh").mkdir(mode=0o700)
-    (home / ".ssh" / "config").write_text(f"Host *\n  UserKnownHostsFile {known}\n  StrictHostKeyChecking no\n  LogLevel QUIET\n")
+    (home / ".ssh" / "config").write_text(
+        f"Host *\n  UserKnownHostsFile {known}\n  StrictHostKeyChecking no\n  LogLevel QUIET\n"
+    )
     ran = command("git-daytona", "start", cwd=repo.path)
     assert ran.status == HostKeyRefused.status, ran.err
     assert "publishes no host keys, none is pinned, and your ssh does not trust one" in ran.err
     assert "daytona-pin import FILE" in ran.err and "warning: " not in ran.err
     assert known.read_text() == ""
-    assert not {"create", "mint"} & {call.route for call in local.calls}, "said before anything was made"
+    assert not {"create", "mint"} & {call.route for call in local.calls}, (
+        "said before anything was made"
+    )
     # What the user's own ssh trusts is taken, with a warning.
     (home / ".ssh" / "config").write_text(f"Host *\n  UserKnownHostsFile {known}\n")
     known.write_text(f"[127.0.0.1]:{local.gateway_port} {local.gateway.presented_keys()[0]}\n")
@@ -191,8 +215,12 @@ def test_case_26_with_nothing_published_and_no_pin_the_users_ssh_decides(local, 
     assert not paths.pin_file().exists()
 
 
-@pytest.mark.parametrize("content", [b"", b"\0\0\0\0", b"[127.0.0.1]:22 ssh-ed25519 AAAAC3Nz", b"# nothing\n"])
-def test_case_32_an_unusable_pin_file_stops_everything_before_a_sandbox_is_made(local, repo, command, content):
+@pytest.mark.parametrize(
+    "content", [b"", b"\0\0\0\0", b"[127.0.0.1]:22 ssh-ed25519 AAAAC3Nz", b"# nothing\n"]
+)
+def test_case_32_an_unusable_pin_file_stops_everything_before_a_sandbox_is_made(
+    local, repo, command, content
+):
     paths.pin_file().parent.mkdir(parents=True)
     paths.pin_file().write_bytes(content)
     ran = command("git-daytona", "start", cwd=repo.path)
@@ -211,10 +239,12 @@ def test_case_25_something_unreadable_published_is_not_left_to_ssh(local, repo, 
     assert local.counts["mint"] == 0
 
 
-# -- gateways and APIs (CASES 28, 29) -------------------------------------------------------------------------------------------------
+# -- gateways and APIs (CASES 28, 29) --------------------------------------------------------------
 
 
-def test_case_28_another_gateway_than_the_published_one_is_refused_by_name_until_it_is_pinned(local, repo, command, tmp_path):
+def test_case_28_another_gateway_than_the_published_one_is_refused_by_name_until_it_is_pinned(
+    local, repo, command, tmp_path
+):
     local.published.members["sshGatewayHost"] = "localhost"  # the mint's sshCommand says 127.0.0.1
     ran = command("git-daytona", "start", cwd=repo.path)
     assert ran.status == HostKeyRefused.status, ran.err
@@ -237,10 +267,12 @@ def test_case_29_two_apis_in_turn(local, repo, command, tmp_path):
         assert entries() == [f"{name_of(each)} {presented(each)}" for each in (local, second)]
 
 
-# -- manual mode (CASES 30, 31, 34) -----------------------------------------------------------------------------------------------------
+# -- manual mode (CASES 30, 31, 34) ----------------------------------------------------------------
 
 
-def test_case_30_every_kind_of_line_that_ssh_takes(local, repo, begin, coordinate, tmp_path, monkeypatch):
+def test_case_30_every_kind_of_line_that_ssh_takes(
+    local, repo, begin, coordinate, tmp_path, monkeypatch
+):
     session = begin(repo)
     paths.pin_file().unlink()
     name, key = name_of(local), presented(local)
@@ -281,7 +313,9 @@ def test_case_30_every_kind_of_line_that_ssh_takes(local, repo, begin, coordinat
 
 
 @pytest.mark.parametrize("content", [None, "", "garbage\n"])
-def test_case_31_an_unusable_manual_file_stops_everything_before_a_sandbox_is_made(local, repo, command, tmp_path, content):
+def test_case_31_an_unusable_manual_file_stops_everything_before_a_sandbox_is_made(
+    local, repo, command, tmp_path, content
+):
     file = tmp_path / "hosts"
     if content is not None:
         file.write_text(content)
@@ -292,11 +326,13 @@ def test_case_31_an_unusable_manual_file_stops_everything_before_a_sandbox_is_ma
     assert not paths.pin_file().exists()
 
 
-# -- told apart under any configuration of ssh ------------------------------------------------------------------------------------------
+# -- told apart under any configuration of ssh -----------------------------------------------------
 
 
 @pytest.mark.parametrize("level", ["QUIET", "DEBUG3"])
-def test_case_27_a_refusal_is_known_for_what_it_is_under_any_log_level(local, repo, begin, home, level):
+def test_case_27_a_refusal_is_known_for_what_it_is_under_any_log_level(
+    local, repo, begin, home, level
+):
     (home / ".ssh").mkdir(mode=0o700)
     (home / ".ssh" / "config").write_text(
         f"Host *\n  LogLevel {level}\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n"
@@ -310,31 +346,36 @@ def test_case_27_a_refusal_is_known_for_what_it_is_under_any_log_level(local, re
     assert fingerprint(presented(local)) in caught.value.message
 
 
-# -- the look before ssh ----------------------------------------------------------------------------------------------------------------
+# -- the look before ssh ---------------------------------------------------------------------------
 
 
 def test_a_glance_sees_the_key_and_nothing_through_a_proxy(local, home):
     endpoint = Endpoint("127.0.0.1", local.gateway_port)
-    lines = knownhosts.parse(f"{name_of(local)} {OTHER}\n".encode())
-    assert glance.presented(endpoint, lines) == parse_line(presented(local))
-    assert glance.presented(endpoint, ()) is None
+    lines = known_hosts.parse(f"{name_of(local)} {OTHER}\n".encode())
+    assert preflight.presented(endpoint, lines) == parse_line(presented(local))
+    assert preflight.presented(endpoint, ()) is None
     with local.faults.call(route="none"):
         local.faults.gateway.drop_before_handshake = -1
-        assert glance.presented(endpoint, lines) is None
+        assert preflight.presented(endpoint, lines) is None
         local.faults.gateway.drop_before_handshake = 0
 
 
 def test_a_proxy_of_the_users_configuration_is_left_to_ssh(local, tmp_path, monkeypatch):
-    """ssh reads the configuration of the account's home, not of $HOME; so a wrapper named ssh stands for it here."""
+    """ssh reads the configuration of the account's home, not of $HOME; so a wrapper named ssh
+    stands for it here."""
     fake = tmp_path / "bin"
     fake.mkdir()
     (fake / "ssh").write_text("#!/bin/sh\necho proxyjump jump.example.org\n")
     (fake / "ssh").chmod(0o755)
     real = subprocess.run(
-        ("sh", "-c", "command -v ssh-keyscan"), check=True, capture_output=True, text=True, timeout=10
+        ("sh", "-c", "command -v ssh-keyscan"),
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=10,
     ).stdout.strip()
     (fake / "ssh-keyscan").symlink_to(real)
     monkeypatch.setenv("PATH", str(fake))
-    lines = knownhosts.parse(f"{name_of(local)} {OTHER}\n".encode())
-    assert glance.presented(Endpoint("127.0.0.1", local.gateway_port), lines) is None
+    lines = known_hosts.parse(f"{name_of(local)} {OTHER}\n".encode())
+    assert preflight.presented(Endpoint("127.0.0.1", local.gateway_port), lines) is None
     assert Path(real).is_file()

@@ -5,10 +5,10 @@ import random
 
 import pytest
 
-from git_daytona.local.profile import PROFILES
+from git_daytona.local.core.profile import PROFILES
 from git_daytona.local.server import LocalDaytona
-from rig import trust_by_hand
-from toolbox_context import RealContext, Toolbox
+from support.round_trip import trust_by_hand
+from support.tool_context import RealContext, Toolbox
 
 SIZE = 50 * 1024 * 1024
 
@@ -48,6 +48,8 @@ def test_write_and_apply_patch(session, repo):
     content = f"{line}\n" * (SIZE // (len(line) + 1))
     tools("write", filePath="written.txt", content=content)
     added = "".join(f"+{line}\n" for line in content.splitlines())
-    tools("apply_patch", patchText=f"*** Begin Patch\n*** Add File: patched.txt\n{added}*** End Patch")
+    tools(
+        "apply_patch", patchText=f"*** Begin Patch\n*** Add File: patched.txt\n{added}*** End Patch"
+    )
     said = hashlib.sha256(content.encode()).hexdigest()
     assert (digest(session, "written.txt"), digest(session, "patched.txt")) == (said, said)

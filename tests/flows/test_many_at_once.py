@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from processes import until
-from rig import BIN
+from support.processes import until
+from support.round_trip import BIN
 
 WORKER = """
 import sys
@@ -41,7 +41,10 @@ with ThreadPoolExecutor(len(sys.argv) - 3) as pool:
 
 def spawn(repo, verb, words):
     return subprocess.Popen(
-        (sys.executable, "-c", WORKER, str(repo.path), verb, *words), env=os.environ, stderr=subprocess.PIPE, text=True
+        (sys.executable, "-c", WORKER, str(repo.path), verb, *words),
+        env=os.environ,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -50,7 +53,14 @@ def test_thirty_syncs_of_thirty_sandboxes(local, repo, begin):
     """In five processes of six threads each."""
     with ThreadPoolExecutor(4) as pool:
         sessions = list(pool.map(lambda _: begin(repo), range(30)))
-        list(pool.map(lambda each: each.agent(f"echo {each.sandbox_id} > who; git switch -qc side-{each.number}"), sessions))
+        list(
+            pool.map(
+                lambda each: each.agent(
+                    f"echo {each.sandbox_id} > who; git switch -qc side-{each.number}"
+                ),
+                sessions,
+            )
+        )
     assert sorted(each.number for each in sessions) == list(range(1, 31))
     for each in sessions:
         each.coordinator.close()
@@ -110,7 +120,8 @@ def test_case_01_many_at_one_sandbox(local, repo, begin, coordinate):
         with subprocess.Popen(words, stdin=subprocess.PIPE) as holder, ThreadPoolExecutor() as pool:
             until(lambda: local.counts["mint"])
             syncing = pool.submit(coordinate(repo.path).sync, "1")
-            until(lambda: local.counts["process/execute"])  # it has looked, and waits for its turn to mint
+            # it has looked, and waits for its turn to mint
+            until(lambda: local.counts["process/execute"])
             for _ in range(3):
                 session.agent("true")  # time enough for a mint that does not wait
             assert local.counts["mint"] == 1

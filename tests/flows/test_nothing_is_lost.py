@@ -1,12 +1,13 @@
-"""What a sync or a deletion would overwrite is kept and named; what the agent is in the middle of is not disturbed."""
+"""What a sync or a deletion would overwrite is kept and named; what the agent is in the middle of
+is not disturbed."""
 
 import os
 import subprocess
 
 import pytest
 
-from git_daytona import sandbox
-from git_daytona.errors import GitDaytonaError, NoRepository, TransferFailed
+from git_daytona.base.errors import GitDaytonaError, NoRepository, TransferFailed
+from git_daytona.sandbox import report
 
 
 def files(repo, revision):
@@ -29,7 +30,9 @@ def test_case_40_and_case_64_local_commits_on_the_branch_are_kept(local, repo, b
 def test_case_40_and_case_64_uncommitted_work_in_the_worktree_is_kept(local, repo, begin):
     repo.commit(".gitignore", "ignored\nprivate\n")
     session = begin(repo)
-    session.agent("echo theirs > theirs; echo agent > README; echo theirs > private; git add -f private")
+    session.agent(
+        "echo theirs > theirs; echo agent > README; echo theirs > private; git add -f private"
+    )
     repo.git("switch", "-q", "opencode/1")
     repo.write("README", "edited here\n")
     repo.write("staged", "staged here\n")
@@ -53,11 +56,16 @@ def test_case_40_and_case_64_uncommitted_work_in_the_worktree_is_kept(local, rep
 
 
 def test_case_40_several_worktrees(local, repo, begin, tmp_path):
-    """Checked out here and in two linked worktrees by force, each of them dirty in its own way: all follow, each one's work is kept."""
+    """Checked out here and in two linked worktrees by force, each of them dirty in its own way: all
+    follow, each one's work is kept."""
     session = begin(repo)
     session.agent("echo theirs > theirs; echo agent > README")
     repo.git("switch", "-q", "opencode/1")
-    places = {"here": repo.path, "linked": tmp_path / "linked", "odd \n'name": tmp_path / "odd \n'name"}
+    places = {
+        "here": repo.path,
+        "linked": tmp_path / "linked",
+        "odd \n'name": tmp_path / "odd \n'name",
+    }
     for name, path in places.items():
         if path != repo.path:
             repo.git("worktree", "add", "-q", "--force", str(path), "opencode/1")
@@ -67,7 +75,9 @@ def test_case_40_several_worktrees(local, repo, begin, tmp_path):
     kept = {repo.show(each.ref, "README"): each.ref for each in outcome.kept}
     assert set(kept) == {f"edited in {name}" for name in places}
     for name, path in places.items():
-        assert f"new in {name}" in repo.git("ls-tree", "-z", "--name-only", kept[f"edited in {name}"]).split("\0")
+        assert f"new in {name}" in repo.git(
+            "ls-tree", "-z", "--name-only", kept[f"edited in {name}"]
+        ).split("\0")
         assert kept[f"edited in {name}"] in outcome.message
         assert (path / "README").read_text() == "agent\n" and (path / "theirs").exists(), name
         assert type(repo)(path).git("status", "--porcelain", "--untracked-files=no") == "", name
@@ -154,12 +164,20 @@ git switch -q opencode; echo ours > f; git commit -qam ours
         ("merge", "git merge other", ".git/MERGE_HEAD"),
         ("rebase", "git rebase other", ".git/rebase-merge"),
         ("cherry-pick", "git cherry-pick other", ".git/CHERRY_PICK_HEAD"),
-        ("revert", "echo more >> f; git commit -qam more; git revert --no-edit HEAD~1", ".git/REVERT_HEAD"),
+        (
+            "revert",
+            "echo more >> f; git commit -qam more; git revert --no-edit HEAD~1",
+            ".git/REVERT_HEAD",
+        ),
     ],
 )
-def test_case_50_and_case_63_an_operation_in_progress_is_not_disturbed(local, repo, begin, name, script, sign):
+def test_case_50_and_case_63_an_operation_in_progress_is_not_disturbed(
+    local, repo, begin, name, script, sign
+):
     session = begin(repo)
-    session.agent(CONFLICT + script + f" >/dev/null 2>&1; echo extra > extra; git add extra; test -e {sign}")
+    session.agent(
+        CONFLICT + script + f" >/dev/null 2>&1; echo extra > extra; git add extra; test -e {sign}"
+    )
     before = session.agent("git status --porcelain=v2; cat f")
     tip = session.agent("git rev-parse opencode").strip()
     outcome = session.sync()
@@ -219,14 +237,14 @@ def test_case_50_and_case_63_hooks_signing_and_identity_of_the_sandbox(local, re
 
 def test_case_48_nested_repositories_are_named_and_hold_up_a_deletion(local, repo, begin):
     session = begin(repo)
-    commit = (
-        "git -C '{0}' init -q; echo x > '{0}/x'; git -C '{0}' add x; git -C '{0}' -c user.name=a -c user.email=a@b commit -qm x"
-    )
+    commit = "git -C '{0}' init -q; echo x > '{0}/x'; git -C '{0}' add x; git -C '{0}' -c user.name=a -c user.email=a@b commit -qm x"
     examples = {
         "lib/in ner": "mkdir -p 'lib/in ner'; git -C 'lib/in ner' init -q; echo x > 'lib/in ner/x'; echo y > lib/y",
         "empty": "mkdir empty; git -C empty init -q",
         "committed": "mkdir committed; " + commit.format("committed"),
-        "added": "mkdir added; " + commit.format("added") + "; git -c advice.addEmbeddedRepo=false add added",
+        "added": "mkdir added; "
+        + commit.format("added")
+        + "; git -c advice.addEmbeddedRepo=false add added",
         "tree": "git worktree add -q tree -b tree; echo pending > tree/pending",
         "näh/-x": "mkdir -p näh/-x; " + commit.format("näh/-x"),
     }
@@ -243,7 +261,10 @@ def test_case_48_nested_repositories_are_named_and_hold_up_a_deletion(local, rep
         session.coordinator.delete("1")
     assert "--force" in (refused.value.hint or "")
     assert session.agent("cat 'lib/in ner/x'") == "x\n"
-    assert session.coordinator.state.get(session.coordinator.sessions()[0].id).git_return.state == "failed"
+    assert (
+        session.coordinator.state.get(session.coordinator.sessions()[0].id).git_return.state
+        == "failed"
+    )
     session.coordinator.delete("1", force=True)
 
 
@@ -263,7 +284,10 @@ def test_case_37_odd_names(local, repo, begin):
     session.sync()
     for folder in (b"here", b"there"):
         listed = subprocess.run(
-            ("git", "ls-tree", "-r", "-z", "--name-only", "opencode/1", folder), cwd=repo.path, capture_output=True, check=True
+            ("git", "ls-tree", "-r", "-z", "--name-only", "opencode/1", folder),
+            cwd=repo.path,
+            capture_output=True,
+            check=True,
         )
         names = {name.removeprefix(folder + b"/") for name in listed.stdout.split(b"\0") if name}
         assert names == set(examples), folder
@@ -279,7 +303,11 @@ def test_case_69_a_sandbox_deleted_elsewhere(local, repo, begin, coordinate):
         session.sync()
     coordinator = coordinate(repo.path)
     started = coordinator.start("ses_a")
-    assert started.replaced and started.names.number == 1 and started.session.sandbox_id != session.sandbox_id
+    assert (
+        started.replaced
+        and started.names.number == 1
+        and started.session.sandbox_id != session.sandbox_id
+    )
     executed = coordinator.execute("1", "git rev-parse HEAD")
     assert executed.result.output.strip() == tip
     assert "was replaced" in executed.notice, "the agent is told, whoever started the new sandbox"
@@ -297,8 +325,9 @@ def test_case_39_numbers_are_not_used_again(local, repo, begin):
 
 
 def test_case_38_and_case_58_a_branch_named_opencode(local, repo, coordinate):
-    """Named before anything is made; tools work on the project all the same, told once that nothing comes back, and nothing of it is
-    lost: not with a deletion, and with the branch renamed all of it comes."""
+    """Named before anything is made; tools work on the project all the same, told once that nothing
+    comes back, and nothing of it is lost: not with a deletion, and with the branch renamed all of
+    it comes."""
     says = "the local branch 'opencode' stands in the way of 'opencode/N'"
     examples = {
         "loose": ("branch", "opencode"),
@@ -317,7 +346,7 @@ def test_case_38_and_case_58_a_branch_named_opencode(local, repo, coordinate):
         assert local.counts["create"] == before, name
 
         def tool(script, session_id=id_):
-            run = lambda place: sandbox.execute(coordinator.cloud, place, script, timeout=60).output  # noqa: E731, B023
+            run = lambda place: report.execute(coordinator.cloud, place, script, timeout=60).output  # noqa: E731, B023
             output, _, notice = coordinator.within(session_id, run)  # noqa: B023
             return output, notice
 
@@ -337,11 +366,13 @@ def test_case_38_and_case_58_a_branch_named_opencode(local, repo, coordinate):
         coordinator.delete(id_)
         assert repo.show(f"opencode/{number}", "x") == "x", name
         assert repo.git("rev-parse", f"opencode/{number}~1") == repo.git("rev-parse", "HEAD"), name
-        repo.git("branch", "-m", f"opencode/{number}", f"came-back-{number}")  # the next one needs the name
+        # the next one needs the name
+        repo.git("branch", "-m", f"opencode/{number}", f"came-back-{number}")
 
 
 def test_case_38_names_that_are_only_like_it(local, repo, begin):
-    """A tag or a remote's branch of that name stands in nobody's way; a branch below opencode/N costs that number only."""
+    """A tag or a remote's branch of that name stands in nobody's way; a branch below opencode/N
+    costs that number only."""
     examples = {
         "tag": (("tag", "opencode"), 1),
         "a remote's branch": (("update-ref", "refs/remotes/origin/opencode", "HEAD"), 2),
@@ -361,15 +392,22 @@ def test_case_36_a_bare_repository(local, repo, coordinate, tmp_path):
     """Nothing is synced, and that is said; tools work."""
     repo.git("clone", "-q", "--bare", str(repo.path), str(tmp_path / "bare.git"))
     repo.git("clone", "-q", "--mirror", str(repo.path), str(tmp_path / "mirror"))
-    examples = {"bare": tmp_path / "bare.git", "mirror": tmp_path / "mirror", "inside": tmp_path / "bare.git" / "refs"}
+    examples = {
+        "bare": tmp_path / "bare.git",
+        "mirror": tmp_path / "mirror",
+        "inside": tmp_path / "bare.git" / "refs",
+    }
     for name, path in examples.items():
         coordinator = coordinate(path)
         with pytest.raises(NoRepository, match="bare"):
             coordinator.start()
-        run = lambda place: sandbox.execute(coordinator.cloud, place, "pwd; ls", timeout=60).output  # noqa: E731, B023
+        run = lambda place: report.execute(coordinator.cloud, place, "pwd; ls", timeout=60).output  # noqa: E731, B023
         assert coordinator.within(f"ses_{name}", run)[0] == "/home/daytona/project\n", name
         recorded = coordinator.state.get(f"ses_{name}").git_return
-        assert (recorded.state, recorded.message) == ("disabled", "this is a bare repository, so nothing is synced"), name
+        assert (recorded.state, recorded.message) == (
+            "disabled",
+            "this is a bare repository, so nothing is synced",
+        ), name
         with pytest.raises(NoRepository, match="bare repository"):
             coordinator.sync(f"ses_{name}")
         coordinator.delete(f"ses_{name}")
@@ -377,7 +415,8 @@ def test_case_36_a_bare_repository(local, repo, coordinate, tmp_path):
 
 @pytest.mark.parametrize("edited", [False, True])
 def test_a_reset_that_a_crash_interrupted_is_finished(local, repo, begin, edited):
-    """The branch moved, but the worktree did not follow: as after a SIGKILL between the two. Edits made since then are kept."""
+    """The branch moved, but the worktree did not follow: as after a SIGKILL between the two. Edits
+    made since then are kept."""
     session = begin(repo)
     old = repo.git("rev-parse", "opencode/1")
     session.agent("echo new > new")
@@ -398,9 +437,12 @@ def test_a_reset_that_a_crash_interrupted_is_finished(local, repo, begin, edited
 
 
 def test_the_agents_git_during_a_sync(local, repo, begin):
-    """A git command that runs meanwhile holds the index: what is there is captured beside it, and committed by a later sync."""
+    """A git command that runs meanwhile holds the index: what is there is captured beside it, and
+    committed by a later sync."""
     session = begin(repo)
-    session.agent('echo x > x; cp "$(command -v sleep)" /tmp/git; touch .git/index.lock; /tmp/git 1000 & echo $! > /tmp/pid')
+    session.agent(
+        'echo x > x; cp "$(command -v sleep)" /tmp/git; touch .git/index.lock; /tmp/git 1000 & echo $! > /tmp/pid'
+    )
     outcome = session.sync()
     assert any("git command" in each.what and "x" in files(repo, each.ref) for each in outcome.kept)
     assert session.agent("ls .git/index.lock").strip() == ".git/index.lock"
@@ -417,12 +459,16 @@ def test_the_agent_commits_during_a_sync(local, repo, begin):
         " printf 'if mkdir /tmp/ran 2>/dev/null; then (unset GIT_INDEX_FILE; git commit -q --allow-empty -m meanwhile) >/dev/null 2>&1; fi; cat' > /tmp/once"
     )
     session.sync()
-    assert repo.git("log", "--format=%s", "-2", "opencode/1") == "Changes of the OpenCode session\nmeanwhile"
+    assert (
+        repo.git("log", "--format=%s", "-2", "opencode/1")
+        == "Changes of the OpenCode session\nmeanwhile"
+    )
     assert repo.show("opencode/1", "x") == "x"
 
 
 RACY = "touch -d '2020-01-01' README; git add README; printf 'jello\\n' > README; touch -d '2020-01-01' README .git/index"
-"""A change that keeps a file's size and time: git notices it only because the index is no younger than the file ("racy git")."""
+"""A change that keeps a file's size and time: git notices it only because the index is no younger
+than the file ("racy git")."""
 
 
 def test_a_change_within_the_second_of_the_checkout(local, repo, begin):

@@ -8,9 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from git_daytona import paths, recovery, state, status
-from git_daytona.errors import BadSetting, GitDaytonaError, SandboxBroken, SandboxGone, TimedOut, TransferFailed, UsageError
-from rig import stop
+from git_daytona.base import paths
+from git_daytona.base.errors import (
+    BadSetting,
+    GitDaytonaError,
+    SandboxBroken,
+    SandboxGone,
+    TimedOut,
+    TransferFailed,
+    UsageError,
+)
+from git_daytona.sessions import recovery, state, status
+from support.round_trip import stop
 
 
 def record(path):
@@ -18,7 +27,7 @@ def record(path):
     return document
 
 
-# -- what happened while nobody synced --------------------------------------------------------------------------------
+# -- what happened while nobody synced -------------------------------------------------------------
 
 
 def test_case_44_stranded_work_is_brought_back_and_named(local, repo, begin, coordinate):
@@ -63,7 +72,10 @@ def test_case_69_a_sandbox_that_is_gone_is_reported_once(local, repo, begin, coo
 def test_an_interrupted_deletion_that_is_used_again_is_off(local, repo, begin, coordinate):
     session = begin(repo)
     session.sync()
-    with local.faults.call(route="^delete$", status=403), pytest.raises(GitDaytonaError, match="may not delete"):
+    with (
+        local.faults.call(route="^delete$", status=403),
+        pytest.raises(GitDaytonaError, match="may not delete"),
+    ):
         session.coordinator.delete("1")
     session.agent("echo new > new")
     recovery.recover(coordinate(repo.path))
@@ -71,7 +83,7 @@ def test_an_interrupted_deletion_that_is_used_again_is_off(local, repo, begin, c
     assert session.agent("cat new") == "new\n"
 
 
-# -- deletions that are refused ---------------------------------------------------------------------------------------
+# -- deletions that are refused --------------------------------------------------------------------
 
 
 def refused(session, local, match, kind=GitDaytonaError):
@@ -80,7 +92,9 @@ def refused(session, local, match, kind=GitDaytonaError):
     assert "--force" in problem.value.hint
     current = session.coordinator.sessions()[0]
     assert current.git_return.state == "failed" and current.git_return.message
-    assert any(each.id == session.sandbox_id and each.state != "destroyed" for each in local.sandboxes), "it still stands"
+    assert any(
+        each.id == session.sandbox_id and each.state != "destroyed" for each in local.sandboxes
+    ), "it still stands"
 
 
 def test_deletion_refused_without_a_way_back(local, repo, begin):
@@ -167,7 +181,9 @@ def test_case_47_deleting_while_it_is_made(local, repo, coordinate, call):
         held.release()
         thread.join(60)
         deleting.join(60)
-    left = [each for each in local.sandboxes if each.labels.get("git-daytona/session") == "ses_early"]
+    left = [
+        each for each in local.sandboxes if each.labels.get("git-daytona/session") == "ses_early"
+    ]
     assert [each for each in left if each.state != "destroyed"] == []
     assert starting.sessions() == []
     assert repo.git("remote") == ""
@@ -181,7 +197,7 @@ def test_an_unknown_snapshot_is_named_and_never_the_default(local, repo, coordin
     assert len(local.sandboxes) == before
 
 
-# -- prune, adopt, wait -----------------------------------------------------------------------------------------------
+# -- prune, adopt, wait ----------------------------------------------------------------------------
 
 
 def test_prune(local, repo, begin, coordinate, command):
@@ -223,7 +239,10 @@ def test_adopt(local, repo, begin, coordinate, tmp_path):
 
 def test_wait_reads_the_ledger(local, repo, begin, coordinate, command):
     session = begin(repo)
-    assert command("git-daytona", "wait", "1", "--timeout", "0", cwd=repo.path).status == TimedOut.status
+    assert (
+        command("git-daytona", "wait", "1", "--timeout", "0", cwd=repo.path).status
+        == TimedOut.status
+    )
     session.sync()
     done = command("git-daytona", "wait", "sandbox-1", cwd=repo.path)
     assert (done.status, done.out) == (0, "nothing new in the sandbox\n")
@@ -232,7 +251,10 @@ def test_wait_reads_the_ledger(local, repo, begin, coordinate, command):
         session.sync()
     failed = command("git-daytona", "wait", "1", cwd=repo.path)
     assert failed.status == TransferFailed.status and "may not mint" in failed.err
-    assert command("git-daytona", "status", "--exit-code", "--offline", cwd=repo.path).status == TransferFailed.status
+    assert (
+        command("git-daytona", "status", "--exit-code", "--offline", cwd=repo.path).status
+        == TransferFailed.status
+    )
 
 
 def test_wait_ends_when_a_sync_does(local, repo, begin, coordinate):
@@ -256,7 +278,7 @@ def test_logs(local, repo, begin, command):
     assert shown.status == 0
 
 
-# -- a directory without a repository ---------------------------------------------------------------------------------
+# -- a directory without a repository --------------------------------------------------------------
 
 
 def test_no_repository(local, tmp_path, command):
@@ -266,18 +288,22 @@ def test_no_repository(local, tmp_path, command):
     assert refused.status == 9
     started = command("git-daytona", "start", "--no-sync", "--session", "ses_plain", cwd=plain)
     assert started.status == 0 and "nothing is synced" in started.out
-    assert command("git-daytona", "exec", "ses_plain", "--", "pwd", cwd=plain).out == "/home/daytona/project\n"
+    assert (
+        command("git-daytona", "exec", "ses_plain", "--", "pwd", cwd=plain).out
+        == "/home/daytona/project\n"
+    )
     rows = json.loads(command("git-daytona", "status", "--json", cwd=plain).out)
     assert rows[0]["gitReturn"] == "disabled" and rows[0]["number"] is None
     assert command("git-daytona", "sync", "ses_plain", cwd=plain).status == 9
     assert command("git-daytona", "delete", "ses_plain", cwd=plain).status == 0
 
 
-# -- files of the existing plugin -------------------------------------------------------------------------------------
+# -- files of the existing plugin ------------------------------------------------------------------
 
 
 def test_a_state_file_of_the_existing_plugin(local, repo, begin, coordinate):
-    """Its documented form is read, used, and written so that it could read it again; what we do not know stays."""
+    """Its documented form is read, used, and written so that it could read it again; what we do not
+    know stays."""
     session = begin(repo)
     session.agent("echo x > x")
     path = session.coordinator.state.path
@@ -297,7 +323,12 @@ def test_a_state_file_of_the_existing_plugin(local, repo, begin, coordinate):
                 "gitReturn": {"state": "pending", "message": "", "updatedAt": 1760000000000},
                 "another": [1, 2],
             },
-            "ses_without_gitReturn": {"sandboxId": "gone", "worktree": "/elsewhere", "created": 1, "lastAccessed": 2},
+            "ses_without_gitReturn": {
+                "sandboxId": "gone",
+                "worktree": "/elsewhere",
+                "created": 1,
+                "lastAccessed": 2,
+            },
         },
     }
     path.write_text(json.dumps(plugins))
@@ -307,12 +338,21 @@ def test_a_state_file_of_the_existing_plugin(local, repo, begin, coordinate):
     after = json.loads(path.read_text())
     assert after["futureField"] == {"kept": True}
     mine = after["sessions"][session_id]
-    assert mine["another"] == [1, 2] and mine["created"] == 1760000000000 and mine["branchNumber"] == 1
-    assert mine["gitReturn"]["state"] == "synced" and isinstance(mine["gitReturn"]["updatedAt"], int)
-    assert after["sessions"]["ses_without_gitReturn"] == plugins["sessions"]["ses_without_gitReturn"]
+    assert (
+        mine["another"] == [1, 2] and mine["created"] == 1760000000000 and mine["branchNumber"] == 1
+    )
+    assert mine["gitReturn"]["state"] == "synced" and isinstance(
+        mine["gitReturn"]["updatedAt"], int
+    )
+    assert (
+        after["sessions"]["ses_without_gitReturn"] == plugins["sessions"]["ses_without_gitReturn"]
+    )
 
 
-@pytest.mark.parametrize("content", [b"", b'{"projectId": "x", "sess', b"[]", b'{"sessions": 3}', b"\x00\xff", b"[" * 100000])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b'{"projectId": "x", "sess', b"[]", b'{"sessions": 3}', b"\x00\xff", b"[" * 100000],
+)
 def test_case_45_a_corrupt_state_file_is_set_aside(local, repo, coordinate, content):
     coordinator = coordinate(repo.path)
     path = coordinator.state.path
@@ -334,15 +374,27 @@ def test_case_45_many_processes_find_the_same_corrupt_state_file(local, repo, co
 
     def write(number):
         barrier.wait(30)
-        one = state.Session(f"ses_{number}", f"sandbox-{number}", number, str(repo.path), 1, 1, state.GitReturn("synced", "", 1))
+        one = state.Session(
+            f"ses_{number}",
+            f"sandbox-{number}",
+            number,
+            str(repo.path),
+            1,
+            1,
+            state.GitReturn("synced", "", 1),
+        )
         coordinators[number].state.put(one)
 
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(len(coordinators))]
+    threads = [
+        threading.Thread(target=write, args=(number,)) for number in range(len(coordinators))
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert {each.id for each in coordinators[0].state.sessions()} == {f"ses_{number}" for number in range(len(coordinators))}
+    assert {each.id for each in coordinators[0].state.sessions()} == {
+        f"ses_{number}" for number in range(len(coordinators))
+    }
     assert len(list(path.parent.glob("*.corrupt-*"))) == 1
 
 
@@ -352,14 +404,17 @@ def test_a_lost_state_file_is_repaired_by_labels(local, repo, begin, coordinate)
     session.coordinator.state.path.write_bytes(b"")
     assert coordinate(repo.path).sessions() == []
     found = recovery.leftovers(coordinate(repo.path))
-    assert [info.id for info in found.sandboxes if info.labels["git-daytona/session"] == "ses_lost"] == [session.sandbox_id]
+    assert [
+        info.id for info in found.sandboxes if info.labels["git-daytona/session"] == "ses_lost"
+    ] == [session.sandbox_id]
     started = recovery.adopt(coordinate(repo.path), session.sandbox_id)
     assert started.session.id == "ses_lost"
     assert repo.show(started.names.branch, "x") == "x"
 
 
 def test_a_session_moves_with_its_project(local, tmp_path, begin, coordinate, repo):
-    """A repository without commits is OpenCode's project 'global'; with its first commit it becomes another project."""
+    """A repository without commits is OpenCode's project 'global'; with its first commit it becomes
+    another project."""
     fresh = type(repo)(tmp_path / "fresh")
     fresh.path.mkdir()
     fresh.git("init", "-q")
@@ -373,21 +428,27 @@ def test_a_session_moves_with_its_project(local, tmp_path, begin, coordinate, re
 
 
 def test_case_42_remotes_of_earlier_tools(local, repo, begin, coordinate):
-    """Tokens in url, pushurl, branch.*.remote, FETCH_HEAD and reflogs: after a recovery a grep of .git finds none (CASES 42)."""
+    """Tokens in url, pushurl, branch.*.remote, FETCH_HEAD and reflogs: after a recovery a grep of
+    .git finds none (CASES 42)."""
     token = "Tok3nOfAnEarlierTool"
     url = f"ssh://{token}@ssh.app.daytona.io:2222/home/daytona/project"
     repo.git("remote", "add", "sandbox-9", url)
     repo.git("config", "remote.sandbox-9.pushurl", url)
     repo.git("config", "branch.main.remote", url)
     repo.git("remote", "add", "origin", "ssh://git@example.invalid/their/repository")
-    (repo.path / ".git/FETCH_HEAD").write_text(f"{repo.git('rev-parse', 'HEAD')}\t\tbranch 'x' of {url}\n")
+    (repo.path / ".git/FETCH_HEAD").write_text(
+        f"{repo.git('rev-parse', 'HEAD')}\t\tbranch 'x' of {url}\n"
+    )
     with (repo.path / ".git/logs/HEAD").open("a") as log:
         log.write(f"{'0' * 40} {'0' * 40} A <a@b> 1 +0000\tfetch {url}: storing head\n")
     found = recovery.recover(coordinate(repo.path))
     assert found.done == ["3 URLs of earlier tools rewritten without their tokens"]
     for path in (repo.path / ".git").rglob("*"):
         assert not path.is_file() or token.encode() not in path.read_bytes(), path
-    assert repo.git("remote", "get-url", "sandbox-9") == "ssh://ssh.app.daytona.io:2222/home/daytona/project"
+    assert (
+        repo.git("remote", "get-url", "sandbox-9")
+        == "ssh://ssh.app.daytona.io:2222/home/daytona/project"
+    )
     assert repo.git("remote", "get-url", "origin") == "ssh://git@example.invalid/their/repository"
 
 
@@ -405,7 +466,11 @@ def test_case_09_a_killed_process_leaves_no_git_behind(local, repo, begin, tmp_p
     session.agent("echo x > x")
     session.coordinator.close()
     local.faults.gateway.hang = 1
-    process = subprocess.Popen((str(Path(__file__).parents[2] / "bin/git-daytona"), "sync", "1"), cwd=repo.path, env=os.environ)
+    process = subprocess.Popen(
+        (str(Path(__file__).parents[2] / "bin/git-daytona"), "sync", "1"),
+        cwd=repo.path,
+        env=os.environ,
+    )
     children: set[int] = set()
     while not any(b"ssh" in argv(pid) and b"-F" in argv(pid) for pid in children):
         assert process.poll() is None
@@ -426,7 +491,11 @@ def descendants(pid):
     while todo:
         current = todo.pop()
         try:
-            kids = [int(kid) for task in Path(f"/proc/{current}/task").iterdir() for kid in (task / "children").read_text().split()]
+            kids = [
+                int(kid)
+                for task in Path(f"/proc/{current}/task").iterdir()
+                for kid in (task / "children").read_text().split()
+            ]
         except OSError:
             continue
         found.update(kids)

@@ -1,4 +1,5 @@
-"""The main job: HEAD into a sandbox, the agent's work back, with real git, OpenSSH and SDK at every joint."""
+"""The main job: HEAD into a sandbox, the agent's work back, with real git, OpenSSH and SDK at every
+joint."""
 
 import shutil
 import subprocess
@@ -6,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from git_daytona.errors import GitDaytonaError, NotFound, TransferFailed
-from rig import stop
+from git_daytona.base.errors import GitDaytonaError, NotFound, TransferFailed
+from support.round_trip import stop
 
 
 def test_work_comes_back(local, repo, begin):
@@ -30,9 +31,14 @@ def test_work_comes_back(local, repo, begin):
 
 def test_case_62_agents_own_commits_and_branches_come_back(local, repo, begin):
     session = begin(repo)
-    session.agent("echo a > a; git add a; git commit -qm 'by the agent'; git branch aside; git switch -qc topic; echo b > b")
+    session.agent(
+        "echo a > a; git add a; git commit -qm 'by the agent'; git branch aside; git switch -qc topic; echo b > b"
+    )
     session.sync()
-    assert repo.git("log", "--format=%s", "-2", "opencode/1") == "Changes of the OpenCode session\nby the agent"
+    assert (
+        repo.git("log", "--format=%s", "-2", "opencode/1")
+        == "Changes of the OpenCode session\nby the agent"
+    )
     assert repo.git("rev-parse", "sandbox-1/topic") == repo.git("rev-parse", "opencode/1")
     assert repo.git("log", "--format=%s", "-1", "sandbox-1/aside") == "by the agent"
 
@@ -68,14 +74,19 @@ def test_every_token_is_revoked_and_none_is_kept(local, repo, begin):
 
 def test_case_18_and_case_60_the_remote_is_quiet(local, repo, begin):
     begin(repo)
-    assert repo.git("remote", "get-url", "sandbox-1") == f"ssh://127.0.0.1:{local.gateway_port}/home/daytona/project"
+    assert (
+        repo.git("remote", "get-url", "sandbox-1")
+        == f"ssh://127.0.0.1:{local.gateway_port}/home/daytona/project"
+    )
     repo.git("fetch", "--all")
     repo.git("remote", "update")
 
 
 def test_fetch_leaves_the_branch(local, repo, begin):
     session = begin(repo)
-    session.agent("git switch -qc topic; echo x > x; git add x; git commit -qm x; echo pending > pending")
+    session.agent(
+        "git switch -qc topic; echo x > x; git add x; git commit -qm x; echo pending > pending"
+    )
     outcome = session.coordinator.fetch("sandbox-1")
     assert outcome.changed
     assert repo.git("rev-parse", "opencode/1") == repo.git("rev-parse", "main")
@@ -90,7 +101,10 @@ def test_push_is_fast_forward_only(local, repo, begin):
     repo.git("switch", "-q", "opencode/1")
     mine = repo.commit("mine")
     assert session.coordinator.push("opencode/1") == mine
-    assert session.agent("git log --format=%s -1; cat mine; git status --porcelain") == "Add mine\ncontent\n"
+    assert (
+        session.agent("git log --format=%s -1; cat mine; git status --porcelain")
+        == "Add mine\ncontent\n"
+    )
     session.agent("echo ahead > ahead")
     repo.commit("second")
     with pytest.raises(TransferFailed, match="does not contain"):
@@ -118,7 +132,11 @@ def test_case_60_delete_keeps_the_branch_and_cleans_up(local, repo, begin):
     assert session.coordinator.sessions() == []
     contents = {repo.git("ls-tree", "-r", "--name-only", oid) for oid in repo.kept().values()}
     assert any("kept" in names for names in contents), "the other branch is kept"
-    assert [each.id for each in local.sandboxes if each.id == session.sandbox_id and each.state != "destroyed"] == []
+    assert [
+        each.id
+        for each in local.sandboxes
+        if each.id == session.sandbox_id and each.state != "destroyed"
+    ] == []
     with pytest.raises(NotFound):
         session.coordinator.delete("1")
 
@@ -144,7 +162,10 @@ def test_case_46_a_failed_setup_is_made_good(local, repo, coordinate):
     """Wherever it failed, the next start goes on with the same sandbox and number."""
     examples = {
         "no token": {"route": "^mint$", "status": 403},
-        "the sandbox's repository cannot be prepared": {"route": "^process/execute$", "status": 400},
+        "the sandbox's repository cannot be prepared": {
+            "route": "^process/execute$",
+            "status": 400,
+        },
         "no answer from the sandbox": {"route": "^process/execute$", "drop": "before"},
         "the gateway breaks in the push": {"route": "none"},
     }
@@ -160,17 +181,32 @@ def test_case_46_a_failed_setup_is_made_good(local, repo, coordinate):
         assert coordinator.state.get(f"ses_{number}").git_return.state == "setup-failed", name
         started = coordinate(repo.path).start(f"ses_{number}")
         assert started.names.number == number, name
-        assert len([each for each in local.sandboxes if each.labels.get("git-daytona/session") == f"ses_{number}"]) == 1, name
-        assert coordinator.execute(str(number), "git log --format=%s").result.output == "Add README\n", name
+        assert (
+            len(
+                [
+                    each
+                    for each in local.sandboxes
+                    if each.labels.get("git-daytona/session") == f"ses_{number}"
+                ]
+            )
+            == 1
+        ), name
+        assert (
+            coordinator.execute(str(number), "git log --format=%s").result.output == "Add README\n"
+        ), name
         assert coordinator.state.get(f"ses_{number}").git_return.state == "pending", name
 
 
 def test_case_35_repositories_without_commits(local, tmp_path, begin, repo):
-    """The user's unborn branch and index are untouched; the first sync lands in opencode/1, later ones on top of it."""
+    """The user's unborn branch and index are untouched; the first sync lands in opencode/1, later
+    ones on top of it."""
     examples = {
         "something staged": ("main", "echo x > staged; git add staged"),
         "nothing at all": ("main", ""),
-        "another branch, an untracked file": ("trunk", "echo x > untracked; git branch -m trunk 2>/dev/null || true"),
+        "another branch, an untracked file": (
+            "trunk",
+            "echo x > untracked; git branch -m trunk 2>/dev/null || true",
+        ),
         "intent to add, and a remote with commits": (
             "main",
             f"echo x > new; git add -N new; git fetch -q '{repo.path}' main:refs/remotes/o/main",
@@ -189,14 +225,20 @@ def test_case_35_repositories_without_commits(local, tmp_path, begin, repo):
         assert fresh.show("opencode/1", "first") == "first", name
         session.agent("echo second > second")
         session.sync()
-        assert fresh.git("ls-tree", "--name-only", "opencode/1").split() == ["first", "second"], name
-        assert (fresh.git("status", "--porcelain=v2", "--branch"), fresh.git("ls-files", "-s")) == before, name
+        assert fresh.git("ls-tree", "--name-only", "opencode/1").split() == ["first", "second"], (
+            name
+        )
+        assert (
+            fresh.git("status", "--porcelain=v2", "--branch"),
+            fresh.git("ls-files", "-s"),
+        ) == before, name
         assert fresh.git("symbolic-ref", "HEAD") == f"refs/heads/{branch}", name
     assert begin(fresh).number == 2
 
 
 def test_case_36_detached_linked_or_gone(local, tmp_path, begin, repo):
-    """Where a session begins, and what becomes of that place, does not matter to what comes back."""
+    """Where a session begins, and what becomes of that place, does not matter to what comes
+    back."""
     head = repo.git("rev-parse", "HEAD")
 
     def linked(name: str) -> Path:
@@ -210,8 +252,14 @@ def test_case_36_detached_linked_or_gone(local, tmp_path, begin, repo):
     examples = {
         "detached": (detached, lambda: None),
         "linked worktree": (lambda: linked("linked"), lambda: None),
-        "worktree removed by hand": (lambda: linked("gone"), lambda: shutil.rmtree(tmp_path / "gone")),
-        "worktree removed by git": (lambda: linked("removed"), lambda: repo.git("worktree", "remove", str(tmp_path / "removed"))),
+        "worktree removed by hand": (
+            lambda: linked("gone"),
+            lambda: shutil.rmtree(tmp_path / "gone"),
+        ),
+        "worktree removed by git": (
+            lambda: linked("removed"),
+            lambda: repo.git("worktree", "remove", str(tmp_path / "removed")),
+        ),
     }
     for number, (name, (make, meanwhile)) in enumerate(examples.items(), 1):
         session = begin(type(repo)(make()))

@@ -1,5 +1,6 @@
-"""The canary: complete runs of every executable with debug logging, every kind of tracing and every failure, and then a search for each
-token and the API key wherever something could stand (tests/leaks.py). The fault matrix has the canary, too (test_faults.py)."""
+"""The canary: complete runs of every executable with debug logging, every kind of tracing and every
+failure, and then a search for each token and the API key wherever something could stand
+(tests/leaks.py). The fault matrix has the canary, too (test_faults.py)."""
 
 import base64
 import json
@@ -13,11 +14,11 @@ from urllib.parse import quote
 import pytest
 from test_service import Host
 
-from git_daytona import log, paths
-from git_daytona.errors import GitDaytonaError
-from leaks import Canary, forms, reprs, shown
-from processes import until
-from rig import BIN, Ran
+from git_daytona.base import log, paths
+from git_daytona.base.errors import GitDaytonaError
+from support.processes import until
+from support.round_trip import BIN, Ran
+from support.secret_search import Canary, forms, reprs, shown
 
 PLANTED = "Planted+Canary/0123456789"
 WRONG = "dtn_AnotherKeyThatIsWrong"
@@ -25,7 +26,8 @@ WRONG = "dtn_AnotherKeyThatIsWrong"
 
 @pytest.fixture
 def keyless(local, monkeypatch) -> str:
-    """The key is in nobody's environment but that of whom it is given to: it is returned. git is asked to trace it."""
+    """The key is in nobody's environment but that of whom it is given to: it is returned. git is
+    asked to trace it."""
     monkeypatch.delenv("DAYTONA_API_KEY")
     monkeypatch.setenv("GIT_TRACE2_ENV_VARS", "DAYTONA_SSH_TOKEN,DAYTONA_API_KEY")
     return local.api_key
@@ -35,8 +37,16 @@ def keyless(local, monkeypatch) -> str:
 def executed(canary, repo, command, keyless):
     """Run an executable as a user does; what it says is searched later."""
 
-    def run(*words: str, stdin: str = "", status: int | None = 0, key: str | None = keyless, secret: bool = False) -> Ran:
-        told = command(*words, cwd=repo.path, stdin=stdin, env={} if key is None else {"DAYTONA_API_KEY": key})
+    def run(
+        *words: str,
+        stdin: str = "",
+        status: int | None = 0,
+        key: str | None = keyless,
+        secret: bool = False,
+    ) -> Ran:
+        told = command(
+            *words, cwd=repo.path, stdin=stdin, env={} if key is None else {"DAYTONA_API_KEY": key}
+        )
         assert status is None or told.status == status, told.err
         if not secret:
             canary.tell(f"stdout of {words}", told.out)
@@ -46,14 +56,22 @@ def executed(canary, repo, command, keyless):
     return run
 
 
-def test_a_complete_run_leaves_no_secret_anywhere(local, repo, canary, executed, keyless, coordinate, home, tmp_path, monkeypatch):
-    """Each executable and each verb, the failures of the API and of the gateway, a server that repeats what it is told."""
+def test_a_complete_run_leaves_no_secret_anywhere(
+    local, repo, canary, executed, keyless, coordinate, home, tmp_path, monkeypatch
+):
+    """Each executable and each verb, the failures of the API and of the gateway, a server that
+    repeats what it is told."""
     canary.keys.add(WRONG)
     before = set(home.rglob("*"))
     with canary.watching():
         executed("daytona-pin", "status", key=None, status=None)
         executed("git-daytona", "start")
-        executed("git-daytona", "exec", "1", "env; echo x >x; tr '\\0' '\\n' </proc/self/environ; cat .git/config; true")
+        executed(
+            "git-daytona",
+            "exec",
+            "1",
+            "env; echo x >x; tr '\\0' '\\n' </proc/self/environ; cat .git/config; true",
+        )
         executed("git-daytona", "sync", "1")
         for words in (("status",), ("doctor",), ("logs",), ("fetch", "1")):
             executed("git-daytona", *words, status=None)
@@ -61,10 +79,20 @@ def test_a_complete_run_leaves_no_secret_anywhere(local, repo, canary, executed,
         minted = executed("daytona-token", "mint", sandbox, secret=True)
         assert minted.out == f"{canary.tokens[-1]}\n"
         executed("daytona-token", "revoke", sandbox, stdin=minted.out)
-        executed("daytona-token", "revoke", sandbox, stdin=f"{minted.out.strip()} {minted.out}", status=2)
+        executed(
+            "daytona-token", "revoke", sandbox, stdin=f"{minted.out.strip()} {minted.out}", status=2
+        )
         executed("daytona-token", "mint", sandbox, key=WRONG, status=6)
         executed("git-daytona", "sync", "1", key=WRONG, status=6)
-        executed("daytona-ssh", "-p", str(local.gateway_port), "127.0.0.1", "git-upload-pack 'x'", key=None, status=None)
+        executed(
+            "daytona-ssh",
+            "-p",
+            str(local.gateway_port),
+            "127.0.0.1",
+            "git-upload-pack 'x'",
+            key=None,
+            status=None,
+        )
         executed("daytona-pin", "verify", key=None, status=None)
         executed("daytona-token", "reap")
         executed("daytona-token", "whoami", status=None)
@@ -76,7 +104,11 @@ def test_a_complete_run_leaves_no_secret_anywhere(local, repo, canary, executed,
             host.close()
             host = Host(repo.path)
         host.bash("echo y > y; env; cat /proc/self/environ", session="ses_served")
-        with local.faults.call(route="mint", status=403, message=f"not you, {local.api_key} {quote(canary.tokens[-1], safe='')}"):
+        with local.faults.call(
+            route="mint",
+            status=403,
+            message=f"not you, {local.api_key} {quote(canary.tokens[-1], safe='')}",
+        ):
             host.event("session.idle", session="ses_served")
             assert "may not mint" in host.toast("Sync failed")
         host.call("tool", name="gitSync", sessionID="ses_served", arguments={})
@@ -97,14 +129,19 @@ def test_a_complete_run_leaves_no_secret_anywhere(local, repo, canary, executed,
     log_file = paths.log_file().read_text()
     assert "token.mint" in log_file and "token.revoke" in log_file
     assert list((tmp_path / "tmp").iterdir()) == [], "nothing is left in TMPDIR"
-    wrong = [path for path in set(home.rglob("*")) - before if path.stat().st_mode & 0o777 != (0o700 if path.is_dir() else 0o600)]
+    wrong = [
+        path
+        for path in set(home.rglob("*")) - before
+        if path.stat().st_mode & 0o777 != (0o700 if path.is_dir() else 0o600)
+    ]
     assert [path for path in wrong if ".cache" not in path.parts] == []
 
 
 def test_failures_show_no_secret(local, repo, canary, begin, monkeypatch, keyless):
-    """Exceptions of a transfer with their frames' values, and the reprs of all that is alive, in this process."""
+    """Exceptions of a transfer with their frames' values, and the reprs of all that is alive, in
+    this process."""
     monkeypatch.setenv("DAYTONA_API_KEY", keyless)
-    monkeypatch.setattr("git_daytona.leases._wait", lambda state: 0.01)
+    monkeypatch.setattr("git_daytona.transfer.leases._wait", lambda state: 0.01)
     session = begin(repo)
     session.agent("echo x > x")
     session.sync()
@@ -114,7 +151,13 @@ def test_failures_show_no_secret(local, repo, canary, begin, monkeypatch, keyles
         ({"route": "mint", "status": 500, "message": echo}, {}),
         ({"route": "mint", "status": 404, "message": f"Sandbox {echo}"}, {}),
         ({"route": "mint", "drop": "after"}, {}),
-        ({"route": "mint", "body": json.dumps({"token": f"-{PLANTED} {echo}", "expiresAt": 7}).encode()}, {}),
+        (
+            {
+                "route": "mint",
+                "body": json.dumps({"token": f"-{PLANTED} {echo}", "expiresAt": 7}).encode(),
+            },
+            {},
+        ),
         ({"route": "mint", "body": json.dumps({"token": echo, "sandboxId": [echo]}).encode()}, {}),
         ({"route": "revoke", "status": 400, "message": echo}, {}),
         ({"route": "revoke", "drop": "after"}, {}),
@@ -133,7 +176,9 @@ def test_failures_show_no_secret(local, repo, canary, begin, monkeypatch, keyles
                 canary.tell(f"error {number}", shown(problem, frames=echo not in str(fault)))
             coordinator.close()
     for number, shape in enumerate(({}, {"token": f"-{local.api_key}"}, {"id": local.api_key})):
-        with local.faults.call(route="^get$", body=json.dumps(shape | {"apiKey": local.api_key}).encode()):
+        with local.faults.call(
+            route="^get$", body=json.dumps(shape | {"apiKey": local.api_key}).encode()
+        ):
             try:
                 coordinator.cloud.get(session.sandbox_id)
             except GitDaytonaError as problem:
@@ -141,7 +186,9 @@ def test_failures_show_no_secret(local, repo, canary, begin, monkeypatch, keyles
     assert met >= 7
     for name, text in reprs():
         canary.tell(name, text)
-    assert any("Secret" in name for name in canary.texts) and any("Coordinator" in name for name in canary.texts)
+    assert any("Secret" in name for name in canary.texts) and any(
+        "Coordinator" in name for name in canary.texts
+    )
     assert canary.leaks() == []
 
 
@@ -163,7 +210,8 @@ def test_a_held_transfer_shows_no_secret(local, repo, canary, begin, monkeypatch
     if who == "daytona-token exec":
         # The command gets the token in its environment, as asked, and git with it; ssh does not.
         canary.may_have_token = lambda each: (
-            each.name in ("sh", "git", "git-remote-ssh") or "git_daytona/" in each.arguments.decode()
+            each.name in ("sh", "git", "git-remote-ssh")
+            or "git_daytona/" in each.arguments.decode()
         )
     with canary.watching():
         for hold, fault in HOLDS.items():
@@ -182,7 +230,17 @@ def test_a_held_transfer_shows_no_secret(local, repo, canary, begin, monkeypatch
                         "unset GIT_TRACE2_ENV_VARS; export GIT_CONFIG_GLOBAL=/dev/null;"
                         ' git clone -q --bare "ssh://$DAYTONA_SSH_GATEWAY/home/daytona/project" "$1"'
                     )
-                    words = ("daytona-token", "exec", session.sandbox_id, "--", "sh", "-c", script, "sh", f"clone {hold}")
+                    words = (
+                        "daytona-token",
+                        "exec",
+                        session.sandbox_id,
+                        "--",
+                        "sh",
+                        "-c",
+                        script,
+                        "sh",
+                        f"clone {hold}",
+                    )
                 env = os.environ | {"DAYTONA_API_KEY": keyless}
                 process = subprocess.Popen(
                     (str(BIN / words[0]), *words[1:]),
@@ -217,7 +275,9 @@ def test_a_held_transfer_shows_no_secret(local, repo, canary, begin, monkeypatch
 def test_a_key_of_the_project_is_in_no_environment(local, repo, canary, executed, keyless):
     """Nobody exports it: not even the coordinator's own environment has it."""
     canary.may_have_key = lambda each: False
-    canary.places = [path for path in canary.places if path not in repo.path.parents] + [repo.path / ".git"]
+    canary.places = [path for path in canary.places if path not in repo.path.parents] + [
+        repo.path / ".git"
+    ]
     repo.write(".env", f"DAYTONA_API_KEY={keyless}\n")
     with canary.watching():
         executed("git-daytona", "start", key=None)
@@ -233,8 +293,11 @@ daytona-token mint "$id" >"$SECRETS/token" && daytona-token revoke "$id" <"$SECR
 """
 
 
-def test_the_embedded_daytona_keeps_its_secrets(repo, canary, command, tmp_path_factory, monkeypatch):
-    """Its key and its tokens are worth something while it runs; its command has the key, as asked."""
+def test_the_embedded_daytona_keeps_its_secrets(
+    repo, canary, command, tmp_path_factory, monkeypatch
+):
+    """Its key and its tokens are worth something while it runs; its command has the key, as
+    asked."""
     secrets = tmp_path_factory.mktemp("secrets")
     for name in ("DAYTONA_API_KEY", "DAYTONA_API_URL"):
         monkeypatch.delenv(name)
@@ -252,7 +315,10 @@ def test_the_embedded_daytona_keeps_its_secrets(repo, canary, command, tmp_path_
 def running(environment, *words):
     script = "import sys; print('ready', flush=True); sys.stdin.read()"
     process = subprocess.Popen(
-        (sys.executable, "-c", script, *words), env=os.environ | environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        (sys.executable, "-c", script, *words),
+        env=os.environ | environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     process.stdout.readline()
     return process
@@ -300,7 +366,9 @@ def planted_stdout(canary, repo, tmp_path):
 
 
 def planted_toast(canary, repo, tmp_path):
-    canary.tell("toasts", json.dumps([{"method": "toast", "params": {"message": f"failed: {PLANTED}"}}]))
+    canary.tell(
+        "toasts", json.dumps([{"method": "toast", "params": {"message": f"failed: {PLANTED}"}}])
+    )
 
 
 class Chatty(GitDaytonaError):
@@ -328,7 +396,10 @@ def planted_cause(canary, repo, tmp_path):
 def planted_local(canary, repo, tmp_path):
     code = "def mint(answer):\n    raise Chatty('it failed')\nmint(planted)"
     try:
-        exec(code, {"__name__": "git_daytona.planted", "Chatty": Chatty, "planted": {"token": PLANTED}})
+        exec(
+            code,
+            {"__name__": "git_daytona.planted", "Chatty": Chatty, "planted": {"token": PLANTED}},
+        )
     except Chatty as problem:
         canary.tell("exception", shown(problem))
 

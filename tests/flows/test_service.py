@@ -1,4 +1,5 @@
-"""``git-daytona serve`` and ``git daytona hook`` as a host meets them: lines of JSON, a real sandbox, and what is told."""
+"""``git-daytona serve`` and ``git daytona hook`` as a host meets them: lines of JSON, a real
+sandbox, and what is told."""
 
 import json
 import signal
@@ -13,13 +14,13 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from git_daytona import leases
-from git_daytona.cli import hosts
-from git_daytona.hosts import hooks, hosttools
-from git_daytona.local.registry import Timings
+from git_daytona.cli import clients
+from git_daytona.local.core.registry import Timings
 from git_daytona.local.server import LocalDaytona
-from processes import until
-from rig import BIN, stop, trust_by_hand
+from git_daytona.service import hooks, host_tools
+from git_daytona.transfer import leases
+from support.processes import until
+from support.round_trip import BIN, stop, trust_by_hand
 
 
 class Host:
@@ -27,7 +28,11 @@ class Host:
 
     def __init__(self, directory, **params):
         self.process = subprocess.Popen(
-            (str(BIN / "git-daytona"), "serve"), cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            (str(BIN / "git-daytona"), "serve"),
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         self.answers, self.told, self.asked = {}, [], []
         self.lines = []
@@ -36,7 +41,9 @@ class Host:
         self.ids = iter(range(1, 1000))
         threading.Thread(target=self._read, daemon=True).start()
         if directory is not None:
-            self.hello = self.call("initialize", directory=str(directory), worktree=str(directory), **params)
+            self.hello = self.call(
+                "initialize", directory=str(directory), worktree=str(directory), **params
+            )
 
     def _read(self):
         for line in self.process.stdout:
@@ -82,18 +89,29 @@ class Host:
         return answer["result"]
 
     def bash(self, command, session="ses_a", **more):
-        return self.call("tool", name="bash", sessionID=session, arguments={"command": command, **more})["output"]
+        return self.call(
+            "tool", name="bash", sessionID=session, arguments={"command": command, **more}
+        )["output"]
 
     def event(self, kind, session="ses_a", **properties):
-        self.send(method="event", params={"type": kind, "properties": {"sessionID": session, **properties}})
+        self.send(
+            method="event",
+            params={"type": kind, "properties": {"sessionID": session, **properties}},
+        )
 
     def toasts(self):
         """Those of what happened; "Please wait" depends on how fast this machine is."""
-        shown = [(each["params"]["title"], each["params"]["message"]) for each in self.told if each["method"] == "toast"]
+        shown = [
+            (each["params"]["title"], each["params"]["message"])
+            for each in self.told
+            if each["method"] == "toast"
+        ]
         return [each for each in shown if each[0] != "Please wait"]
 
     def toast(self, title):
-        return until(lambda: next((message for name, message in self.toasts() if name == title), None))
+        return until(
+            lambda: next((message for name, message in self.toasts() if name == title), None)
+        )
 
     def close(self):
         self.process.stdin.close()
@@ -118,17 +136,34 @@ def host(local):
             assert each.close() == (0, "")
 
 
-# -- the protocol ---------------------------------------------------------------------------------------------------------
+# -- the protocol ----------------------------------------------------------------------------------
 
 
 def test_what_initialize_tells(host, repo):
     hello = host(repo.path, projectID="p1").hello
     by_name = {each["name"]: each for each in hello["tools"]}
-    assert {"bash", "read", "write", "edit", "multiedit", "apply_patch", "list", "ls", "glob", "grep"} <= set(by_name)
+    assert {
+        "bash",
+        "read",
+        "write",
+        "edit",
+        "multiedit",
+        "apply_patch",
+        "list",
+        "ls",
+        "glob",
+        "grep",
+    } <= set(by_name)
     assert {"getPreviewURL", "gitSync"} <= set(by_name)
-    assert all(each["parameters"]["type"] == "object" and each["description"] for each in hello["tools"])
+    assert all(
+        each["parameters"]["type"] == "object" and each["description"] for each in hello["tools"]
+    )
     assert by_name["bash"]["parameters"]["required"] == ["command"]
-    assert set(by_name) <= set(hello["allowed"]) and "task" in hello["allowed"] and "lsp" not in hello["allowed"]
+    assert (
+        set(by_name) <= set(hello["allowed"])
+        and "task" in hello["allowed"]
+        and "lsp" not in hello["allowed"]
+    )
     assert "session.idle" in hello["events"]
     assert str(repo.path) in hello["system"]
 
@@ -145,10 +180,19 @@ def test_lines_that_make_no_sense(host, repo):
         (b'{"jsonrpc": "2.0", "id": 902, "method": 7}', -32600),
         (b'{"jsonrpc": "2.0", "id": 903, "method": "tool", "params": [1]}', -32602),
         (b'{"jsonrpc": "2.0", "id": 904, "method": "tool", "params": {}}', -32602),
-        (b'{"jsonrpc": "2.0", "id": 905, "method": "tool", "params": {"name": "bash", "sessionID": "s", "arguments": 1}}', -32602),
-        (b'{"jsonrpc": "2.0", "id": 906, "method": "tool", "params": {"name": "x", "sessionID": "s", "arguments": {}}}', -32602),
+        (
+            b'{"jsonrpc": "2.0", "id": 905, "method": "tool", "params": {"name": "bash", "sessionID": "s", "arguments": 1}}',
+            -32602,
+        ),
+        (
+            b'{"jsonrpc": "2.0", "id": 906, "method": "tool", "params": {"name": "x", "sessionID": "s", "arguments": {}}}',
+            -32602,
+        ),
         (b'{"jsonrpc": "2.0", "id": 907, "method": "nothing"}', -32601),
-        (b'{"jsonrpc": "2.0", "id": 908, "method": "initialize", "params": {"directory": "/"}}', -32602),
+        (
+            b'{"jsonrpc": "2.0", "id": 908, "method": "initialize", "params": {"directory": "/"}}',
+            -32602,
+        ),
         (b'{"jsonrpc": "2.0", "id": {"a": 1}, "method": "nothing"}', -32601),
     ]:
         before = len(here.lines)
@@ -156,7 +200,11 @@ def test_lines_that_make_no_sense(host, repo):
         until(lambda: [each for each in here.lines[before:] if "error" in each])  # noqa: B023
         [answer] = [each for each in here.lines[before:] if "error" in each]
         assert answer["error"]["code"] == code, line[:80]
-    for line in (b"", b'{"jsonrpc": "2.0", "method": "nothing"}', b'{"jsonrpc": "2.0", "id": "s77", "result": 1}'):
+    for line in (
+        b"",
+        b'{"jsonrpc": "2.0", "method": "nothing"}',
+        b'{"jsonrpc": "2.0", "id": "s77", "result": 1}',
+    ):
         here.raw(line)
     here.event("session.idle", session=7)
     here.event("session.unheard_of")
@@ -172,7 +220,9 @@ def test_before_initialize(host):
 def test_errors_say_what_to_do(host, repo, monkeypatch):
     monkeypatch.delenv("DAYTONA_API_KEY")
     here = host(repo.path)
-    error = here.result(here.begin("tool", name="bash", sessionID="s", arguments={"command": "ls"}))["error"]
+    error = here.result(
+        here.begin("tool", name="bash", sessionID="s", arguments={"command": "ls"})
+    )["error"]
     assert error["code"] == -32000 and error["data"]["kind"] == "NoKey"
     assert error["data"]["hint"] in error["message"]
 
@@ -180,12 +230,14 @@ def test_errors_say_what_to_do(host, repo, monkeypatch):
 def test_case_70_a_key_that_comes_later(host, repo, local, monkeypatch):
     monkeypatch.delenv("DAYTONA_API_KEY")
     here = host(repo.path)
-    assert "error" in here.result(here.begin("tool", name="bash", sessionID="ses_a", arguments={"command": "ls"}))
+    assert "error" in here.result(
+        here.begin("tool", name="bash", sessionID="ses_a", arguments={"command": "ls"})
+    )
     repo.write(".env", f"DAYTONA_API_KEY={local.api_key}\n")
     assert here.bash("ls") == "README"
 
 
-# -- sessions -------------------------------------------------------------------------------------------------------------
+# -- sessions --------------------------------------------------------------------------------------
 
 
 def test_case_70_a_warm_call_is_one_api_call(host, repo, local):
@@ -193,7 +245,8 @@ def test_case_70_a_warm_call_is_one_api_call(host, repo, local):
     here.bash("true")
     until(lambda: local.counts["revoke"] == 1)
     taken = []
-    for _ in range(5):  # on a busy machine one may take so long that its output is looked at meanwhile
+    # on a busy machine one may take so long that its output is looked at meanwhile
+    for _ in range(5):
         local.forget_calls()
         here.bash("true")
         taken.append(sum(local.counts.values()))
@@ -220,7 +273,9 @@ def test_what_is_told_of_a_session(host, repo, local, coordinate):
     assert "stopped" in again.toast("Restoring")
     again.event("session.deleted", info={"id": "ses_a"})
     again.toast("Session deleted")
-    error = again.result(again.begin("tool", name="bash", sessionID="ses_a", arguments={"command": "ls"}))["error"]
+    error = again.result(
+        again.begin("tool", name="bash", sessionID="ses_a", arguments={"command": "ls"})
+    )["error"]
     assert "deleted" in error["message"]
 
 
@@ -235,11 +290,18 @@ def test_case_69_a_sandbox_that_is_gone_is_replaced_and_the_agent_told(host, rep
     assert here.bash("cat a") == "a"
 
 
-@pytest.mark.parametrize(("like", "minutes"), [("cloud", 1), ("cloud", 10), ("0.190", 1), ("0.190", 10)])
-def test_a_sandbox_deleted_elsewhere_some_minutes_ago_is_replaced(host, repo, tmp_path, monkeypatch, like, minutes):
-    """For two minutes the proxy remembers that the key may see the sandbox, and says 404; then it says 401, as for a wrong key."""
+@pytest.mark.parametrize(
+    ("like", "minutes"), [("cloud", 1), ("cloud", 10), ("0.190", 1), ("0.190", 10)]
+)
+def test_a_sandbox_deleted_elsewhere_some_minutes_ago_is_replaced(
+    host, repo, tmp_path, monkeypatch, like, minutes
+):
+    """For two minutes the proxy remembers that the key may see the sandbox, and says 404; then it
+    says 401, as for a wrong key."""
     moved = [0.0]
-    with LocalDaytona(tmp_path / "daytona", like=like, timings=Timings(clock=lambda: time.time() + moved[0])) as server:
+    with LocalDaytona(
+        tmp_path / "daytona", like=like, timings=Timings(clock=lambda: time.time() + moved[0])
+    ) as server:
         trust_by_hand(server, tmp_path, monkeypatch)
         monkeypatch.setenv("DAYTONA_API_URL", server.api_url)
         monkeypatch.setenv("DAYTONA_API_KEY", server.api_key)
@@ -248,12 +310,24 @@ def test_a_sandbox_deleted_elsewhere_some_minutes_ago_is_replaced(host, repo, tm
         here.call("tool", name="gitSync", sessionID="ses_a", arguments={})
         (sandbox,) = server.sandboxes
         headers = {"Authorization": f"Bearer {server.api_key}"}
-        httpx.delete(f"{server.api_url}/sandbox/{sandbox.id}", headers=headers, timeout=30).raise_for_status()
-        until(lambda: httpx.get(f"{server.api_url}/sandbox/{sandbox.id}", headers=headers, timeout=30).status_code == 404)
+        httpx.delete(
+            f"{server.api_url}/sandbox/{sandbox.id}", headers=headers, timeout=30
+        ).raise_for_status()
+        until(
+            lambda: (
+                httpx.get(
+                    f"{server.api_url}/sandbox/{sandbox.id}", headers=headers, timeout=30
+                ).status_code
+                == 404
+            )
+        )
         moved[0] = minutes * 60.0
         server.forget_calls()
         said = here.bash("cat a")
-        refusals = {call.status for call in server.calls if call.route == "process/execute"} & {401, 404}
+        refusals = {call.status for call in server.calls if call.route == "process/execute"} & {
+            401,
+            404,
+        }
         assert refusals == {404 if minutes < 2 else 401}
         assert said.startswith("the sandbox was gone and was replaced") and said.endswith("\na")
         assert not any("key" in json.dumps(line).lower() for line in here.told)
@@ -268,9 +342,12 @@ def test_case_04_a_failed_sync_is_told_and_reported_later(host, repo, local, coo
     with local.faults.call(route="mint", status=403):
         here.event("session.idle")
         assert "may not mint" in here.toast("Sync failed")
-    # Revocation fails, by a server that repeats what it was sent: no reason to fail, and none to say more than that.
+    # Revocation fails, by a server that repeats what it was sent: no reason to fail, and none to
+    # say more than that.
     with local.faults.call(
-        route="revoke", status=400, message=f"no such token {tokens[0]}, {quote(tokens[0], safe='')}"
+        route="revoke",
+        status=400,
+        message=f"no such token {tokens[0]}, {quote(tokens[0], safe='')}",
     ) as revoking:
         sync = here.call("tool", name="gitSync", sessionID="ses_a", arguments={})["output"]
         until(lambda: revoking.seen)
@@ -287,10 +364,14 @@ def test_case_43_sub_agents(host, repo, coordinate):
     here = host(repo.path)
     here.event("session.created", session="root", info={"id": "root"})
     here.event("session.created", session="child", info={"id": "child", "parentID": "root"})
-    here.event("session.created", session="grandchild", info={"id": "grandchild", "parentID": "child"})
+    here.event(
+        "session.created", session="grandchild", info={"id": "grandchild", "parentID": "child"}
+    )
     here.bash("echo a > a", session="grandchild")
     assert here.bash("cat a", session="root") == "a"
-    assert here.asked == [each for each in here.asked if each["method"] != "parent"], "nobody was asked for what events had told"
+    assert here.asked == [each for each in here.asked if each["method"] != "parent"], (
+        "nobody was asked for what events had told"
+    )
     assert [each.id for each in coordinate(repo.path).sessions()] == ["root"]
     until(lambda: coordinate(repo.path).state.root_of("grandchild") == "root")
     here.event("session.deleted", session="child", info={"id": "child", "parentID": "root"})
@@ -298,8 +379,12 @@ def test_case_43_sub_agents(host, repo, coordinate):
     here.close()
 
     again = host(repo.path)
-    assert again.bash("cat a", session="grandchild") == "a", "a restarted service knows from the state file"
-    again.reply = lambda method, params: {"parentID": "root" if params.get("sessionID") == "unheard of" else None}
+    assert again.bash("cat a", session="grandchild") == "a", (
+        "a restarted service knows from the state file"
+    )
+    again.reply = lambda method, params: {
+        "parentID": "root" if params.get("sessionID") == "unheard of" else None
+    }
     assert again.bash("cat a", session="unheard of") == "a", "and else it asks"
 
 
@@ -307,7 +392,10 @@ def test_case_59_one_session_does_not_wait_for_another(host, repo, local):
     here = host(repo.path)
     here.bash("true", session="busy")
     here.bash("true", session="quick")
-    slow = [here.begin("tool", name="bash", sessionID="busy", arguments={"command": "sleep 600"}) for _ in range(10)]
+    slow = [
+        here.begin("tool", name="bash", sessionID="busy", arguments={"command": "sleep 600"})
+        for _ in range(10)
+    ]
     assert here.bash("echo quick", session="quick") == "quick"
     for number in slow:
         here.send(method="cancel", params={"id": number})
@@ -324,7 +412,9 @@ def test_permissions(host, repo):
         return {"parentID": None}
 
     here.reply = refuse
-    error = here.result(here.begin("tool", name="bash", sessionID="ses_a", arguments={"command": "touch x"}))["error"]
+    error = here.result(
+        here.begin("tool", name="bash", sessionID="ses_a", arguments={"command": "touch x"})
+    )["error"]
     assert error["data"]["kind"] == "Denied" and "the user said no" in error["message"]
     [asked] = [each["params"] for each in here.asked if each["method"] == "ask"]
     assert asked["permission"] == "bash" and asked["patterns"] == ["touch x"]
@@ -335,7 +425,9 @@ def test_servers_are_shown_once(host, repo):
     port = free_port()
     here.bash(f"exec python3 -m http.server {port} --bind 127.0.0.1", background=True)
     link = here.toast(f"Server on port {port}")
-    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(), urllib.request.ProxyHandler({}))
+    browser = urllib.request.build_opener(
+        urllib.request.HTTPCookieProcessor(), urllib.request.ProxyHandler({})
+    )
     with browser.open(link, timeout=20) as answer:
         assert b"Directory listing" in answer.read()
     assert f"A server listens on port {port}" in here.bash("true")
@@ -355,7 +447,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-# -- the end --------------------------------------------------------------------------------------------------------------
+# -- the end ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["end of input", signal.SIGTERM, signal.SIGINT, "shutdown"])
@@ -375,9 +467,11 @@ def test_case_67_every_end_brings_the_work_back(host, repo, local, how):
         stream.close()
 
 
-def test_case_59_and_case_67_what_does_not_finish_is_on_record(repo, local, monkeypatch, coordinate):
+def test_case_59_and_case_67_what_does_not_finish_is_on_record(
+    repo, local, monkeypatch, coordinate
+):
     """The drain's time over, with a transfer that stalls: ended, recorded, its token revoked."""
-    script = "import sys; from git_daytona.hosts import hosting, service; hosting.DRAIN_SECONDS = 2.0; sys.exit(service.serve())"
+    script = "import sys; from git_daytona.service import hosting, service; hosting.DRAIN_SECONDS = 2.0; sys.exit(service.serve())"
     monkeypatch.setattr("rig.BIN", Path("/nowhere"))
     here = Host.__new__(Host)
     original = subprocess.Popen
@@ -401,41 +495,57 @@ def test_case_59_and_case_67_what_does_not_finish_is_on_record(repo, local, monk
     assert coordinate(repo.path).sync("ses_a").changed
 
 
-# -- host tools -----------------------------------------------------------------------------------------------------------
+# -- host tools ------------------------------------------------------------------------------------
 
 
 def test_which_tools_may_touch_the_host():
     names = {"builtin": ["bash", "lsp", "jira_search"], "servers": ["jira", "my server"]}
 
     def refused(tool, allowed=frozenset()):
-        return bool(hosttools.refusal(tool, **names, allowed=allowed))
+        return bool(host_tools.refusal(tool, **names, allowed=allowed))
 
-    assert refused("lsp") and refused("batch") and refused("jira_search") and refused("jira") and refused("unheard; of")
+    assert (
+        refused("lsp")
+        and refused("batch")
+        and refused("jira_search")
+        and refused("jira")
+        and refused("unheard; of")
+    )
     assert not refused("todowrite") and not refused("jira_create") and not refused("my_server_x")
-    assert not refused("lsp", None) and not refused("lsp", frozenset({"lsp"})) and refused("batch", frozenset({"lsp"}))
+    assert (
+        not refused("lsp", None)
+        and not refused("lsp", frozenset({"lsp"}))
+        and refused("batch", frozenset({"lsp"}))
+    )
 
 
 def test_how_a_user_opts_in(repo):
-    assert hosttools.opted_in(repo.path, {}) == frozenset()
-    assert hosttools.opted_in(repo.path, {hosttools.VARIABLE: "true"}) is None
-    assert hosttools.opted_in(repo.path, {hosttools.VARIABLE: "lsp, batch"}) == {"lsp", "batch"}
-    repo.git("config", hosttools.KEY, "lsp")
-    assert hosttools.opted_in(repo.path, {}) == {"lsp"}
-    assert hosttools.opted_in(repo.path, {hosttools.VARIABLE: "no"}) == frozenset()
+    assert host_tools.opted_in(repo.path, {}) == frozenset()
+    assert host_tools.opted_in(repo.path, {host_tools.VARIABLE: "true"}) is None
+    assert host_tools.opted_in(repo.path, {host_tools.VARIABLE: "lsp, batch"}) == {"lsp", "batch"}
+    repo.git("config", host_tools.KEY, "lsp")
+    assert host_tools.opted_in(repo.path, {}) == {"lsp"}
+    assert host_tools.opted_in(repo.path, {host_tools.VARIABLE: "no"}) == frozenset()
     repo.write(".env", "DAYTONA_ALLOW_HOST_TOOLS=true\n")
-    assert hosttools.opted_in(repo.path, {}) == {"lsp"}
+    assert host_tools.opted_in(repo.path, {}) == {"lsp"}
 
 
-# -- hook -----------------------------------------------------------------------------------------------------------------
+# -- hook ------------------------------------------------------------------------------------------
 
 
 def test_the_events_are_the_same():
-    assert hosts.EVENTS == hooks.EVENTS
+    assert clients.EVENTS == hooks.EVENTS
 
 
 def test_hooks(command, repo, local, coordinate):
     def hook(event, **payload):
-        return command("git-daytona", "hook", event, cwd=repo.path, stdin=json.dumps({"session_id": "s1", **payload}))
+        return command(
+            "git-daytona",
+            "hook",
+            event,
+            cwd=repo.path,
+            stdin=json.dumps({"session_id": "s1", **payload}),
+        )
 
     assert hook("session.created").status == 0
     assert hook("session.idle").status == 0
@@ -453,7 +563,12 @@ def test_hooks(command, repo, local, coordinate):
         ).status
         == 0
     )
-    assert json.loads(hook("tool", session_id="c", tool="bash", arguments={"command": "cat a"}).out)["output"] == "a"
+    assert (
+        json.loads(hook("tool", session_id="c", tool="bash", arguments={"command": "cat a"}).out)[
+            "output"
+        ]
+        == "a"
+    )
     assert hook("session.deleted", session_id="c").status == 0
     done = hook("session.idle")
     assert (done.status, done.out) == (0, "") and "opencode/1 is at" in done.err

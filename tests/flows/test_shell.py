@@ -1,15 +1,16 @@
-"""``git daytona shell`` on a terminal: what is typed, seen and resized, how long its token lives, and how it ends."""
+"""``git daytona shell`` on a terminal: what is typed, seen and resized, how long its token lives,
+and how it ends."""
 
 import urllib.request
 from pathlib import Path
 
 import pytest
 
-import git_daytona.terminal
-import terminal
-from git_daytona.local.faults import CallFault
-from processes import descendants, gone, until
-from rig import BIN
+from git_daytona.local.core.faults import CallFault
+from git_daytona.sandbox import terminal as sandbox_terminal
+from support import tmux
+from support.processes import descendants, gone, until
+from support.round_trip import BIN
 
 
 @pytest.fixture
@@ -26,7 +27,9 @@ def ended(local) -> bool:
 def test_a_shell_on_a_terminal(local, repo, session):
     """Prompt, echo, size, resize, an editor, Ctrl-C and the status; no token is minted for it."""
     local.forget_calls()
-    with terminal.start([str(BIN / "git-daytona"), "shell", "1"], size=(91, 27), cwd=repo.path) as screen:
+    with tmux.start(
+        [str(BIN / "git-daytona"), "shell", "1"], size=(91, 27), cwd=repo.path
+    ) as screen:
         screen.type("PS1='READY> '; stty size; pwd; tty -s && echo on a terminal\n")
         screen.wait_for(r"^27 91$")
         screen.wait_for(r"^/home/daytona/project$")
@@ -50,7 +53,9 @@ def test_a_shell_on_a_terminal(local, repo, session):
         screen.wait_for(r"^READY>$")
         assert session.agent("cat written.txt") == "hello from vi\n"
         below = [screen.pid, *(each.pid for each in descendants(screen.pid))]
-        assert not any(local.api_key.encode() in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in below)
+        assert not any(
+            local.api_key.encode() in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in below
+        )
         screen.type("exit 7\n")
         assert screen.status() == 7
     assert local.counts["mint"] == 1, "the sync's, and no other"
@@ -59,7 +64,7 @@ def test_a_shell_on_a_terminal(local, repo, session):
 def test_it_says_that_there_is_no_connection(local, repo, session):
     local.faults.add(CallFault(route="pty/.*/connect", drop="before"))
     script = f"{BIN}/git-daytona shell 1; echo status $?; stty -a | grep -c ' icanon'; read end"
-    with terminal.start(["sh", "-c", script], cwd=repo.path) as screen:
+    with tmux.start(["sh", "-c", script], cwd=repo.path) as screen:
         screen.wait_for(r"error: the connection to the sandbox's terminal")
         screen.wait_for(r"^status 10$")
         screen.wait_for(r"^1$")  # our terminal is as it was
@@ -68,8 +73,10 @@ def test_it_says_that_there_is_no_connection(local, repo, session):
 @pytest.mark.parametrize(("status", "ours"), [(401, 7), (403, 7), (500, 15)])
 def test_a_terminal_that_is_refused(local, repo, session, status, ours):
     local.faults.add(CallFault(route="pty/.*/connect", status=status))
-    with terminal.start(
-        ["sh", "-c", f"{BIN}/git-daytona shell 1; echo status $?; read end"], size=(250, 20), cwd=repo.path
+    with tmux.start(
+        ["sh", "-c", f"{BIN}/git-daytona shell 1; echo status $?; read end"],
+        size=(250, 20),
+        cwd=repo.path,
     ) as screen:
         screen.wait_for("error: .*connect to the terminal of sandbox")
         screen.wait_for(f"^status {ours}$")
@@ -77,7 +84,7 @@ def test_a_terminal_that_is_refused(local, repo, session, status, ours):
 
 def test_a_server_that_does_not_answer_can_be_left(local, repo, session):
     held = local.faults.add(CallFault(route="pty/.*/connect", hang=True))
-    with terminal.start([str(BIN / "git-daytona"), "shell", "1"], cwd=repo.path) as screen:
+    with tmux.start([str(BIN / "git-daytona"), "shell", "1"], cwd=repo.path) as screen:
         assert held.reached.wait(30)
         screen.send("C-c")
         assert screen.status() == 130
@@ -85,7 +92,7 @@ def test_a_server_that_does_not_answer_can_be_left(local, repo, session):
 
 def test_much_output_and_a_directory_that_is_gone(local, repo, session):
     session.agent("mv ~/project ~/away")
-    with terminal.start([str(BIN / "git-daytona"), "shell", "1"], cwd=repo.path) as screen:
+    with tmux.start([str(BIN / "git-daytona"), "shell", "1"], cwd=repo.path) as screen:
         screen.type("yes 0123456789 | head -c 1000000; pwd; echo through $((6*7))\n")
         screen.wait_for(r"^through 42$", 90)
         assert "/home/daytona\n" in screen.screen()
@@ -108,11 +115,11 @@ def test_much_output_and_a_directory_that_is_gone(local, repo, session):
     ],
 )
 def test_how_a_shell_ended(reason, status):
-    assert git_daytona.terminal._status(reason) == status
+    assert sandbox_terminal._status(reason) == status
 
 
 def test_a_hangup_ends_everything(local, repo, session):
-    with terminal.start([str(BIN / "git-daytona"), "shell", "1"], cwd=repo.path) as screen:
+    with tmux.start([str(BIN / "git-daytona"), "shell", "1"], cwd=repo.path) as screen:
         screen.type("echo here $((6*7)); sleep 1234\n")
         screen.wait_for(r"^here 42$")
         pids = [screen.pid, *(each.pid for each in descendants(screen.pid))]
@@ -134,7 +141,8 @@ def test_without_a_terminal_it_reads_commands(local, repo, session, command, can
 
 @pytest.mark.parametrize("place", [0, 3, 40, 200])
 def test_a_piped_script_runs_at_most_once(local, repo, session, command, place):
-    """However the channel breaks: it runs from its beginning on one connection, or not at all, or the status says that it was cut."""
+    """However the channel breaks: it runs from its beginning on one connection, or not at all, or
+    the status says that it was cut."""
     local.faults.gateway.cut_output_after = place
     script = "echo run >>/home/daytona/runs; head -c 1000 /dev/zero; sleep 0.5; echo second >>/home/daytona/runs\n"
     done = command("git-daytona", "shell", "1", cwd=repo.path, stdin=script)
@@ -152,22 +160,23 @@ def test_what_can_go_wrong(local, repo, session, command):
     local.forget_calls()
     local.faults.gateway.drop_after_handshake = -1
     closed = command("git-daytona", "shell", "1", cwd=repo.path)
-    assert closed.status == 10 and "error: the gateway did not take the connection, or closed it" in closed.err
+    assert (
+        closed.status == 10
+        and "error: the gateway did not take the connection, or closed it" in closed.err
+    )
     assert ended(local) and [call.route for call in local.calls].count("mint") == 3
     local.faults.gateway.drop_after_handshake = 1  # a sandbox whose ssh has just started
     done = command("git-daytona", "shell", "1", cwd=repo.path, stdin="echo there\n")
     assert (done.status, done.out) == (0, "there\n")
 
 
-# -- open -----------------------------------------------------------------------------------------------------------------
+# -- open ------------------------------------------------------------------------------------------
 
 
 def test_open(local, repo, session, command, tmp_path, home):
     nothing = command("git-daytona", "open", "1", cwd=repo.path)
     assert nothing.status == 8 and "nothing listens in the sandbox" in nothing.err
-    serve = (
-        "import http.server as h; s = h.HTTPServer(('127.0.0.1', 0), h.SimpleHTTPRequestHandler); print(s.server_port, flush=True)"
-    )
+    serve = "import http.server as h; s = h.HTTPServer(('127.0.0.1', 0), h.SimpleHTTPRequestHandler); print(s.server_port, flush=True)"
     session.agent(f'nohup python3 -c "{serve}; s.serve_forever()" >port 2>/dev/null </dev/null &')
     port = until(lambda: session.agent("cat port").strip())
     found = command("git-daytona", "open", "1", cwd=repo.path)
@@ -178,13 +187,26 @@ def test_open(local, repo, session, command, tmp_path, home):
     browser = tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/called\n')
     browser.chmod(0o755)
-    opened = command("git-daytona", "open", "--browser", "sandbox-1", port, cwd=repo.path, env={"BROWSER": f"{browser} %s"})
+    opened = command(
+        "git-daytona",
+        "open",
+        "--browser",
+        "sandbox-1",
+        port,
+        cwd=repo.path,
+        env={"BROWSER": f"{browser} %s"},
+    )
     assert opened.status == 0
     page = home / ".local/state/git-daytona/open.html"
-    assert until((tmp_path / "called").exists) and (tmp_path / "called").read_text() == f"file://{page}\n"
+    assert (
+        until((tmp_path / "called").exists)
+        and (tmp_path / "called").read_text() == f"file://{page}\n"
+    )
     assert opened.out.strip() in page.read_text() and page.stat().st_mode & 0o777 == 0o600
     other = command("git-daytona", "open", "1", "1", cwd=repo.path)
-    assert other.status == 0 and "warning: nothing listens on port 1 in the sandbox yet" in other.err
+    assert (
+        other.status == 0 and "warning: nothing listens on port 1 in the sandbox yet" in other.err
+    )
     session.agent(f'nohup python3 -c "{serve}; s.serve_forever()" >port2 2>/dev/null </dev/null &')
     until(lambda: session.agent("cat port2").strip())
     several = command("git-daytona", "open", "1", cwd=repo.path)

@@ -1,4 +1,5 @@
-"""daytona-ssh with the real OpenSSH client against the gateway: whatever a user's ssh configuration and environment say (CASES 17 to 23)."""
+"""daytona-ssh with the real OpenSSH client against the gateway: whatever a user's ssh configuration
+and environment say (CASES 17 to 23)."""
 
 import os
 import shutil
@@ -11,14 +12,15 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from git_daytona import leases, ssh
-from git_daytona.errors import BadSetting
-from git_daytona.transfer import inheritable
-from processes import descendants, gone, until
-from rig import BIN
-from wrapping import Wrapper, tiny
+from git_daytona import ssh
+from git_daytona.base.errors import BadSetting
+from git_daytona.transfer import leases
+from git_daytona.transfer.transfer import inheritable
+from support.processes import descendants, gone, until
+from support.round_trip import BIN
+from support.wrapper import Wrapper, tiny
 
-# -- what the user's configuration says -----------------------------------------------------------------------------------
+# -- what the user's configuration says ------------------------------------------------------------
 
 HOSTILE = """
 Host *
@@ -93,23 +95,47 @@ def test_case_19_no_directive_has_an_effect(wrapper, config, agent, tmp_path, le
     assert "not a tty" in seen
     assert not any(
         sign in seen
-        for sign in ("LC_SECRET", "Mars", "SETENV", "SSH_AUTH_SOCK", "DISPLAY", "DAYTONA_SSH", "remote-command", "de_DE", "ja_JP")
+        for sign in (
+            "LC_SECRET",
+            "Mars",
+            "SETENV",
+            "SSH_AUTH_SOCK",
+            "DISPLAY",
+            "DAYTONA_SSH",
+            "remote-command",
+            "de_DE",
+            "ja_JP",
+        )
     )
-    assert {path.name for path in tmp_path.iterdir()} == {"agent", "match-environment", "match-arguments"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "agent",
+        "match-environment",
+        "match-arguments",
+    }
     # A command of the user's own configuration does run; the token is not where it could look.
-    assert not any(wrapper.token in (tmp_path / name).read_text() for name in ("match-environment", "match-arguments"))
+    assert not any(
+        wrapper.token in (tmp_path / name).read_text()
+        for name in ("match-environment", "match-arguments")
+    )
     assert "DAYTONA_" not in (tmp_path / "match-environment").read_text()
-    assert "daytona-ssh" not in " ".join(each.name for each in descendants() if each.name == "ssh"), "no connection was left open"
+    assert "daytona-ssh" not in " ".join(
+        each.name for each in descendants() if each.name == "ssh"
+    ), "no connection was left open"
 
 
-def test_case_19_a_transfer_of_git_under_that_configuration(local, repo, begin, config, agent, tmp_path, monkeypatch):
+def test_case_19_a_transfer_of_git_under_that_configuration(
+    local, repo, begin, config, agent, tmp_path, monkeypatch
+):
     monkeypatch.setenv("SSH_AUTH_SOCK", agent["SSH_AUTH_SOCK"])
     config(HOSTILE.format(d=tmp_path, busy=local.api_port, level="DEBUG3"))
     session = begin(repo)
     session.agent("env >environment; echo x >x")
     session.sync()
     assert repo.show("opencode/1", "x") == "x"
-    assert not any((tmp_path / name).exists() for name in ("control", "local-command", "known-hosts-command", "own-known-hosts"))
+    assert not any(
+        (tmp_path / name).exists()
+        for name in ("control", "local-command", "known-hosts-command", "own-known-hosts")
+    )
 
 
 def test_git_protocol_is_sent_and_nothing_else(wrapper, config):
@@ -127,7 +153,9 @@ def test_case_20_no_key_is_offered_to_anybody(local, agent, config, tmp_path, ho
         "Host *\n  PreferredAuthentications publickey,password,keyboard-interactive\n  PubkeyAuthentication yes\n  IdentityFile ~/.ssh/id_ed25519\n  IdentityAgent SSH_AUTH_SOCK\n"
     )
     with tiny(admits=False) as server:
-        (tmp_path / "pins").write_text(f"[127.0.0.1]:{server.port} {server.key.get_name()} {server.key.get_base64()}\n")
+        (tmp_path / "pins").write_text(
+            f"[127.0.0.1]:{server.port} {server.key.get_name()} {server.key.get_base64()}\n"
+        )
         environment = {
             "DAYTONA_SSH_GATEWAY": f"127.0.0.1:{server.port}",
             "DAYTONA_SSH_TRUST_FILE": str(tmp_path / "pins"),
@@ -149,7 +177,11 @@ def test_case_20_no_key_is_offered_to_anybody(local, agent, config, tmp_path, ho
             "-o",
             "BatchMode=yes",
         )
-        subprocess.run((*plain, "-p", str(server.port), "127.0.0.1", "true"), env=os.environ | agent, capture_output=True)
+        subprocess.run(
+            (*plain, "-p", str(server.port), "127.0.0.1", "true"),
+            env=os.environ | agent,
+            capture_output=True,
+        )
         assert "publickey" in server.offers
 
 
@@ -202,7 +234,8 @@ def test_case_19_a_jump_host_works_and_never_sees_the_token(wrapper, config, tmp
 
 
 def test_a_jump_host_on_port_22_of_the_same_name(wrapper, config, tmp_path):
-    """Whatever answers there must not get the token: a port that the configuration names later does not count either."""
+    """Whatever answers there must not get the token: a port that the configuration names later does
+    not count either."""
     with tiny(admits=True) as jump:
         config(
             "Host 127.0.0.1 jump\n"
@@ -237,7 +270,7 @@ def test_case_21_a_syntax_error_names_file_and_line(local, repo, begin, config, 
     assert local.counts["mint"] == local.counts["revoke"] == 1, "no second try changes it"
 
 
-# -- the environment ------------------------------------------------------------------------------------------------------
+# -- the environment -------------------------------------------------------------------------------
 
 
 def test_case_23_python_cannot_be_confused(wrapper, tmp_path, monkeypatch):
@@ -297,14 +330,21 @@ def test_case_22_a_client_of_ones_own(wrapper, tmp_path):
         f'#!/bin/sh\ntr "\\0" "\\n" </proc/$$/environ >"{tmp_path}/environment"\nprintf "%s\\n" "$@" >"{tmp_path}/arguments"\nexec ssh "$@"\n'
     )
     mine.chmod(0o755)
-    assert wrapper("cat", stdin=b"x", env={"DAYTONA_SSH_BINARY": str(mine), "DAYTONA_API_KEY": "dtn_key"}).stdout == b"x"
+    assert (
+        wrapper(
+            "cat", stdin=b"x", env={"DAYTONA_SSH_BINARY": str(mine), "DAYTONA_API_KEY": "dtn_key"}
+        ).stdout
+        == b"x"
+    )
     for name in ("environment", "arguments"):
         text = (tmp_path / name).read_text()
         assert wrapper.token not in text
         assert "DAYTONA_" not in text
     done = wrapper("true", env={"DAYTONA_SSH_BINARY": "bin/ssh"})
     assert done.returncode == 12
-    assert done.stderr.startswith(b"daytona-ssh: error: DAYTONA_SSH_BINARY is not an absolute path [missing-program]\nhint: ")
+    assert done.stderr.startswith(
+        b"daytona-ssh: error: DAYTONA_SSH_BINARY is not an absolute path [missing-program]\nhint: "
+    )
     assert wrapper("cat", stdin=b"x", env={"DAYTONA_SSH_BINARY": "  "}).stdout == b"x"
 
 
@@ -332,7 +372,9 @@ def test_a_probe_neither_needs_nor_shows_a_token(wrapper, local):
     assert local.calls == []
 
 
-@pytest.mark.parametrize("token", ["", "-oProxyCommand=touch evil", "a b", "a\nProxyCommand touch evil", "a@b", "a%b"])
+@pytest.mark.parametrize(
+    "token", ["", "-oProxyCommand=touch evil", "a b", "a\nProxyCommand touch evil", "a@b", "a%b"]
+)
 def test_case_03_a_malformed_token_runs_nothing(wrapper, token, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     marker = tmp_path / "ran"
@@ -365,15 +407,19 @@ def test_a_pin_file_with_an_odd_path(wrapper, tmp_path):
 
 def test_another_key_is_refused(wrapper, tmp_path):
     other = paramiko.ECDSAKey.generate()
-    (tmp_path / "pins").write_text(f"[127.0.0.1]:{wrapper.port} {other.get_name()} {other.get_base64()}\n")
+    (tmp_path / "pins").write_text(
+        f"[127.0.0.1]:{wrapper.port} {other.get_name()} {other.get_base64()}\n"
+    )
     done = wrapper("echo connected", env={"DAYTONA_SSH_TRUST_FILE": str(tmp_path / "pins")})
     assert (done.returncode, done.stdout) == (255, b"")
 
 
-# -- signals --------------------------------------------------------------------------------------------------------------
+# -- signals ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGKILL]
+)
 @pytest.mark.parametrize("moment", ["connecting", "running"])
 def test_a_signal_ends_ssh_and_leaves_nothing(wrapper, local, tmp_path, number, moment):
     if moment == "connecting":
@@ -383,7 +429,10 @@ def test_a_signal_ends_ssh_and_leaves_nothing(wrapper, local, tmp_path, number, 
             assert process.stdout.readline() == b"begun\n"
         below = until(lambda: [each.pid for each in descendants(process.pid) if each.name == "ssh"])
         process.send_signal(number)
-        assert process.wait(20) == (128 + number if number != signal.SIGKILL else -number) or process.returncode == 255
+        assert (
+            process.wait(20) == (128 + number if number != signal.SIGKILL else -number)
+            or process.returncode == 255
+        )
         assert gone(*below)
     assert list(tmp_path.iterdir()) == []
 
@@ -394,7 +443,7 @@ def test_ssh_ends_when_git_lets_go(wrapper):
         assert process.wait(20) == 0
 
 
-# -- other destinations ---------------------------------------------------------------------------------------------------
+# -- other destinations ----------------------------------------------------------------------------
 
 SHIM = """#!/bin/sh
 printf '%s\\n' "$@" >>{d}/arguments
@@ -409,24 +458,51 @@ def test_case_56_other_hosts_get_nothing_of_ours(wrapper, tmp_path, how):
     shim = tmp_path / "my ssh"
     shim.write_text(SHIM.format(d=tmp_path))
     shim.chmod(0o755)
-    own = {"DAYTONA_SSH_OTHER_COMMAND": f"'{shim}' -i mine"} if how == "command" else {"DAYTONA_SSH_OTHER_PROGRAM": str(shim)}
-    from git_daytona.secret import Secret
+    own = (
+        {"DAYTONA_SSH_OTHER_COMMAND": f"'{shim}' -i mine"}
+        if how == "command"
+        else {"DAYTONA_SSH_OTHER_PROGRAM": str(shim)}
+    )
+    from git_daytona.base.secret import Secret
 
     with inheritable(Secret(wrapper.token)) as descriptor:
-        environment = os.environ | wrapper.environment | own | {"DAYTONA_API_KEY": "dtn_key", "DAYTONA_SSH_OTHER_VARIANT": "ssh"}
-        for token in ({"DAYTONA_SSH_TOKEN": wrapper.token}, {"DAYTONA_SSH_TOKEN_FD": str(descriptor)}):
-            argv = (*wrapper.program, "-o", "SendEnv=GIT_PROTOCOL", "-p", "2200", "me@127.0.0.1", "git-upload-pack 'x'")
-            done = subprocess.run(argv, env=environment | token, pass_fds=(descriptor,), capture_output=True)
+        environment = (
+            os.environ
+            | wrapper.environment
+            | own
+            | {"DAYTONA_API_KEY": "dtn_key", "DAYTONA_SSH_OTHER_VARIANT": "ssh"}
+        )
+        for token in (
+            {"DAYTONA_SSH_TOKEN": wrapper.token},
+            {"DAYTONA_SSH_TOKEN_FD": str(descriptor)},
+        ):
+            argv = (
+                *wrapper.program,
+                "-o",
+                "SendEnv=GIT_PROTOCOL",
+                "-p",
+                "2200",
+                "me@127.0.0.1",
+                "git-upload-pack 'x'",
+            )
+            done = subprocess.run(
+                argv, env=environment | token, pass_fds=(descriptor,), capture_output=True
+            )
             assert (done.returncode, done.stdout, done.stderr) == (5, b"", b"")
     arguments = (tmp_path / "arguments").read_text().splitlines()
     expected = ["-o", "SendEnv=GIT_PROTOCOL", "-p", "2200", "me@127.0.0.1", "git-upload-pack 'x'"]
     assert (
         arguments
-        == (["-i", "mine"] if how == "command" else []) + expected + (["-i", "mine"] if how == "command" else []) + expected
+        == (["-i", "mine"] if how == "command" else [])
+        + expected
+        + (["-i", "mine"] if how == "command" else [])
+        + expected
     )
     assert "DAYTONA_" not in (tmp_path / "environment").read_text()
     assert wrapper.token not in (tmp_path / "environment").read_text()
-    assert (tmp_path / "descriptors").read_text().count("memfd") == 1, "only the run that was told no number inherits one"
+    assert (tmp_path / "descriptors").read_text().count("memfd") == 1, (
+        "only the run that was told no number inherits one"
+    )
 
 
 def test_help_and_usage(command):
@@ -436,7 +512,9 @@ def test_help_and_usage(command):
     for argv in ((), ("-p",), ("--",), ("-p", "22")):
         told = command("daytona-ssh", *argv)
         assert (told.status, told.out) == (2, "")
-        assert told.err.startswith("daytona-ssh: error: there is no host among the arguments [usage]\nhint: ")
+        assert told.err.startswith(
+            "daytona-ssh: error: there is no host among the arguments [usage]\nhint: "
+        )
 
 
 def test_the_wrapper_through_a_link_and_from_path(wrapper, tmp_path):
@@ -453,11 +531,11 @@ def test_the_wrapper_through_a_link_and_from_path(wrapper, tmp_path):
 
 def test_constants_agree():
     """The wrapper imports nothing of the package, so it repeats its exit statuses."""
-    from git_daytona import errors
+    from git_daytona.base import errors
 
-    assert (
-        errors.UsageError.status,
-        errors.MissingProgram.status,
-        errors.BadSetting.status,
-    ) == (ssh.EXIT_USAGE, ssh.EXIT_MISSING, ssh.EXIT_SETTING)
+    assert (errors.UsageError.status, errors.MissingProgram.status, errors.BadSetting.status) == (
+        ssh.EXIT_USAGE,
+        ssh.EXIT_MISSING,
+        ssh.EXIT_SETTING,
+    )
     assert leases.MINUTES == 10

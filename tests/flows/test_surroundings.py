@@ -1,4 +1,5 @@
-"""What is around a sync: other programs at the repository, sandboxes in transition, objects that do not travel or must not come in."""
+"""What is around a sync: other programs at the repository, sandboxes in transition, objects that do
+not travel or must not come in."""
 
 import contextlib
 import subprocess
@@ -6,9 +7,9 @@ import threading
 
 import pytest
 
-from git_daytona import recovery
-from git_daytona.errors import GitDaytonaError, TransferFailed
-from rig import stop
+from git_daytona.base.errors import GitDaytonaError, TransferFailed
+from git_daytona.sessions import recovery
+from support.round_trip import stop
 
 
 def in_background(work, *arguments):
@@ -32,10 +33,13 @@ def until(condition):
 
 
 def test_case_41_an_editor_holds_the_configuration(local, repo, coordinate):
-    """.git/config.lock is waited for, whatever is to be written; the user's own keys in the section stay as long as it is there."""
+    """.git/config.lock is waited for, whatever is to be written; the user's own keys in the section
+    stay as long as it is there."""
     lock = repo.path / ".git/config.lock"
     with (repo.path / ".git/config").open("a") as config:
-        config.write('[remote "sandbox-1"]\n\tmine = kept\n\tfetch = +refs/heads/*:refs/remotes/mine/*\n')
+        config.write(
+            '[remote "sandbox-1"]\n\tmine = kept\n\tfetch = +refs/heads/*:refs/remotes/mine/*\n'
+        )
     coordinator = coordinate(repo.path)
     token = "TokenOfAnEarlierTool"
 
@@ -43,12 +47,25 @@ def test_case_41_an_editor_holds_the_configuration(local, repo, coordinate):
         recovery.recover(coordinate(repo.path))
 
     def remade() -> None:
-        repo.git("remote", "set-url", "sandbox-1", f"ssh://{token}@127.0.0.1:{local.gateway_port}/home/daytona/project")
+        repo.git(
+            "remote",
+            "set-url",
+            "sandbox-1",
+            f"ssh://{token}@127.0.0.1:{local.gateway_port}/home/daytona/project",
+        )
 
     examples = {
-        "start": (lambda: None, lambda: coordinator.start("ses_a"), lambda: local.counts["create"] == 1),
+        "start": (
+            lambda: None,
+            lambda: coordinator.start("ses_a"),
+            lambda: local.counts["create"] == 1,
+        ),
         "recovery of an earlier tool's remote": (remade, settle, lambda: True),
-        "deletion": (lambda: None, lambda: coordinator.delete("ses_a"), lambda: local.counts["delete"] == 1),
+        "deletion": (
+            lambda: None,
+            lambda: coordinator.delete("ses_a"),
+            lambda: local.counts["delete"] == 1,
+        ),
     }
     for name, (before, work, underway) in examples.items():
         before()
@@ -91,30 +108,50 @@ def test_case_05_an_archived_sandbox(local, repo, begin):
 
 
 def test_case_05_only_a_404_replaces_a_sandbox(local, repo, begin):
-    """Whatever else is wrong is reported, with the sandbox's state where it is known, and the session keeps its sandbox."""
+    """Whatever else is wrong is reported, with the sandbox's state where it is known, and the
+    session keeps its sandbox."""
     session = begin(repo, "ses_kept")
     session.agent("echo x > x")
     session.sync()
     examples = {
-        "error": ({"state": "error", "reason": "the disk is full"}, {}, "'error': the disk is full"),
-        "build_failed": ({"state": "build_failed", "reason": "no such image"}, {}, "'build_failed': no such image"),
+        "error": (
+            {"state": "error", "reason": "the disk is full"},
+            {},
+            "'error': the disk is full",
+        ),
+        "build_failed": (
+            {"state": "build_failed", "reason": "no such image"},
+            {},
+            "'build_failed': no such image",
+        ),
         "GET answers 500": ({"state": "stopped"}, {"status": 500}, "HTTP 500"),
         "GET answers nothing": ({"state": "stopped"}, {"drop": "before"}, "cannot be reached"),
         "GET answers 403": ({"state": "stopped"}, {"status": 403}, "may not"),
-        "GET answers nonsense": ({"state": "stopped"}, {"body": b"<html>Bad gateway</html>", "content_type": "text/html"}, ""),
+        "GET answers nonsense": (
+            {"state": "stopped"},
+            {"body": b"<html>Bad gateway</html>", "content_type": "text/html"},
+            "",
+        ),
     }
     for name, (state, fault, says) in examples.items():
         stop(session.coordinator.cloud, session.sandbox_id)
-        local.force_state(session.sandbox_id, state["state"], reason=state.get("reason"), recoverable=False)
+        local.force_state(
+            session.sandbox_id, state["state"], reason=state.get("reason"), recoverable=False
+        )
         local.forget_calls()
         injected = local.faults.call(route="^get$", **fault) if fault else contextlib.nullcontext()
         with injected, pytest.raises(GitDaytonaError) as failed:
             session.coordinator.execute(session.name, "true")
         assert says in failed.value.message, (name, failed.value.message)
-        with local.faults.call(route="^get$", **fault) if fault else contextlib.nullcontext(), pytest.raises(GitDaytonaError):
+        with (
+            local.faults.call(route="^get$", **fault) if fault else contextlib.nullcontext(),
+            pytest.raises(GitDaytonaError),
+        ):
             session.coordinator.start("ses_kept")
         assert local.counts["create"] == 0, name
-        assert [(each.id, each.sandbox_id) for each in session.coordinator.sessions()] == [("ses_kept", session.sandbox_id)], name
+        assert [(each.id, each.sandbox_id) for each in session.coordinator.sessions()] == [
+            ("ses_kept", session.sandbox_id)
+        ], name
         local.force_state(session.sandbox_id, "stopped")
         assert session.agent("cat x") == "x\n", name
 
@@ -138,9 +175,12 @@ def test_case_52_objects_that_fsck_rejects(local, repo, begin):
     before = repo.git("rev-parse", "opencode/1")
     examples = BAD
     for name, make in examples.items():
-        session.agent(f"tree=$(git rev-parse HEAD^{{tree}}); parent=$(git rev-parse HEAD); {make}; git update-ref HEAD $bad")
+        session.agent(
+            f"tree=$(git rev-parse HEAD^{{tree}}); parent=$(git rev-parse HEAD); {make}; git update-ref HEAD $bad"
+        )
         with pytest.raises(
-            TransferFailed, match=r"git fetch failed: .*(missingEmail|hasDotgit|duplicateEntries|gitmodulesUrl)"
+            TransferFailed,
+            match=r"git fetch failed: .*(missingEmail|hasDotgit|duplicateEntries|gitmodulesUrl)",
         ) as refused:
             session.sync()
         assert "\n" not in refused.value.message, name
@@ -154,12 +194,15 @@ def test_case_52_objects_that_fsck_rejects(local, repo, begin):
 
 def test_lfs_objects_are_named(local, repo, begin):
     session = begin(repo)
-    session.agent("mkdir -p .git/lfs/objects/ab/cd; echo large > .git/lfs/objects/ab/cd/abcd; echo pointer > file")
+    session.agent(
+        "mkdir -p .git/lfs/objects/ab/cd; echo large > .git/lfs/objects/ab/cd/abcd; echo pointer > file"
+    )
     assert "1 LFS objects stay in the sandbox" in session.sync().message
 
 
 def test_case_70_a_new_session_is_four_calls(local, repo, begin):
-    """Besides /config, which is asked once per process, and looks at whether the sandbox has started."""
+    """Besides /config, which is asked once per process, and looks at whether the sandbox has
+    started."""
     session = begin(repo)
     session.coordinator.close()
     routes = [call.route for call in local.calls if call.route not in ("config", "get")]
@@ -181,7 +224,8 @@ def test_case_70_a_tool_call_is_one_call(local, repo, begin):
 
 
 def test_case_18_and_case_61_the_users_fetch_at_the_same_moment(local, repo, begin):
-    """A fetch by the user or an editor changes nothing: no FETCH_HEAD is read or written, and it says nothing of the remote."""
+    """A fetch by the user or an editor changes nothing: no FETCH_HEAD is read or written, and it
+    says nothing of the remote."""
     session = begin(repo)
     repo.git("remote", "add", "origin", str(repo.path))
     examples = {
@@ -196,8 +240,13 @@ def test_case_18_and_case_61_the_users_fetch_at_the_same_moment(local, repo, beg
         with local.faults.call(route="^mint$", hang=True) as held:
             thread, problems = in_background(session.sync)
             assert held.reached.wait(30)
-            done = subprocess.run(("git", *words), cwd=repo.path, capture_output=True, text=True, timeout=60)
-            assert (done.returncode, "sandbox-1" in done.stdout + done.stderr) == (0, False), (name, done.stderr)
+            done = subprocess.run(
+                ("git", *words), cwd=repo.path, capture_output=True, text=True, timeout=60
+            )
+            assert (done.returncode, "sandbox-1" in done.stdout + done.stderr) == (0, False), (
+                name,
+                done.stderr,
+            )
             fetched = repo.path / ".git/FETCH_HEAD"
             before = fetched.read_bytes() if fetched.exists() else None
             held.release()
@@ -212,7 +261,9 @@ def test_sparse_and_submodules(local, repo, begin, tmp_path):
     inner.path.mkdir()
     inner.git("init", "-q")
     inner.commit("inside")
-    repo.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner.path), "sub")
+    repo.git(
+        "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner.path), "sub"
+    )
     repo.commit("dir/a")
     repo.commit("other/b")
     repo.git("config", "fetch.recurseSubmodules", "on-demand")
@@ -247,4 +298,7 @@ def test_case_37_twenty_thousand_files(local, repo, begin):
     assert session.agent("git ls-files | wc -l").strip() == "20001"
     session.agent("for d in d*; do echo new > $d/new; done")
     session.sync()
-    assert repo.git("diff", "--shortstat", "main", "opencode/1") == "200 files changed, 200 insertions(+)"
+    assert (
+        repo.git("diff", "--shortstat", "main", "opencode/1")
+        == "200 files changed, 200 insertions(+)"
+    )

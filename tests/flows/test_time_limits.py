@@ -1,5 +1,6 @@
-"""Whoever accepts and then says nothing: every command ends within its documented limit (git-daytona(7), TIME LIMITS) with its message, and
-leaves no token. The commands are called in this process, where their limits can be made shorter; nothing else is changed."""
+"""Whoever accepts and then says nothing: every command ends within its documented limit
+(git-daytona(7), TIME LIMITS) with its message, and leaves no token. The commands are called in this
+process, where their limits can be made shorter; nothing else is changed."""
 
 import contextlib
 import threading
@@ -8,28 +9,31 @@ import keyring
 import keyring.backend
 import pytest
 
-from git_daytona import files, leases, paths, sandbox, sessions, transfer
-from git_daytona.api import account, bounded, cloud, toolbox
-from git_daytona.config import keystore
+from git_daytona.api import account, cloud, limits, toolbox
+from git_daytona.base import files, paths
+from git_daytona.doctor import daytona as doctor
 from git_daytona.doctor import findings
-from git_daytona.doctor import service as doctor
-from git_daytona.trust import glance, probe
-from processes import descendants
-from told import tell
+from git_daytona.sandbox import report
+from git_daytona.sessions import coordinator
+from git_daytona.settings import keystore
+from git_daytona.transfer import leases, transfer
+from git_daytona.trust import preflight, probe
+from support.processes import descendants
+from support.program import tell
 
 __all__ = ["tell"]
 
 SHORTER = {
     (account.Account, "request_seconds"): 0.4,
-    (bounded, "ANSWER_SECONDS"): 0.4,
+    (limits, "ANSWER_SECONDS"): 0.4,
     (cloud.Cloud, "start_seconds"): 1.0,
     (toolbox, "MARGIN_SECONDS"): 0.1,
-    (sandbox, "PREPARE_SECONDS"): 1,
-    (sandbox, "REPORT_SECONDS"): 1,
-    (sessions, "EXEC_SECONDS"): 1.0,
+    (report, "PREPARE_SECONDS"): 1,
+    (report, "REPORT_SECONDS"): 1,
+    (coordinator, "EXEC_SECONDS"): 1.0,
     (leases, "RETRY_SECONDS"): 0.4,
     (transfer, "IDLE_SECONDS"): 1.5,
-    (glance, "GLANCE_SECONDS"): 1,
+    (preflight, "GLANCE_SECONDS"): 1,
     (probe, "PROBE_SECONDS"): 0.5,
     (keystore, "SECONDS"): 0.3,
     (keystore, "PATIENT_SECONDS"): 0.5,
@@ -89,28 +93,49 @@ def test_an_api_that_says_nothing(local, repo, session, tell, short):
         told = tell("git-daytona", "recover", cwd=repo.path)
         assert told.status == 1 and "did not answer in time" in told.err
         assert tell("daytona-pin", "verify", cwd=repo.path).status in (0, 3, 4)
-    assert tell("git-daytona", "sync", number, cwd=repo.path).status == 0, "and afterwards it goes on"
+    assert tell("git-daytona", "sync", number, cwd=repo.path).status == 0, (
+        "and afterwards it goes on"
+    )
 
 
-def test_a_gateway_that_says_nothing(local, repo, session, begin, tell, short, tmp_path, monkeypatch):
+def test_a_gateway_that_says_nothing(
+    local, repo, session, begin, tell, short, tmp_path, monkeypatch
+):
     idle = begin(repo)
     idle.coordinator.close()
-    repo.git("update-ref", "refs/heads/opencode/2", repo.git("commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "mine"))
+    repo.git(
+        "update-ref",
+        "refs/heads/opencode/2",
+        repo.git("commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "mine"),
+    )
     local.faults.gateway.hang = -1
-    for verb, name in (("sync", session.name), ("fetch", session.name), ("push", idle.name), ("delete", session.name)):
+    for verb, name in (
+        ("sync", session.name),
+        ("fetch", session.name),
+        ("push", idle.name),
+        ("delete", session.name),
+    ):
         ends(tell, repo, ("git-daytona", verb, name), 18, "made no progress")
     ends(tell, repo, ("git-daytona", "start"), 18, "made no progress")
     ends(tell, repo, ("git-daytona", "doctor"), 1, None)
     ends(tell, repo, ("daytona-pin", "verify", "--live"), 4, None)
-    # Somebody's own git has ssh's own limit: 30 seconds for a connection. On ssh's command line the first value counts.
+    # Somebody's own git has ssh's own limit: 30 seconds for a connection. On ssh's command line the
+    # first value counts.
     ssh = tmp_path / "ssh"
     ssh.write_text('#!/bin/sh\nexec ssh -o ConnectTimeout=1 "$@"\n')
     ssh.chmod(0o700)
     monkeypatch.setenv("DAYTONA_SSH_BINARY", str(ssh))
     script = 'git ls-remote "ssh://$DAYTONA_SSH_GATEWAY/home/daytona/project"'
-    assert tell("daytona-token", "exec", session.sandbox_id, "--", "sh", "-c", script, cwd=repo.path).status == 128
+    assert (
+        tell(
+            "daytona-token", "exec", session.sandbox_id, "--", "sh", "-c", script, cwd=repo.path
+        ).status
+        == 128
+    )
     assert local.live_tokens() == 0
-    assert [each.words for each in descendants() if each.name in ("git", "ssh", "ssh-keyscan")] == []
+    assert [
+        each.words for each in descendants() if each.name in ("git", "ssh", "ssh-keyscan")
+    ] == []
 
 
 class Silent(keyring.backend.KeyringBackend):
@@ -157,4 +182,10 @@ def test_a_keyring_that_says_nothing(local, repo, session, tell, short, monkeypa
 def test_another_process_that_does_not_let_go(local, repo, session, tell, short):
     """A lock that is held, as by a process that was stopped."""
     with files.lock(paths.locks() / f"state-{session.coordinator.state.path.stem}"):
-        ends(tell, repo, ("git-daytona", "sync", session.name), 18, "has been holding the lock on the state file")
+        ends(
+            tell,
+            repo,
+            ("git-daytona", "sync", session.name),
+            18,
+            "has been holding the lock on the state file",
+        )

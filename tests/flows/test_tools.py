@@ -1,4 +1,5 @@
-"""Every tool against a real sandbox: what the model is told, what lies in the sandbox afterwards, and how many API calls it took."""
+"""Every tool against a real sandbox: what the model is told, what lies in the sandbox afterwards,
+and how many API calls it took."""
 
 import base64
 import json
@@ -13,12 +14,23 @@ import pytest
 from git_daytona.local.server import LocalDaytona
 from git_daytona.tools import bash, bounds
 from git_daytona.tools.context import Cancelled, Denied, Result, ToolError
-from rig import Repo, Session
-from toolbox_context import RealContext, Toolbox
+from support.round_trip import Repo, Session
+from support.tool_context import RealContext, Toolbox
 
 PROJECT = "/home/daytona/project"
-PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
-ODD = ["with blank", 'quote\'s "double"', "new\nline", "-leading", "$(dollar)`tick`", "ünï 日本", "back\\slash", "a*b?[c]"]
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+ODD = [
+    "with blank",
+    'quote\'s "double"',
+    "new\nline",
+    "-leading",
+    "$(dollar)`tick`",
+    "ünï 日本",
+    "back\\slash",
+    "a*b?[c]",
+]
 
 
 @pytest.fixture
@@ -42,7 +54,7 @@ def fits(result: Result) -> bool:
     return result.output.count("\n") < 2000 and len(result.output.encode()) <= 51_200
 
 
-# -- bash -------------------------------------------------------------------------------------------------------------
+# -- bash ------------------------------------------------------------------------------------------
 
 
 def test_bash_runs_in_the_project_with_one_call(tools: Toolbox, local: LocalDaytona) -> None:
@@ -72,7 +84,10 @@ def test_bash_says_how_a_command_ended(tools: Toolbox) -> None:
 def test_bash_in_another_directory(tools: Toolbox, repo: Repo) -> None:
     tools.sh("mkdir 'sub dir'")
     assert tools("bash", command="pwd", workdir="sub dir").output == f"{PROJECT}/sub dir"
-    assert tools("bash", command="pwd", workdir=str(repo.path / "sub dir")).output == f"{PROJECT}/sub dir"
+    assert (
+        tools("bash", command="pwd", workdir=str(repo.path / "sub dir")).output
+        == f"{PROJECT}/sub dir"
+    )
     assert tools("bash", command="pwd", workdir="/tmp").output == "/tmp"
     assert tools("bash", command="pwd", workdir="~").output == "/home/daytona"
     with pytest.raises(ToolError, match=r"workdir is no directory in the sandbox: .*/missing"):
@@ -93,13 +108,20 @@ def test_case_52b_a_command_reads_nothing(tools: Toolbox) -> None:
     assert tools("bash", command="cat; read x; echo after").output == "after"
 
 
-def test_case_52b_an_answer_that_gets_lost_changes_nothing(tools: Toolbox, local: LocalDaytona) -> None:
+def test_case_52b_an_answer_that_gets_lost_changes_nothing(
+    tools: Toolbox, local: LocalDaytona
+) -> None:
     tools.sh("echo one >f")
     for name, arguments in (
         ("bash", {"command": "echo x >>count; cat count"}),
         ("write", {"filePath": "new", "content": "new\n"}),
         ("edit", {"filePath": "f", "oldString": "one", "newString": "one one"}),
-        ("apply_patch", {"patchText": "*** Begin Patch\n*** Update File: new\n@@\n-new\n+new new\n*** End Patch"}),
+        (
+            "apply_patch",
+            {
+                "patchText": "*** Begin Patch\n*** Update File: new\n@@\n-new\n+new new\n*** End Patch"
+            },
+        ),
     ):
         with local.faults.call(route="process/execute", drop="after", times=1) as met:
             result = tools(name, **arguments)
@@ -109,11 +131,16 @@ def test_case_52b_an_answer_that_gets_lost_changes_nothing(tools: Toolbox, local
 
 
 def test_case_51_bash_bounds_and_cleans_its_output(tools: Toolbox, local: LocalDaytona) -> None:
-    result = tools("bash", command="for i in $(seq 1 5000); do printf '\\033[31mline %s\\033[0m\\a\\n' $i; done")
+    result = tools(
+        "bash",
+        command="for i in $(seq 1 5000); do printf '\\033[31mline %s\\033[0m\\a\\n' $i; done",
+    )
     assert result.metadata["truncated"] is True
     assert fits(result)
     log = result.metadata["outputPath"]
-    assert result.output.startswith(f"...output truncated...\n\nFull output saved to: {log}\n\nline ")
+    assert result.output.startswith(
+        f"...output truncated...\n\nFull output saved to: {log}\n\nline "
+    )
     assert result.output.endswith("line 5000")
     assert "\x1b" not in result.output and "\a" not in result.output
     assert calls(local) == 1
@@ -136,7 +163,9 @@ def test_case_51_bash_survives_fifty_megabytes_and_binary_output(tools: Toolbox)
 
 def test_bash_ends_a_command_at_its_time(tools: Toolbox, local: LocalDaytona) -> None:
     begun = time.monotonic()
-    result = tools("bash", command="trap '' TERM; echo begun; sleep 60 & wait; sleep 60", timeout=500)
+    result = tools(
+        "bash", command="trap '' TERM; echo begun; sleep 60 & wait; sleep 60", timeout=500
+    )
     assert time.monotonic() - begun < 20
     assert result.output.startswith("begun\n\n<shell_metadata>\n")
     assert "after exceeding timeout 500 ms" in result.output
@@ -144,12 +173,17 @@ def test_bash_ends_a_command_at_its_time(tools: Toolbox, local: LocalDaytona) ->
     assert tools.sh("pgrep -f '[s]leep [36]00*$' | wc -l").strip() == "0"
 
 
-def test_bash_shows_what_a_long_command_says(tools: Toolbox, local: LocalDaytona, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bash_shows_what_a_long_command_says(
+    tools: Toolbox, local: LocalDaytona, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen = threading.Event()
     tools.context.when_shown = lambda shown: seen.set() if "begun" in shown["output"] else None
     with ThreadPoolExecutor() as pool:
         running = pool.submit(
-            tools, "bash", command="echo begun; until [ -e go ]; do sleep 0.1; done; echo ended", description="Wait"
+            tools,
+            "bash",
+            command="echo begun; until [ -e go ]; do sleep 0.1; done; echo ended",
+            description="Wait",
         )
         assert seen.wait(30)
         tools.sh("touch go")
@@ -194,7 +228,9 @@ def test_bash_leaves_a_server_running(tools: Toolbox, local: LocalDaytona) -> No
 
 def test_case_51_a_server_started_with_an_ampersand_does_not_hold_the_call(tools: Toolbox) -> None:
     result = tools("bash", command="sleep 300 & echo started")
-    assert result.output.startswith("started\n\n<shell_metadata>\na process of this command is still running")
+    assert result.output.startswith(
+        "started\n\n<shell_metadata>\na process of this command is still running"
+    )
     assert result.metadata["exit"] == 0
     assert tools.sh("pgrep -f '[s]leep [36]00*$' | wc -l").strip() == "1"
 
@@ -219,7 +255,7 @@ def test_a_denied_command_does_not_run(tools: Toolbox, local: LocalDaytona) -> N
     assert tools.sh("ls; cat README") == "README\nhello\n"
 
 
-# -- read -------------------------------------------------------------------------------------------------------------
+# -- read ------------------------------------------------------------------------------------------
 
 
 def test_read_numbers_lines_with_one_call(tools: Toolbox, local: LocalDaytona, repo: Repo) -> None:
@@ -232,7 +268,9 @@ def test_read_numbers_lines_with_one_call(tools: Toolbox, local: LocalDaytona, r
         f"<path>{PROJECT}/lines</path>\n<type>file</type>\n<content>\n1: one\n2: \ttwo\n3: three\n\n"
         "(End of file - total 3 lines)\n</content>"
     )
-    assert tools.context.asked[-1].permission == "read" and tools.context.asked[-1].patterns == ["lines"]
+    assert tools.context.asked[-1].permission == "read" and tools.context.asked[-1].patterns == [
+        "lines"
+    ]
     assert result.metadata["display"]["text"] == "one\n\ttwo\nthree"
     result = tools("read", filePath="lines", offset=2, limit=1)
     assert "\n2: \ttwo\n\n(Showing lines 2-2 of 3. Use offset=3 to continue.)" in result.output
@@ -240,7 +278,10 @@ def test_read_numbers_lines_with_one_call(tools: Toolbox, local: LocalDaytona, r
         tools("read", filePath="lines", offset=4)
     assert (
         "(End of file - total 0 lines)"
-        in tools("read", filePath="/dev/../home/daytona/project/./empty" if tools.sh(": >empty") else "empty").output
+        in tools(
+            "read",
+            filePath="/dev/../home/daytona/project/./empty" if tools.sh(": >empty") else "empty",
+        ).output
     )
 
 
@@ -254,7 +295,9 @@ def test_read_is_bounded(tools: Toolbox, local: LocalDaytona) -> None:
     assert fits(result)
     assert "(Showing lines 1-1990 of 5000. Use offset=1991 to continue.)" in result.output
     result = tools("read", filePath="long")
-    assert result.output.count("x") == 2000 and "... (line truncated to 2000 chars)" in result.output
+    assert (
+        result.output.count("x") == 2000 and "... (line truncated to 2000 chars)" in result.output
+    )
     result = tools("read", filePath="wide")
     assert fits(result) and "(Output capped at 50 KB. Showing lines 1-" in result.output
     begun = time.monotonic()
@@ -267,7 +310,9 @@ def test_read_is_bounded(tools: Toolbox, local: LocalDaytona) -> None:
 
 
 def test_read_lists_directories(tools: Toolbox, local: LocalDaytona) -> None:
-    tools.sh("mkdir -p d/sub d/.hidden && cd d && touch b A -- -x 'new\nline' && ln -s sub link && ln -s nowhere dangling")
+    tools.sh(
+        "mkdir -p d/sub d/.hidden && cd d && touch b A -- -x 'new\nline' && ln -s sub link && ln -s nowhere dangling"
+    )
     calls(local)
     result = tools("read", filePath="d")
     assert calls(local) == 1
@@ -289,7 +334,11 @@ def test_read_shows_images_and_refuses_binaries(tools: Toolbox, local: LocalDayt
     result = tools("read", filePath="code.txt")
     assert result.output == "Image read successfully"
     assert result.attachments == [
-        {"type": "file", "mime": "image/png", "url": "data:image/png;base64," + base64.b64encode(PNG).decode()}
+        {
+            "type": "file",
+            "mime": "image/png",
+            "url": "data:image/png;base64," + base64.b64encode(PNG).decode(),
+        }
     ]
     assert calls(local) == 1
     assert len(tools("read", filePath="dot.png").attachments[0]["url"]) > 2_600_000
@@ -305,12 +354,14 @@ def test_read_suggests_what_may_be_meant(tools: Toolbox) -> None:
     tools.sh("mkdir src; touch src/Button.tsx src/other.ts")
     with pytest.raises(ToolError) as caught:
         tools("read", filePath="src/button")
-    assert caught.value.message == (f"File not found: {PROJECT}/src/button\n\nDid you mean one of these?\n{PROJECT}/src/Button.tsx")
+    assert caught.value.message == (
+        f"File not found: {PROJECT}/src/button\n\nDid you mean one of these?\n{PROJECT}/src/Button.tsx"
+    )
     with pytest.raises(ToolError, match=r"File not found: /nowhere/at/all$"):
         tools("read", filePath="/nowhere/at/all")
 
 
-# -- write, edit, multiedit -------------------------------------------------------------------------------------------
+# -- write, edit, multiedit ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -326,14 +377,14 @@ def test_case_68_odd_names_work_everywhere(tools: Toolbox, name: str) -> None:
     assert tools("grep", pattern="needle").metadata["matches"] == 1
     assert tools("list").metadata["count"] == 2
     if "\n" not in name:
-        patch = (
-            f"*** Begin Patch\n*** Update File: {path}\n@@\n-needle \\2 $&$1 \\n \\n \"quoted\" 'single' `x`\n+done\n*** End Patch"
-        )
+        patch = f"*** Begin Patch\n*** Update File: {path}\n@@\n-needle \\2 $&$1 \\n \\n \"quoted\" 'single' `x`\n+done\n*** End Patch"
         tools("apply_patch", patchText=patch)
         assert tools.bytes_of(f"{PROJECT}/{path}") == b"done\n"
 
 
-def test_write_makes_a_new_file_with_one_call(tools: Toolbox, local: LocalDaytona, repo: Repo) -> None:
+def test_write_makes_a_new_file_with_one_call(
+    tools: Toolbox, local: LocalDaytona, repo: Repo
+) -> None:
     result = tools("write", filePath=str(repo.path / "a/b/new.txt"), content="one\ntwo\n")
     assert calls(local) == 1
     assert result.output == "Wrote file successfully."
@@ -346,7 +397,9 @@ def test_write_makes_a_new_file_with_one_call(tools: Toolbox, local: LocalDayton
     assert not (repo.path / "a").exists()
 
 
-def test_write_overwrites_with_two_calls_and_keeps_what_a_file_has(tools: Toolbox, local: LocalDaytona) -> None:
+def test_write_overwrites_with_two_calls_and_keeps_what_a_file_has(
+    tools: Toolbox, local: LocalDaytona
+) -> None:
     tools.sh("printf '\\357\\273\\277one\\r\\ntwo\\r\\n' >f; chmod 751 f; ln f hard; ln -s f soft")
     calls(local)
     result = tools("write", filePath="soft", content="three\nfour\n")
@@ -362,7 +415,9 @@ def test_write_overwrites_with_two_calls_and_keeps_what_a_file_has(tools: Toolbo
     assert tools.bytes_of(f"{PROJECT}/f").startswith(b"\xef\xbb\xbfthree")
 
 
-def test_write_takes_large_contents_and_says_what_is_wrong(tools: Toolbox, local: LocalDaytona) -> None:
+def test_write_takes_large_contents_and_says_what_is_wrong(
+    tools: Toolbox, local: LocalDaytona
+) -> None:
     for size in (0, 200_000, 300_000, 2_000_000):
         content = "".join(f"{number} ünï\n" for number in range(size // 12))
         tools("write", filePath=f"size{size}", content=content)
@@ -370,7 +425,9 @@ def test_write_takes_large_contents_and_says_what_is_wrong(tools: Toolbox, local
     tools.sh("mkdir folder; : >plain")
     with pytest.raises(ToolError, match=r"Path is a directory, not a file: .*/folder"):
         tools("write", filePath="folder", content="x")
-    with pytest.raises(ToolError, match=r"Cannot write /home/daytona/project/plain/x: .*Nothing was changed"):
+    with pytest.raises(
+        ToolError, match=r"Cannot write /home/daytona/project/plain/x: .*Nothing was changed"
+    ):
         tools("write", filePath="plain/x", content="x")
     with pytest.raises(ToolError, match="Cannot write /proc/nothing/x"):
         tools("write", filePath="/proc/nothing/x", content="x")
@@ -381,8 +438,13 @@ def test_write_and_edit_outside_of_the_project(tools: Toolbox) -> None:
     tools("write", filePath="~/notes.txt", content="home\n")
     tools("write", filePath="/tmp/notes.txt", content="tmp\n")
     assert tools.sh("cat ~/notes.txt /tmp/notes.txt") == "home\ntmp\n"
-    assert tools("edit", filePath="~/notes.txt", oldString="home", newString="house").title == "~/notes.txt"
-    assert tools("read", filePath="~/notes.txt").output.startswith("<path>/home/daytona/notes.txt</path>")
+    assert (
+        tools("edit", filePath="~/notes.txt", oldString="home", newString="house").title
+        == "~/notes.txt"
+    )
+    assert tools("read", filePath="~/notes.txt").output.startswith(
+        "<path>/home/daytona/notes.txt</path>"
+    )
     assert {asked.permission for asked in tools.context.asked} == {"edit", "read"}
 
 
@@ -393,7 +455,10 @@ def test_edit_replaces_with_two_calls(tools: Toolbox, local: LocalDaytona) -> No
     assert calls(local) == 2
     assert result.output == "Edit applied successfully."
     assert result.title == "f"
-    assert result.metadata["filediff"]["additions"] == 2 and result.metadata["filediff"]["deletions"] == 1
+    assert (
+        result.metadata["filediff"]["additions"] == 2
+        and result.metadata["filediff"]["deletions"] == 1
+    )
     assert "@@ -1,3 +1,4 @@\n one\n-two\n+2\n+2\n three\n" in result.metadata["diff"]
     assert tools.context.asked[-1].metadata["diff"] == result.metadata["diff"]
     assert tools.sh("cat f; stat -c %a f") == "one\n2\n2\nthree\n700\n"
@@ -408,13 +473,31 @@ def test_case_68_edit_keeps_line_endings_bytes_and_mark(tools: Toolbox) -> None:
 def test_edit_says_what_is_wrong_and_changes_nothing(tools: Toolbox) -> None:
     tools.sh("printf 'a b\\na b\\nc\\n' >f; printf 'a\\0b' >binary; mkdir folder")
     for arguments, message in (
-        ({"filePath": "f", "oldString": "a b", "newString": "x"}, r"Found multiple matches for oldString: 2, at lines 1, 2\."),
-        ({"filePath": "f", "oldString": "missing", "newString": "x"}, "Could not find oldString in the file"),
-        ({"filePath": "f", "oldString": "a  b", "newString": "x"}, "Line 1 differs from it in whitespace only"),
-        ({"filePath": "f", "oldString": "c", "newString": "c"}, "oldString and newString are identical"),
+        (
+            {"filePath": "f", "oldString": "a b", "newString": "x"},
+            r"Found multiple matches for oldString: 2, at lines 1, 2\.",
+        ),
+        (
+            {"filePath": "f", "oldString": "missing", "newString": "x"},
+            "Could not find oldString in the file",
+        ),
+        (
+            {"filePath": "f", "oldString": "a  b", "newString": "x"},
+            "Line 1 differs from it in whitespace only",
+        ),
+        (
+            {"filePath": "f", "oldString": "c", "newString": "c"},
+            "oldString and newString are identical",
+        ),
         ({"filePath": "f", "oldString": "", "newString": "c"}, "oldString cannot be empty"),
-        ({"filePath": "none", "oldString": "a", "newString": "c"}, "File /home/daytona/project/none not found"),
-        ({"filePath": "folder", "oldString": "a", "newString": "c"}, "Path is a directory, not a file"),
+        (
+            {"filePath": "none", "oldString": "a", "newString": "c"},
+            "File /home/daytona/project/none not found",
+        ),
+        (
+            {"filePath": "folder", "oldString": "a", "newString": "c"},
+            "Path is a directory, not a file",
+        ),
         ({"filePath": "binary", "oldString": "a", "newString": "c"}, "Cannot edit binary file"),
     ):
         with pytest.raises(ToolError, match=message):
@@ -429,7 +512,12 @@ def test_edit_says_what_is_wrong_and_changes_nothing(tools: Toolbox) -> None:
 def test_edits_of_one_file_at_once_lose_none(tools: Toolbox) -> None:
     tools.sh("seq 100 120 >f")
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda n: tools("edit", filePath="f", oldString=f"{n}\n", newString=f"<{n}>\n"), range(100, 121)))
+        list(
+            pool.map(
+                lambda n: tools("edit", filePath="f", oldString=f"{n}\n", newString=f"<{n}>\n"),
+                range(100, 121),
+            )
+        )
     assert tools.sh("cat f") == "".join(f"<{n}>\n" for n in range(100, 121))
 
 
@@ -450,12 +538,18 @@ def test_multiedit_is_all_or_nothing(tools: Toolbox, local: LocalDaytona) -> Non
     assert len(result.metadata["results"]) == 2
     assert len(tools.context.asked) == 1
     assert tools.sh("cat f") == "x z\n"
-    with pytest.raises(ToolError, match="Edit 2 of 2 failed, so none was made: Could not find oldString"):
-        tools("multiedit", filePath="f", edits=[{"oldString": "x", "newString": "1"}, {"oldString": "x", "newString": "2"}])
+    with pytest.raises(
+        ToolError, match="Edit 2 of 2 failed, so none was made: Could not find oldString"
+    ):
+        tools(
+            "multiedit",
+            filePath="f",
+            edits=[{"oldString": "x", "newString": "1"}, {"oldString": "x", "newString": "2"}],
+        )
     assert tools.sh("cat f") == "x z\n"
 
 
-# -- apply_patch ------------------------------------------------------------------------------------------------------
+# -- apply_patch -----------------------------------------------------------------------------------
 
 PATCH = """*** Begin Patch
 *** Add File: docs/new.txt
@@ -483,8 +577,16 @@ def test_apply_patch_changes_files_with_two_calls(tools: Toolbox, local: LocalDa
     calls(local)
     result = tools("apply_patch", patchText=PATCH)
     assert calls(local) == 2
-    assert result.output == "Success. Updated the following files:\nA docs/new.txt\nM src/main.py\nM keep.txt\nD gone.txt"
-    assert [each["type"] for each in result.metadata["files"]] == ["add", "move", "update", "delete"]
+    assert (
+        result.output
+        == "Success. Updated the following files:\nA docs/new.txt\nM src/main.py\nM keep.txt\nD gone.txt"
+    )
+    assert [each["type"] for each in result.metadata["files"]] == [
+        "add",
+        "move",
+        "update",
+        "delete",
+    ]
     assert tools.context.asked[0].patterns == ["docs/new.txt", "src/app.py", "keep.txt", "gone.txt"]
     assert tools.sh("cat docs/new.txt src/main.py; stat -c %a src/main.py; ls src") == (
         'first\nsecond\ndef other():\n    print("Hi")\n\ndef greet():\n    print("Hello")\n755\nmain.py\n'
@@ -498,7 +600,10 @@ def test_apply_patch_is_all_or_nothing(tools: Toolbox) -> None:
     before = tools.sh("git add -A; git write-tree")
     good = "*** Update File: a\n@@\n-one\n+1\n*** Delete File: d\n"
     for bad, message in (
-        ("*** Update File: b\n@@\n-missing\n+x\n", "Failed to find expected lines in .*/b:\nmissing"),
+        (
+            "*** Update File: b\n@@\n-missing\n+x\n",
+            "Failed to find expected lines in .*/b:\nmissing",
+        ),
         ("*** Update File: none\n@@\n-x\n+y\n", "Failed to read file to update: .*/none"),
         ("*** Delete File: none\n", "Failed to read file to delete: .*/none"),
         ("*** Update File: ro\n@@\n-x\n+y\n", "Path is a directory"),
@@ -511,10 +616,12 @@ def test_apply_patch_is_all_or_nothing(tools: Toolbox) -> None:
         assert tools.sh("git add -A; git write-tree") == before, message
 
 
-# -- glob, grep, list -------------------------------------------------------------------------------------------------
+# -- glob, grep, list ------------------------------------------------------------------------------
 
 
-def test_glob_finds_the_newest_first_with_one_call(tools: Toolbox, local: LocalDaytona, repo: Repo) -> None:
+def test_glob_finds_the_newest_first_with_one_call(
+    tools: Toolbox, local: LocalDaytona, repo: Repo
+) -> None:
     tools.sh(
         "mkdir -p src/deep ignored nested && printf 'ignored/\\n' >.gitignore;"
         " for n in 1 2 3; do touch -d 2020-01-0$n src/f$n.ts src/deep/g$n.tsx; done; touch -d 2020-01-09 src/f1.ts; touch ignored/f9.ts;"
@@ -544,7 +651,9 @@ def test_glob_finds_the_newest_first_with_one_call(tools: Toolbox, local: LocalD
     assert "(Results are truncated: showing first 100 results." in result.output
 
 
-def test_grep_finds_lines_newest_files_first_with_one_call(tools: Toolbox, local: LocalDaytona) -> None:
+def test_grep_finds_lines_newest_files_first_with_one_call(
+    tools: Toolbox, local: LocalDaytona
+) -> None:
     tools.sh(
         "mkdir src; printf 'x\\nneedle 1\\n' >src/a.ts; printf 'needle 22\\r\\nno\\nneedle 3\\n' >src/b.js; printf 'needle\\0' >binary;"
         " touch -d 2020-01-01 src/b.js; touch -d 2021-01-01 src/a.ts"
@@ -558,7 +667,9 @@ def test_grep_finds_lines_newest_files_first_with_one_call(tools: Toolbox, local
     assert (result.title, result.metadata) == (r"needle \d+", {"matches": 3, "truncated": False})
     assert tools("grep", pattern="needle", include="*.js").metadata["matches"] == 2
     assert tools("grep", pattern="needle", include="*.{js,ts}", path="src").metadata["matches"] == 3
-    assert tools("grep", pattern="needle", path="src/a.ts").output.startswith(f"Found 1 matches\n{PROJECT}/src/a.ts:")
+    assert tools("grep", pattern="needle", path="src/a.ts").output.startswith(
+        f"Found 1 matches\n{PROJECT}/src/a.ts:"
+    )
     assert tools("grep", pattern="-e").output == "No files found"
     with pytest.raises(ToolError, match="The pattern is no regular expression"):
         tools("grep", pattern="(unclosed")
@@ -570,22 +681,32 @@ def test_grep_finds_lines_newest_files_first_with_one_call(tools: Toolbox, local
     result = tools("grep", pattern="needle many")
     assert result.metadata == {"matches": 100, "truncated": True}
     assert result.output.startswith("Found 100 matches (more matches available)")
-    assert result.output.endswith("(Results truncated. Consider using a more specific path or pattern.)")
+    assert result.output.endswith(
+        "(Results truncated. Consider using a more specific path or pattern.)"
+    )
     assert fits(tools("grep", pattern="y"))
 
 
 def test_list_shows_a_tree_with_one_call(tools: Toolbox, local: LocalDaytona) -> None:
-    tools.sh("mkdir -p src/deep node_modules/x; touch src/b.py src/a.py src/deep/c.py node_modules/x/y.js z.log")
+    tools.sh(
+        "mkdir -p src/deep node_modules/x; touch src/b.py src/a.py src/deep/c.py node_modules/x/y.js z.log"
+    )
     calls(local)
     result = tools("list")
     assert calls(local) == 1
-    assert result.output == f"{PROJECT}/\n  src/\n    deep/\n      c.py\n    a.py\n    b.py\n  README\n  z.log\n"
+    assert (
+        result.output
+        == f"{PROJECT}/\n  src/\n    deep/\n      c.py\n    a.py\n    b.py\n  README\n  z.log\n"
+    )
     assert result.metadata == {"count": 5, "truncated": False}
     assert tools.context.asked[-1].permission == "list"
-    assert tools("ls", path="src", ignore=["deep", "*.log"]).output == f"{PROJECT}/src/\n  a.py\n  b.py\n"
+    assert (
+        tools("ls", path="src", ignore=["deep", "*.log"]).output
+        == f"{PROJECT}/src/\n  a.py\n  b.py\n"
+    )
 
 
-# -- the rest ---------------------------------------------------------------------------------------------------------
+# -- the rest --------------------------------------------------------------------------------------
 
 
 def test_preview_waits_for_the_port(tools: Toolbox) -> None:

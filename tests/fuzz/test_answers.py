@@ -1,4 +1,5 @@
-"""Answers of the API: whatever it sends, a value of ours or one of our errors in one line, with no key in it."""
+"""Answers of the API: whatever it sends, a value of ours or one of our errors in one line, with no
+key in it."""
 
 import json
 from types import SimpleNamespace
@@ -6,32 +7,53 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from values import encoded, json_values, nested, objects, text
 
-from git_daytona import endpoint
-from git_daytona.api import cloud_errors
+from git_daytona.api import failures
 from git_daytona.api.account import Account
 from git_daytona.api.toolbox import described
-from git_daytona.config import settings
-from git_daytona.errors import GitDaytonaError
+from git_daytona.base import endpoint
+from git_daytona.base.errors import GitDaytonaError
+from git_daytona.settings import settings
 from git_daytona.trust import published
+from support.foreign_values import encoded, json_values, nested, objects, text
 
-ENV = {"DAYTONA_API_KEY": "dtn_0123456789abcdef", "DAYTONA_API_URL": "http://127.0.0.1:1/api", "DAYTONA_SNAPSHOT": "mine"}
+ENV = {
+    "DAYTONA_API_KEY": "dtn_0123456789abcdef",
+    "DAYTONA_API_URL": "http://127.0.0.1:1/api",
+    "DAYTONA_SNAPSHOT": "mine",
+}
 SETTINGS = settings.load(None, ENV)
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKtQ0PqEZy5MuVzGLDLOq5vpUlBJ5CbS3PHqiyn9Zq5V"
-HOSTS = ["gate.example", "[::1]", "-oProxyCommand=x", "a b", "GATE", "", "127.0.0.1", "\u0130", "x" * 300]
+HOSTS = [
+    "gate.example",
+    "[::1]",
+    "-oProxyCommand=x",
+    "a b",
+    "GATE",
+    "",
+    "127.0.0.1",
+    "\u0130",
+    "x" * 300,
+]
 hosts = st.sampled_from(HOSTS) | text
 ports = st.sampled_from([22, 2222, 0, 65536, "22", "²", 22.0, 1e999, True]) | json_values
 commands = st.builds(
     " ".join,
-    st.lists(st.sampled_from(["ssh", "-p", "2222", "-p²", "TOKEN@gate", "gate", "-oX=y", "'", "-l", "\\", "--"]), max_size=6),
+    st.lists(
+        st.sampled_from(
+            ["ssh", "-p", "2222", "-p²", "TOKEN@gate", "gate", "-oX=y", "'", "-l", "\\", "--"]
+        ),
+        max_size=6,
+    ),
 )
 configs = st.fixed_dictionaries(
     {},
     optional={
         "sshGatewayHost": hosts | json_values,
         "sshGatewayPort": ports,
-        "sshGatewayHostKeys": st.lists(st.sampled_from([KEY, KEY[:50], "", "x y"]) | json_values, max_size=4)
+        "sshGatewayHostKeys": st.lists(
+            st.sampled_from([KEY, KEY[:50], "", "x y"]) | json_values, max_size=4
+        )
         | st.just(KEY)
         | json_values,
         "sshGatewayHostKeyFingerprints": json_values,
@@ -82,7 +104,9 @@ def fuzz_ssh_command(command):
 
 test_ssh_command = fuzz_ssh_command
 
-sandboxes = objects("id", "state", "labels", "createdAt", "errorReason", "recoverable", "toolboxProxyUrl", "public")
+sandboxes = objects(
+    "id", "state", "labels", "createdAt", "errorReason", "recoverable", "toolboxProxyUrl", "public"
+)
 
 
 @given(sandboxes | json_values)
@@ -93,7 +117,9 @@ def fuzz_sandbox(answer):
         told(problem)
         return
     assert found.id and not set(found.id) & set("/?#% ") and isinstance(found.state, str)
-    assert all(isinstance(name, str) and isinstance(value, str) for name, value in found.labels.items())
+    assert all(
+        isinstance(name, str) and isinstance(value, str) for name, value in found.labels.items()
+    )
 
 
 test_sandbox = fuzz_sandbox
@@ -111,7 +137,10 @@ class Response:
 
 @given(
     st.integers(100, 599),
-    json_values.map(encoded) | sandboxes.map(encoded) | st.binary(max_size=60) | st.integers(1, 3000).map(nested),
+    json_values.map(encoded)
+    | sandboxes.map(encoded)
+    | st.binary(max_size=60)
+    | st.integers(1, 3000).map(nested),
 )
 def fuzz_body(status, body):
     try:
@@ -119,7 +148,11 @@ def fuzz_body(status, body):
     except GitDaytonaError as problem:
         told(problem)
         return
-    assert answer == json.loads(body) or any(value != value for value in answer.values()) or b"NaN" in body
+    assert (
+        answer == json.loads(body)
+        or any(value != value for value in answer.values())
+        or b"NaN" in body
+    )
 
 
 test_body = fuzz_body
@@ -128,11 +161,14 @@ test_body = fuzz_body
 @given(
     st.integers(-1, 999),
     text,
-    st.dictionaries(st.sampled_from(["Retry-After", "retry-after", "Date"]), text | st.sampled_from(["3", "²", "1e9", "-1"])),
+    st.dictionaries(
+        st.sampled_from(["Retry-After", "retry-after", "Date"]),
+        text | st.sampled_from(["3", "²", "1e9", "-1"]),
+    ),
 )
 def fuzz_status(status, words, headers):
-    problem = cloud_errors.from_status(
-        status, cloud_errors.said(encoded({"message": words})), "mint an SSH token", SETTINGS, headers
+    problem = failures.from_status(
+        status, failures.said(encoded({"message": words})), "mint an SSH token", SETTINGS, headers
     )
     told(problem)
     after = getattr(problem, "retry_after", None)
@@ -146,11 +182,14 @@ test_status = fuzz_status
 def test_exceptions(body, status, words):
     problem = ValueError(words)
     problem.__dict__.update(SimpleNamespace(body=body, status=status, headers=None).__dict__)
-    told(cloud_errors.translate(problem, "look", SETTINGS))
+    told(failures.translate(problem, "look", SETTINGS))
 
 
 @pytest.mark.timeout(30)
-@pytest.mark.parametrize("word", ["ssh " + "'" * 4000, "ssh " + "-p " * 1300, "ssh -p" + "9" * 4000 + " h", "a" * 1_000_000])
+@pytest.mark.parametrize(
+    "word",
+    ["ssh " + "'" * 4000, "ssh " + "-p " * 1300, "ssh -p" + "9" * 4000 + " h", "a" * 1_000_000],
+)
 def test_long_ones(word):
     with pytest.raises(GitDaytonaError):
         endpoint.from_ssh_command(word)

@@ -1,4 +1,5 @@
-"""The wrapper's reading of git's command lines: never an exception but Refusal, and what git itself has written."""
+"""The wrapper's reading of git's command lines: never an exception but Refusal, and what git itself
+has written."""
 
 import json
 import os
@@ -8,16 +9,35 @@ import sys
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from values import text
 
 from git_daytona import ssh
+from support.foreign_values import text
 
 words = st.sampled_from(
-    ["-4", "-6", "-p", "-p22", "-o", "SendEnv=GIT_PROTOCOL", "-oX=y", "--", "-", "host", "u@host", "-G", "-46p", "2222", ""]
+    [
+        "-4",
+        "-6",
+        "-p",
+        "-p22",
+        "-o",
+        "SendEnv=GIT_PROTOCOL",
+        "-oX=y",
+        "--",
+        "-",
+        "host",
+        "u@host",
+        "-G",
+        "-46p",
+        "2222",
+        "",
+    ]
 )
 
 
-@given(st.lists(words | text, max_size=8), st.sampled_from(["host", "host:2222", "[::1]:22", "", "[", "::1"]) | text)
+@given(
+    st.lists(words | text, max_size=8),
+    st.sampled_from(["host", "host:2222", "[::1]:22", "", "[", "::1"]) | text,
+)
 @example(argv=["--", "-o"], gateway="host")
 @example(argv=["-", "-p"], gateway="host")
 def fuzz_argv(argv, gateway):
@@ -53,7 +73,9 @@ def fuzz_token(value):
 test_token = fuzz_token
 
 NAMES = st.text("abz019", min_size=1, max_size=8)
-hosts = st.lists(NAMES, min_size=1, max_size=3).map(".".join) | st.sampled_from(["[::1]", "127.0.0.1", "Host.EXAMPLE", "a-b"])
+hosts = st.lists(NAMES, min_size=1, max_size=3).map(".".join) | st.sampled_from(
+    ["[::1]", "127.0.0.1", "Host.EXAMPLE", "a-b"]
+)
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +91,17 @@ def recorder(tmp_path_factory):
 
 
 @settings(max_examples=25)
-@given(hosts, st.none() | st.integers(1, 65535), st.none() | NAMES, st.sampled_from(["", "-4", "-6"]), st.sampled_from([0, 1, 2]))
+@given(
+    hosts,
+    st.none() | st.integers(1, 65535),
+    st.none() | NAMES,
+    st.sampled_from(["", "-4", "-6"]),
+    st.sampled_from([0, 1, 2]),
+)
 def test_gits_own_command_lines(recorder, host, port, user, family, protocol):
-    url = f"ssh://{f'{user}@' if user else ''}{host}{f':{port}' if port else ''}/home/daytona/project"
+    url = (
+        f"ssh://{f'{user}@' if user else ''}{host}{f':{port}' if port else ''}/home/daytona/project"
+    )
     env = os.environ | {"GIT_SSH_COMMAND": str(recorder), "GIT_SSH_VARIANT": "ssh"}
     subprocess.run(
         ("git", "-c", f"protocol.version={protocol}", "fetch", "-q", *([f"--ipv{family[1]}"] if family else []), url),
@@ -83,10 +113,16 @@ def test_gits_own_command_lines(recorder, host, port, user, family, protocol):
     assert call.family == ([family] if family else [])
     assert call.sends_protocol == (protocol > 0)
     assert call.rest == ["git-upload-pack '/home/daytona/project'"]
-    assert call.is_for(f"{host}:{port or 22}") and not call.is_for(f"other.example:{port or 22}") and not call.is_for(f"{host}:7")
+    assert (
+        call.is_for(f"{host}:{port or 22}")
+        and not call.is_for(f"other.example:{port or 22}")
+        and not call.is_for(f"{host}:7")
+    )
 
 
 def made(folder):
     if not (folder / "repository").exists():
-        subprocess.run(("git", "init", "-q", "--bare", str(folder / "repository")), check=True, timeout=20)
+        subprocess.run(
+            ("git", "init", "-q", "--bare", str(folder / "repository")), check=True, timeout=20
+        )
     return folder / "repository"

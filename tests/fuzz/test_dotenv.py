@@ -8,14 +8,39 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_daytona.config import settings
-from git_daytona.errors import BadSetting
+from git_daytona.base.errors import BadSetting
+from git_daytona.settings import settings
 
 names = st.sampled_from(
-    ["DAYTONA_API_KEY", "DAYTONA_SNAPSHOT", "DAYTONA_API_URL", "OTHER", "export DAYTONA_API_KEY", "É", "'A B'", ""]
+    [
+        "DAYTONA_API_KEY",
+        "DAYTONA_SNAPSHOT",
+        "DAYTONA_API_URL",
+        "OTHER",
+        "export DAYTONA_API_KEY",
+        "É",
+        "'A B'",
+        "",
+    ]
 )
 values = st.sampled_from(
-    ["x", "'x y'", '"a\\nb"', "${HOME}", "$HOME", "`id`", "'open", '"open', "a # b", "", "\\", "'\\''", "\u2028", "\x0b", "²"]
+    [
+        "x",
+        "'x y'",
+        '"a\\nb"',
+        "${HOME}",
+        "$HOME",
+        "`id`",
+        "'open",
+        '"open',
+        "a # b",
+        "",
+        "\\",
+        "'\\''",
+        "\u2028",
+        "\x0b",
+        "²",
+    ]
 )
 rows = st.builds(
     lambda name, sign, value, end: name + sign + value + end,
@@ -51,7 +76,9 @@ def fuzz_dotenv(data):
     else:
         assert loaded.api_url == settings.DEFAULT_API_URL, "never from here"
         assert (loaded.ssh_binary, loaded.ssh_known_hosts, loaded.target) == (None, None, None)
-        assert (loaded.key.reveal() if loaded.key else "") == found.get("DAYTONA_API_KEY", "").strip()
+        assert (loaded.key.reveal() if loaded.key else "") == found.get(
+            "DAYTONA_API_KEY", ""
+        ).strip()
     if not warnings:
         expected = dotenv.dotenv_values(FOLDER / ".env", interpolate=False, encoding="utf-8-sig")
         assert found == {name: value or "" for name, value in expected.items()}
@@ -61,7 +88,9 @@ test_dotenv = fuzz_dotenv
 
 
 @pytest.mark.timeout(30)
-@pytest.mark.parametrize("row", ["a='\\'\n", 'a="\\"\n', "a='\n", "=\n", " ", "\\", "a", "#", "a=b\n"])
+@pytest.mark.parametrize(
+    "row", ["a='\\'\n", 'a="\\"\n', "a='\n", "=\n", " ", "\\", "a", "#", "a=b\n"]
+)
 def test_long_ones(tmp_path, row):
     (tmp_path / ".env").write_text(row * (200_000 // len(row)))
     settings.read_dotenv(tmp_path, lambda line: None)

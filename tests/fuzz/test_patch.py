@@ -1,4 +1,5 @@
-"""Patches of a model: only ToolError, and a patch that was made from two texts turns one into the other."""
+"""Patches of a model: only ToolError, and a patch that was made from two texts turns one into the
+other."""
 
 import difflib
 
@@ -9,7 +10,14 @@ from hypothesis import strategies as st
 from git_daytona.tools import patch, texts
 from git_daytona.tools.context import ToolError
 
-HEADERS = ["*** Begin Patch", "*** End Patch", "*** Add File: a", "*** Delete File: b", "*** Update File: c", "*** Update File:"]
+HEADERS = [
+    "*** Begin Patch",
+    "*** End Patch",
+    "*** Add File: a",
+    "*** Delete File: b",
+    "*** Update File: c",
+    "*** Update File:",
+]
 LINES = [
     "*** Move to: d",
     "@@",
@@ -30,7 +38,9 @@ rows = st.sampled_from([*HEADERS, *LINES, "<<'EOF'", "EOF", "cat <<EOF"])
 patches = st.lists(rows, max_size=12).map("\n".join) | st.lists(rows, max_size=8).map(
     lambda body: "\n".join(["*** Begin Patch", "*** Update File: c", *body, "*** End Patch"])
 )
-plain = st.lists(st.sampled_from(["a", "b", "  a", "", "x = 1", "é", "@@", "*** odd", "-", "+"]), max_size=10)
+plain = st.lists(
+    st.sampled_from(["a", "b", "  a", "", "x = 1", "é", "@@", "*** odd", "-", "+"]), max_size=10
+)
 
 
 @given(patches | st.text(max_size=80), plain)
@@ -55,10 +65,15 @@ test_patch = fuzz_patch
 @given(plain, plain, st.sampled_from(["\n", "\r\n"]))
 def test_a_patch_of_two_texts_makes_the_second(before, after, ending):
     """Every line of the first is in it as context, so that there is one place only for it."""
-    body = [line[:1] + line[2:] for line in difflib.ndiff(before, after) if not line.startswith("?")]
+    body = [
+        line[:1] + line[2:] for line in difflib.ndiff(before, after) if not line.startswith("?")
+    ]
     if not before or before == after:
         return
-    written = "".join(f"{line}\n" for line in ["*** Begin Patch", "*** Update File: c", "@@", *body, "*** End Patch"])
+    written = "".join(
+        f"{line}\n"
+        for line in ["*** Begin Patch", "*** Update File: c", "@@", *body, "*** End Patch"]
+    )
     [section] = patch.parse(written)
     raw = "".join(line + ending for line in before)
     done = patch.update("c", texts.Text(raw), section.chunks)
@@ -74,7 +89,13 @@ def test_an_added_file_has_its_lines(lines):
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize(
-    "text", ["<<a" + "\n" * 100_000 + "b", "<<a\n" + "a\n" * 50_000 + "b", "cat" + " " * 100_000 + "<", "<<" + "a" * 100_000]
+    "text",
+    [
+        "<<a" + "\n" * 100_000 + "b",
+        "<<a\n" + "a\n" * 50_000 + "b",
+        "cat" + " " * 100_000 + "<",
+        "<<" + "a" * 100_000,
+    ],
 )
 def test_long_ones(text):
     with pytest.raises(ToolError):

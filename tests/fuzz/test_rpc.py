@@ -1,4 +1,5 @@
-"""JSON-RPC lines: whatever comes, each request is answered once, in JSON that every reader takes, and the next line is read."""
+"""JSON-RPC lines: whatever comes, each request is answered once, in JSON that every reader takes,
+and the next line is read."""
 
 import io
 import json
@@ -8,14 +9,20 @@ import threading
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from values import encoded, json_values, nested, objects, text
 
-from git_daytona.hosts.rpc import Peer, Refused
+from git_daytona.service.jsonrpc import Peer, Refused
+from support.foreign_values import encoded, json_values, nested, objects, text
 
 requests = objects("jsonrpc", "id", "method", "params", "result", "error") | st.fixed_dictionaries(
-    {"jsonrpc": st.just("2.0"), "method": text | st.just("tool")}, optional={"id": json_values, "params": json_values}
+    {"jsonrpc": st.just("2.0"), "method": text | st.just("tool")},
+    optional={"id": json_values, "params": json_values},
 )
-lines = requests.map(encoded) | json_values.map(encoded) | st.binary(max_size=40) | st.integers(1, 2000).map(nested)
+lines = (
+    requests.map(encoded)
+    | json_values.map(encoded)
+    | st.binary(max_size=40)
+    | st.integers(1, 2000).map(nested)
+)
 
 
 def strict(line):
@@ -70,7 +77,14 @@ test_rpc = fuzz_rpc
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize(
-    "line", [b"[" * 1_000_000, b"[]\n" * 50_000, b"9" * 1_000_000, b'"' + b"\\u0000" * 200_000 + b'"', b" " * 1_000_000]
+    "line",
+    [
+        b"[" * 1_000_000,
+        b"[]\n" * 50_000,
+        b"9" * 1_000_000,
+        b'"' + b"\\u0000" * 200_000 + b'"',
+        b" " * 1_000_000,
+    ],
 )
 def test_long_ones(line):
     answers, _ = talk(line + b"\n")

@@ -1,14 +1,15 @@
-"""State files, of the other plugin's and of whoever's: read without an exception, changed without losing what others wrote."""
+"""State files, of the other plugin's and of whoever's: read without an exception, changed without
+losing what others wrote."""
 
 import json
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from values import encoded, json_values, nested, objects, text
 
-from git_daytona import state
-from git_daytona.state import StateFile
+from git_daytona.sessions import state
+from git_daytona.sessions.state import StateFile
+from support.foreign_values import encoded, json_values, nested, objects, text
 
 MINE = state.Session("mine", "box", 3, "/repo", 1, 2, state.GitReturn(state.SYNCED))
 records = objects(
@@ -24,10 +25,16 @@ records = objects(
     "title",
     "notice",
 )
-good = st.tuples(st.text("abc-", min_size=1, max_size=9), records).map(lambda pair: pair[1] | {"sandboxId": pair[0]})
+good = st.tuples(st.text("abc-", min_size=1, max_size=9), records).map(
+    lambda pair: pair[1] | {"sandboxId": pair[0]}
+)
 documents = st.fixed_dictionaries(
     {"sessions": st.dictionaries(text, records | good | json_values, max_size=4)},
-    optional={"children": json_values | st.dictionaries(text, text), "projectId": json_values, "other": json_values},
+    optional={
+        "children": json_values | st.dictionaries(text, text),
+        "projectId": json_values,
+        "other": json_values,
+    },
 )
 
 
@@ -35,12 +42,20 @@ documents = st.fixed_dictionaries(
 def fuzz_record(id_, record):
     found = state._session(id_, record)
     assert (found is not None) == (
-        isinstance(record, dict) and isinstance(record.get("sandboxId"), str) and bool(record["sandboxId"])
+        isinstance(record, dict)
+        and isinstance(record.get("sandboxId"), str)
+        and bool(record["sandboxId"])
     )
     if found is None:
         return
     assert found.number is None or 0 < found.number < 10**9
-    for moment in (found.created, found.last_accessed, found.synced_at, found.deleting, found.git_return.updated_at):
+    for moment in (
+        found.created,
+        found.last_accessed,
+        found.synced_at,
+        found.deleting,
+        found.git_return.updated_at,
+    ):
         assert isinstance(moment, int) and 0 <= moment < 1e15
     assert found.title.isprintable() and isinstance(found.needs_sync, bool)
 
@@ -108,5 +123,9 @@ def test_what_makes_no_sense_is_set_aside_whole(data):
 def test_long_ones(home):
     file = StateFile("long", "/repo")
     file.path.parent.mkdir(parents=True, exist_ok=True)
-    file.path.write_bytes(encoded({"sessions": {f"s{n}": {"sandboxId": "x", "title": " x" * 50} for n in range(20_000)}}))
+    file.path.write_bytes(
+        encoded(
+            {"sessions": {f"s{n}": {"sandboxId": "x", "title": " x" * 50} for n in range(20_000)}}
+        )
+    )
     assert len(file.sessions()) == 20_000

@@ -1,12 +1,23 @@
 """The fixtures of rig.py and wrapping.py, and what watches that nothing else has changed."""
 
 import pytest
-from unchanged import Watched
 
-from rig import begin, command, coordinate, local, repo, server
-from wrapping import agent, config, sandbox, wrapper
+from support.bystanders import Watched
+from support.round_trip import begin, command, coordinate, local, repo, server
+from support.wrapper import agent, config, sandbox, wrapper
 
-__all__ = ["agent", "begin", "command", "config", "coordinate", "local", "repo", "sandbox", "server", "wrapper"]
+__all__ = [
+    "agent",
+    "begin",
+    "command",
+    "config",
+    "coordinate",
+    "local",
+    "repo",
+    "sandbox",
+    "server",
+    "wrapper",
+]
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""The API as an adversary: what it answers is data, of bounded size and time, and the key goes to no other host.
+"""The API as an adversary: what it answers is data, of bounded size and time, and the key goes to
+no other host.
 
 The bounds stand in git-daytona-security(7).
 """
@@ -12,17 +13,17 @@ import urllib.request
 from collections.abc import Iterator
 
 import pytest
-from evil_api import EvilApi, response, serving
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from git_daytona.api import bounded
+from git_daytona.api import limits
 from git_daytona.api.account import Account
 from git_daytona.api.cloud import Cloud
-from git_daytona.config.settings import load
-from git_daytona.endpoint import from_ssh_command, toolbox_base
-from git_daytona.errors import ApiUnreachable, BadAnswer, GitDaytonaError, RateLimited
+from git_daytona.base.endpoint import from_ssh_command, toolbox_base
+from git_daytona.base.errors import ApiUnreachable, BadAnswer, GitDaytonaError, RateLimited
+from git_daytona.settings.settings import load
 from git_daytona.trust import published
+from support.evil_api import EvilApi, response, serving
 
 KEY = "dtn_adversary_0123456789"
 LONG = 1000
@@ -63,7 +64,9 @@ def genuine(local) -> dict:
 
 def as_if_genuine(evil, genuine, **other):
     """The sandbox for what asks for it; ``other`` for what a path ends with."""
-    body = json.dumps(genuine | {"state": "started", "toolboxProxyUrl": f"{evil.url}/toolbox"}).encode()
+    body = json.dumps(
+        genuine | {"state": "started", "toolboxProxyUrl": f"{evil.url}/toolbox"}
+    ).encode()
 
     def answer(method, path):
         place = path.split("?")[0].rsplit("/", 1)[-1].replace("-", "_")
@@ -101,7 +104,7 @@ def fit(problem: GitDaytonaError) -> None:
     assert KEY not in (problem.details or "")
 
 
-# -- size and time --------------------------------------------------------------------------------------------------------
+# -- size and time ---------------------------------------------------------------------------------
 
 
 def pieces(evil: EvilApi, head: bytes, piece: bytes) -> Iterator[bytes]:
@@ -120,7 +123,11 @@ def connections(evil: EvilApi) -> list[socket.socket]:
     """Ours to the server, as far as they are open."""
     evil.over.set()
     evil.over = threading.Event()
-    return [each for each in gc.get_objects() if isinstance(each, socket.socket) and _peer(each) == evil.server_address]
+    return [
+        each
+        for each in gc.get_objects()
+        if isinstance(each, socket.socket) and _peer(each) == evil.server_address
+    ]
 
 
 def _peer(each: socket.socket) -> object:
@@ -134,13 +141,17 @@ def endless(evil: EvilApi):
     ok = b"HTTP/1.1 200 OK\r\n"
     chunked = ok + b"Transfer-Encoding: chunked\r\n\r\n"
     return {
-        "a long body": lambda m, p: pieces(evil, ok + b"Content-Length: 9999999999\r\n\r\n{", b" " * 65536),
+        "a long body": lambda m, p: pieces(
+            evil, ok + b"Content-Length: 9999999999\r\n\r\n{", b" " * 65536
+        ),
         "endless chunks": lambda m, p: pieces(evil, chunked, b"10000\r\n" + b" " * 65536 + b"\r\n"),
         "no length": lambda m, p: pieces(evil, ok + b"\r\n", b" " * 65536),
         "endless header": lambda m, p: pieces(evil, ok, b"X: " + b"x" * 60000),
         "endless headers": lambda m, p: pieces(evil, ok, b"X: x\r\n" * 1000),
         "endless chunk size": lambda m, p: pieces(evil, chunked, b"0" * 65536),
-        "endless trailer": lambda m, p: pieces(evil, chunked + b"2\r\n{}\r\n0\r\n", b"X: x\r\n" * 1000),
+        "endless trailer": lambda m, p: pieces(
+            evil, chunked + b"2\r\n{}\r\n0\r\n", b"X: x\r\n" * 1000
+        ),
         "endless 100": lambda m, p: pieces(evil, b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100),
         "slow body": lambda m, p: slowly(evil, ok + b"Content-Length: 9999999999\r\n\r\n", b" "),
         "slow chunks": lambda m, p: slowly(evil, chunked, b"1\r\n \r\n"),
@@ -151,7 +162,7 @@ def endless(evil: EvilApi):
 
 
 def test_an_answer_that_does_not_end(evil, account, monkeypatch):
-    monkeypatch.setattr(bounded, "ANSWER_BYTES", 1024 * 1024)
+    monkeypatch.setattr(limits, "ANSWER_BYTES", 1024 * 1024)
     account.request_seconds = 0.5
     for how, answer in endless(evil).items():
         evil.answer, evil.sent = answer, 0
@@ -164,8 +175,9 @@ def test_an_answer_that_does_not_end(evil, account, monkeypatch):
 
 
 def test_an_answer_of_the_sandbox_that_does_not_end(evil, cloud, genuine, monkeypatch):
-    """The toolbox, to which commands go, lies with the sandbox: it is bounded, too, and asked once."""
-    monkeypatch.setattr(bounded, "ANSWER_BYTES", 1024 * 1024)
+    """The toolbox, to which commands go, lies with the sandbox: it is bounded, too, and asked
+    once."""
+    monkeypatch.setattr(limits, "ANSWER_BYTES", 1024 * 1024)
     ways, before = endless(evil), connections(evil)
     for how in ("a long body", "endless chunks", "slow chunks"):
         evil.requests.clear()
@@ -176,7 +188,9 @@ def test_an_answer_of_the_sandbox_that_does_not_end(evil, cloud, genuine, monkey
             cloud.execute(genuine["id"], "true", timeout=1)
         fit(raised.value)
         assert not [each for each in connections(evil) if each not in before], how
-        assert len([each for each in evil.requests if b"/execute" in each.split(b"\r\n")[0]]) == 1, how
+        assert (
+            len([each for each in evil.requests if b"/execute" in each.split(b"\r\n")[0]]) == 1
+        ), how
 
 
 def test_a_compressed_answer(evil, account):
@@ -211,10 +225,13 @@ def test_connections_are_used_again(evil, account):
             assert not thread.is_alive()
 
 
-# -- other hosts ----------------------------------------------------------------------------------------------------------
+# -- other hosts -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary Redirect", "308 Permanent Redirect"])
+@pytest.mark.parametrize(
+    "status",
+    ["301 Moved", "302 Found", "303 See Other", "307 Temporary Redirect", "308 Permanent Redirect"],
+)
 def test_a_redirect(evil, cloud, genuine, status):
     with serving() as other:
         for location in (f"{other.url}/api/x", f"//127.0.0.1:{other.server_address[1]}/x"):
@@ -241,7 +258,7 @@ def test_the_key_goes_where_it_belongs(evil, account):
         assert b"Cookie" not in each
 
 
-# -- answers that make no sense -------------------------------------------------------------------------------------------
+# -- answers that make no sense --------------------------------------------------------------------
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.sampled_from(["\x1b[2J", "a\nb", "-oProxyCommand=x"]),
@@ -254,7 +271,12 @@ FIELDS = [
     *("sshGatewayHostKeyFingerprints", "sshGatewayCommand", "errorReason", "recoverable", "toolboxProxyUrl", "createdAt", "nextCursor"),
 ]  # fmt: skip
 OBJECTS = st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=6)
-FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
+FEW = settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    derandomize=True,
+)
 
 
 def harmless(call, name: str, note: object) -> None:
@@ -268,7 +290,12 @@ def harmless(call, name: str, note: object) -> None:
 
 
 @FEW
-@given(answer=JSON | OBJECTS, status=st.sampled_from(["200 OK", "201 Created", "204 No Content", "400 Bad", "404 No", "500 Oh"]))
+@given(
+    answer=JSON | OBJECTS,
+    status=st.sampled_from(
+        ["200 OK", "201 Created", "204 No Content", "400 Bad", "404 No", "500 Oh"]
+    ),
+)
 def test_any_json(evil, account, answer, status):
     evil.answer = lambda method, path: response(json.dumps(answer).encode(), status=status)
     for name, call in calls(account).items():
@@ -280,7 +307,11 @@ def test_any_json(evil, account, answer, status):
 
 
 @FEW
-@given(change=OBJECTS, whole=st.booleans(), status=st.sampled_from(["200 OK", "201 Created", "400 Bad", "404 No"]))
+@given(
+    change=OBJECTS,
+    whole=st.booleans(),
+    status=st.sampled_from(["200 OK", "201 Created", "400 Bad", "404 No"]),
+)
 def test_any_sandbox(evil, cloud, genuine, change, whole, status):
     change.pop("toolboxProxyUrl", None)  # of another host's name; see the next test
     body = json.dumps(change if whole else genuine | change).encode()
@@ -299,7 +330,9 @@ def test_answers_that_are_no_answers(evil, cloud, genuine):
     for status in ("200 OK", "400 Bad Request", "500 Internal"):
         for kind in ("application/json", "text/html", "nonsense"):
             for body in BODIES:
-                evil.answer = lambda method, path, body=body, kind=kind, status=status: response(body, status=status, kind=kind)
+                evil.answer = lambda method, path, body=body, kind=kind, status=status: response(
+                    body, status=status, kind=kind
+                )
                 for name, call in (calls(cloud) | sandbox_calls(cloud, genuine["id"])).items():
                     harmless(call, name, (status, kind, body[:40]))
 
@@ -324,8 +357,21 @@ def _end() -> Iterator[bytes]:
 
 def test_headers(evil, account):
     """Of a refusal to answer, what it says of when to ask again; of any answer, its date."""
-    for text in ("\xb2", "9" * 5000, "-1", "1e999", "nan", "inf", "\x1b[2J", "Thu, 99 Foo 9999", "", "0x1"):
-        evil.answer = lambda method, path, text=text: response(b"{}", f"Retry-After: {text}", f"Date: {text}", status="429 Wait")
+    for text in (
+        "\xb2",
+        "9" * 5000,
+        "-1",
+        "1e999",
+        "nan",
+        "inf",
+        "\x1b[2J",
+        "Thu, 99 Foo 9999",
+        "",
+        "0x1",
+    ):
+        evil.answer = lambda method, path, text=text: response(
+            b"{}", f"Retry-After: {text}", f"Date: {text}", status="429 Wait"
+        )
         with pytest.raises(RateLimited) as raised:
             account.key_info()
         assert raised.value.retry_after is None, text
@@ -333,7 +379,7 @@ def test_headers(evil, account):
         assert account.key_info().name == "n"
 
 
-# -- what becomes an argument, a configuration line or a link -------------------------------------------------------------
+# -- what becomes an argument, a configuration line or a link --------------------------------------
 
 TOKENS = [
     "", "-", "-oProxyCommand=touch /tmp/x", "a b c d e f g", "abcdefgh\nProxyCommand x", "abcdefgh\r", "abcdefgh\0", "abcd@efgh", "abcd/efgh",
@@ -353,7 +399,9 @@ def test_tokens(evil, account):
     evil.answer = lambda method, path: response(json.dumps(good).encode())
     assert account.mint("s", 10).token.reveal() == "abcdefgh12"
     for token in TOKENS:
-        evil.answer = lambda method, path, token=token: response(json.dumps(good | {"token": token}).encode())
+        evil.answer = lambda method, path, token=token: response(
+            json.dumps(good | {"token": token}).encode()
+        )
         with pytest.raises(BadAnswer) as raised:
             account.mint("s", 10)
         fit(raised.value)
@@ -373,7 +421,16 @@ def test_hosts_and_ports():
     for port in (0, -1, 65536, "22", "-oX", 1e300, float("inf"), float("nan"), 2.5, True, [], {}):
         with pytest.raises(BadAnswer):
             published.read({"sshGatewayHost": "gateway", "sshGatewayPort": port})
-    for command in ("ssh", "ssh -p x h", "sh -c x", "ssh '", "ssh -oProxyCommand=x", "ssh -p 22 user@-oX", "x" * 5000, 7):
+    for command in (
+        "ssh",
+        "ssh -p x h",
+        "sh -c x",
+        "ssh '",
+        "ssh -oProxyCommand=x",
+        "ssh -p 22 user@-oX",
+        "x" * 5000,
+        7,
+    ):
         with pytest.raises(BadAnswer):
             from_ssh_command(command)
 
@@ -392,13 +449,18 @@ def test_where_commands_go():
         fit(raised.value)
     with pytest.raises(BadAnswer, match="without TLS"):
         toolbox_base("http://proxy.example/toolbox", "https://app.example/api")
-    assert toolbox_base("https://proxy.example/toolbox/", "https://app.example/api") == "https://proxy.example/toolbox"
+    assert (
+        toolbox_base("https://proxy.example/toolbox/", "https://app.example/api")
+        == "https://proxy.example/toolbox"
+    )
 
 
 def test_preview_links(evil, cloud, genuine):
     signed = {"sandboxId": genuine["id"], "port": 3000, "token": "t"}
     for link in LINKS:
-        evil.answer = lambda method, path, link=link: response(json.dumps(signed | {"url": link}).encode())
+        evil.answer = lambda method, path, link=link: response(
+            json.dumps(signed | {"url": link}).encode()
+        )
         with pytest.raises(BadAnswer) as raised:
             cloud.preview(genuine["id"], 3000, seconds=60)
         fit(raised.value)

@@ -1,5 +1,6 @@
-"""The whole of a session under whatever git's configuration, hooks and environment can say, and in every form of repository: the
-agent's commit arrives, the user's own repository stays as it is byte for byte, and nothing of theirs is run (CASES 10 to 18, 35 to 37)."""
+"""The whole of a session under whatever git's configuration, hooks and environment can say, and in
+every form of repository: the agent's commit arrives, the user's own repository stays as it is byte
+for byte, and nothing of theirs is run (CASES 10 to 18, 35 to 37)."""
 
 import os
 import re
@@ -8,12 +9,12 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import gitkeys
 import pytest
 
-from git_daytona.errors import BadSetting, NoRepository
-from git_daytona.transfer import RECEIVE_PACK, UPLOAD_PACK
-from rig import BIN, Repo
+from git_daytona.base.errors import BadSetting, NoRepository
+from git_daytona.transfer.transfer import RECEIVE_PACK, UPLOAD_PACK
+from support import hostile_git_config
+from support.round_trip import BIN, Repo
 
 # githooks(5).
 HOOKS = (
@@ -33,7 +34,10 @@ def executable(path: Path, text: str) -> Path:
 
 def surroundings(d: Path) -> Path:
     """A folder with what gitkeys.py names: everything that is run leaves a mark and fails."""
-    evil = executable(d / "evil", f'#!/bin/sh\necho "$0 $*" >>{d}/ran\necho "evil output"\necho "evil complaint" >&2\nexit 1\n')
+    evil = executable(
+        d / "evil",
+        f'#!/bin/sh\necho "$0 $*" >>{d}/ran\necho "evil output"\necho "evil complaint" >&2\nexit 1\n',
+    )
     for hook in HOOKS:
         executable(d / "hooks" / hook, f'#!/bin/sh\nexec {evil} {hook} "$@"\n')
     (d / "attributes").write_text("* text=auto diff=evil merge=evil\n*.filtered filter=evil\n")
@@ -54,8 +58,8 @@ def foreign(text: str) -> str:
 
 @dataclass
 class Stage:
-    """A repository, a worktree of it that will have the session's branch checked out, and a way to look at it that no configuration
-    of theirs has a part in."""
+    """A repository, a worktree of it that will have the session's branch checked out, and a way to
+    look at it that no configuration of theirs has a part in."""
 
     path: Path
     d: Path
@@ -77,7 +81,9 @@ class Stage:
         repo.git("add", "dir/file")
         Repo(path).git("init", "-q", "--bare", "aside")
         for hook in HOOKS:
-            executable(repo.path / ".git" / "hooks" / hook, f'#!/bin/sh\nexec {d}/evil {hook} "$@"\n')
+            executable(
+                repo.path / ".git" / "hooks" / hook, f'#!/bin/sh\nexec {d}/evil {hook} "$@"\n'
+            )
         return cls(path, d)
 
     @property
@@ -95,9 +101,18 @@ class Stage:
     def aside(self, *words: str) -> str:
         """git in a repository of its own with the objects of the other."""
         env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
-        env |= {"GIT_DIR": str(self.path / "aside"), "GIT_OBJECT_DIRECTORY": str(self.dot_git / "objects")}
-        env |= {f"GIT_{role}_{what}": "x@example.invalid" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-        return subprocess.run(("git", *words), env=env, capture_output=True, text=True, check=True, timeout=60).stdout
+        env |= {
+            "GIT_DIR": str(self.path / "aside"),
+            "GIT_OBJECT_DIRECTORY": str(self.dot_git / "objects"),
+        }
+        env |= {
+            f"GIT_{role}_{what}": "x@example.invalid"
+            for role in ("AUTHOR", "COMMITTER")
+            for what in ("NAME", "EMAIL")
+        }
+        return subprocess.run(
+            ("git", *words), env=env, capture_output=True, text=True, check=True, timeout=60
+        ).stdout
 
     def ref(self, name: str) -> str:
         return (self.dot_git / name).read_text().strip()
@@ -107,7 +122,11 @@ class Stage:
 
     def kept(self) -> list[str]:
         place = self.dot_git / "refs/daytona/kept"
-        return [path.read_text().strip() for path in sorted(place.rglob("*")) if path.is_file()] if place.exists() else []
+        return (
+            [path.read_text().strip() for path in sorted(place.rglob("*")) if path.is_file()]
+            if place.exists()
+            else []
+        )
 
     def mine(self) -> dict[str, object]:
         """Everything of the user's, byte for byte."""
@@ -115,22 +134,44 @@ class Stage:
         for path in sorted(self.repo.path.rglob("*")):
             if path.is_file() and ".git/" not in str(path.relative_to(self.repo.path)):
                 status = path.lstat()
-                found[str(path)] = (path.read_bytes(), status.st_mode, status.st_mtime_ns, status.st_ino)
-        for name in ("HEAD", "index", "logs/HEAD", "config", "config.worktree", "packed-refs", "info/exclude"):
+                found[str(path)] = (
+                    path.read_bytes(),
+                    status.st_mode,
+                    status.st_mtime_ns,
+                    status.st_ino,
+                )
+        for name in (
+            "HEAD",
+            "index",
+            "logs/HEAD",
+            "config",
+            "config.worktree",
+            "packed-refs",
+            "info/exclude",
+        ):
             path = self.dot_git / name
-            found[name] = foreign(path.read_text(errors="surrogateescape")) if path.exists() else None
+            found[name] = (
+                foreign(path.read_text(errors="surrogateescape")) if path.exists() else None
+            )
         for path in sorted((self.dot_git / "refs").rglob("*")):
             name = str(path.relative_to(self.dot_git))
-            if path.is_file() and not name.startswith(("refs/heads/opencode/", "refs/remotes/sandbox-", "refs/daytona/")):
+            if path.is_file() and not name.startswith(
+                ("refs/heads/opencode/", "refs/remotes/sandbox-", "refs/daytona/")
+            ):
                 found[name] = path.read_text()
         ours = {"description", "objects", "refs", "logs"}
-        found["files of git"] = sorted(path.name for path in self.dot_git.iterdir() if path.name not in ours)
-        found["stray"] = sorted(path.name for path in (self.dot_git / "worktrees" / "follower").iterdir())
+        found["files of git"] = sorted(
+            path.name for path in self.dot_git.iterdir() if path.name not in ours
+        )
+        found["stray"] = sorted(
+            path.name for path in (self.dot_git / "worktrees" / "follower").iterdir()
+        )
         return found
 
 
 def whole(stage: Stage, begin) -> None:
-    """A session from its start to its deletion, with the branch checked out in another worktree, edited there, and pushed back."""
+    """A session from its start to its deletion, with the branch checked out in another worktree,
+    edited there, and pushed back."""
     before = stage.mine()
     session = begin(stage.repo)
     branch = f"refs/heads/opencode/{session.number}"
@@ -152,24 +193,38 @@ def whole(stage: Stage, begin) -> None:
     assert (stage.follower / "README").read_text() == "hello\nagent\nagain\n"
     assert [stage.aside("show", f"{oid}:README") for oid in stage.kept()] == ["the user's edit\n"]
 
-    mine = stage.aside("commit-tree", f"{stage.ref(branch)}^{{tree}}", "-p", stage.ref(branch), "-m", "by the user").strip()
+    mine = stage.aside(
+        "commit-tree", f"{stage.ref(branch)}^{{tree}}", "-p", stage.ref(branch), "-m", "by the user"
+    ).strip()
     stage.move(branch, mine)
     session.coordinator.push(session.name)
-    assert session.agent("git log -1 --format=%s; git for-each-ref --format='%(refname)' refs/tags") == "by the user\n"
+    assert (
+        session.agent("git log -1 --format=%s; git for-each-ref --format='%(refname)' refs/tags")
+        == "by the user\n"
+    )
     session.agent("echo last >last")
     session.sync()
     assert stage.aside("show", f"{stage.ref(branch)}:last") == "last\n"
     session.coordinator.delete(session.name)
     session.coordinator.close()
     after = stage.mine()
-    assert {name: (value, after.get(name)) for name, value in before.items() if after.get(name) != value} == {}
+    assert {
+        name: (value, after.get(name)) for name, value in before.items() if after.get(name) != value
+    } == {}
     assert after.keys() == before.keys()
     assert ran(stage.d) == ""
 
 
-# -- configuration --------------------------------------------------------------------------------------------------------
+# -- configuration ---------------------------------------------------------------------------------
 
-LEVELS = (("global", 0), ("system", 1), ("local", 0), ("worktree", 1), ("environment", 0), ("parameters", 1))
+LEVELS = (
+    ("global", 0),
+    ("system", 1),
+    ("local", 0),
+    ("worktree", 1),
+    ("environment", 0),
+    ("parameters", 1),
+)
 
 
 def quoted(text: str) -> str:
@@ -178,7 +233,7 @@ def quoted(text: str) -> str:
 
 
 def apply(stage: Stage, level: str, chosen: dict[str, str], monkeypatch) -> None:
-    text = gitkeys.written(chosen)
+    text = hostile_git_config.written(chosen)
     if level == "global":
         (Path(os.environ["HOME"]) / ".gitconfig").write_text(text)
     elif level == "system":
@@ -198,14 +253,23 @@ def apply(stage: Stage, level: str, chosen: dict[str, str], monkeypatch) -> None
             monkeypatch.setenv(f"GIT_CONFIG_KEY_{number}", key)
             monkeypatch.setenv(f"GIT_CONFIG_VALUE_{number}", value)
     else:
-        monkeypatch.setenv("GIT_CONFIG_PARAMETERS", " ".join(f"{quoted(key)}={quoted(value)}" for key, value in chosen.items()))
+        monkeypatch.setenv(
+            "GIT_CONFIG_PARAMETERS",
+            " ".join(f"{quoted(key)}={quoted(value)}" for key, value in chosen.items()),
+        )
 
 
 def holding(tokens: list[str], *places: Path) -> list[Path]:
-    """The files that hold one of the tokens of the transfers, of which there must have been some."""
+    """The files that hold one of the tokens of the transfers, of which there must have been
+    some."""
     assert tokens
     wanted = re.compile("|".join(map(re.escape, tokens)).encode())
-    return [path for place in places for path in place.rglob("*") if path.is_file() and wanted.search(path.read_bytes())]
+    return [
+        path
+        for place in places
+        for path in place.rglob("*")
+        if path.is_file() and wanted.search(path.read_bytes())
+    ]
 
 
 @pytest.fixture
@@ -219,9 +283,13 @@ def trial(local, begin, tmp_path, home, capfd):
         place = tmp_path / f"trial-{next(numbers)}"
         place.mkdir()
         d = surroundings(place / "d")
-        table = gitkeys.keys(str(d))
+        table = hostile_git_config.keys(str(d))
         if level in ("local", "worktree"):
-            table = {key: value for key, value in table.items() if not key.startswith(gitkeys.UNREAL)}
+            table = {
+                key: value
+                for key, value in table.items()
+                if not key.startswith(hostile_git_config.UNREAL)
+            }
         chosen = {key: values[turn] for key, values in table.items() if only is None or key in only}
         identity = (home / ".gitconfig").read_text()
         with pytest.MonkeyPatch.context() as patch:
@@ -230,7 +298,9 @@ def trial(local, begin, tmp_path, home, capfd):
             try:
                 capfd.readouterr()
                 whole(stage, begin)
-                assert capfd.readouterr() == ("", ""), "nothing is said beside what the coordinator returns"
+                assert capfd.readouterr() == ("", ""), (
+                    "nothing is said beside what the coordinator returns"
+                )
                 assert not (d / "trace").exists(), "trace2.* of a configuration file"
                 assert holding(tokens, place, home) == []
             except Exception as problem:  # noqa: BLE001 — told by the test, with the key
@@ -245,7 +315,8 @@ def trial(local, begin, tmp_path, home, capfd):
 
 
 def culprits(trial, level: str, turn: int, keys: list[str]) -> list[str]:
-    """The key that breaks it, or those that do together: each in turn is the last of the shortest list that fails."""
+    """The key that breaks it, or those that do together: each in turn is the last of the shortest
+    list that fails."""
     found: list[str] = []
     while trial(level, turn, found) is None:
         passes, fails = 0, len(keys)
@@ -265,29 +336,42 @@ def culprits(trial, level: str, turn: int, keys: list[str]) -> list[str]:
 def test_no_key_of_gits_configuration_changes_a_session(trial, level, turn):
     problem = trial(level, turn)
     if problem is not None:
-        keys = culprits(trial, level, turn, list(gitkeys.keys("")))
+        keys = culprits(trial, level, turn, list(hostile_git_config.keys("")))
         raise AssertionError(f"{level}: {' with '.join(keys)}: {problem}") from problem
 
 
 @pytest.mark.fuzz
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("turn", [0, 1])
-@pytest.mark.parametrize("section", sorted({key.partition(".")[0] for key in gitkeys.keys("")}))
+@pytest.mark.parametrize(
+    "section", sorted({key.partition(".")[0] for key in hostile_git_config.keys("")})
+)
 def test_each_key_alone(trial, section, turn):
     """Whether one of them hides what another does."""
-    chosen = [key for key in gitkeys.keys("") if key.partition(".")[0] == section]
-    found = {key: problem for key in chosen if (problem := trial("global", turn, [key])) is not None}
+    chosen = [key for key in hostile_git_config.keys("") if key.partition(".")[0] == section]
+    found = {
+        key: problem for key in chosen if (problem := trial("global", turn, [key])) is not None
+    }
     assert found == {}
 
 
 def test_every_key_of_gits_manual_is_tried(tmp_path):
     """Also those with a placeholder; and git itself can read every value of ours."""
-    table = gitkeys.keys(str(tmp_path))
+    table = hostile_git_config.keys(str(tmp_path))
     known = {key.lower() for key in table}
-    assert [name for name in gitkeys.names() if not gitkeys.covered(name, known)] == []
+    assert [
+        name for name in hostile_git_config.names() if not hostile_git_config.covered(name, known)
+    ] == []
     for turn in (0, 1):
-        (tmp_path / "config").write_text(gitkeys.written({key: values[turn] for key, values in table.items()}))
-        listing = subprocess.run(("git", "config", "-f", tmp_path / "config", "-l"), capture_output=True, text=True, check=True)
+        (tmp_path / "config").write_text(
+            hostile_git_config.written({key: values[turn] for key, values in table.items()})
+        )
+        listing = subprocess.run(
+            ("git", "config", "-f", tmp_path / "config", "-l"),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         assert len(listing.stdout.splitlines()) == len(table)
     print(f"keys of git-config(1) tried: {len(table)}, each in {len(LEVELS)} ways")
     assert len(table) >= 800
@@ -300,9 +384,16 @@ def test_no_shell_expands_what_the_sandbox_runs():
 
 
 @pytest.mark.parametrize("key", ["pushurl", "vcs"])
-def test_a_remote_named_like_the_sandboxs_url_is_refused_before_anything_is_minted(local, repo, begin, key):
+def test_a_remote_named_like_the_sandboxs_url_is_refused_before_anything_is_minted(
+    local, repo, begin, key
+):
     """``git push URL`` would be a push to that remote."""
-    repo.git("config", "--global", f"remote.ssh://127.0.0.1:{local.gateway_port}/home/daytona/project.{key}", "evil")
+    repo.git(
+        "config",
+        "--global",
+        f"remote.ssh://127.0.0.1:{local.gateway_port}/home/daytona/project.{key}",
+        "evil",
+    )
     local.forget_calls()
     with pytest.raises(BadSetting, match="a remote that is named like the sandbox's URL"):
         begin(repo)
@@ -311,7 +402,8 @@ def test_a_remote_named_like_the_sandboxs_url_is_refused_before_anything_is_mint
 
 @pytest.mark.parametrize("mark", ["assume-unchanged", "skip-worktree"])
 def test_an_edit_that_git_is_told_not_to_look_at(local, repo, begin, tmp_path, mark):
-    """It is kept before it is overwritten. git reset leaves a skip-worktree file alone that did not change, the other mark not."""
+    """It is kept before it is overwritten. git reset leaves a skip-worktree file alone that did not
+    change, the other mark not."""
     repo.commit("settings", "default\n")
     session = begin(repo)
     repo.git("worktree", "add", "-q", str(tmp_path / "follower"), "opencode/1")
@@ -324,16 +416,21 @@ def test_an_edit_that_git_is_told_not_to_look_at(local, repo, begin, tmp_path, m
     assert (follower.path / "README").read_text() == "agent\n"
     (kept,) = repo.kept().values()
     assert repo.show(kept, "README") == "the user's"
-    left = repo.show(kept, "settings") if mark == "assume-unchanged" else (follower.path / "settings").read_text().strip()
+    left = (
+        repo.show(kept, "settings")
+        if mark == "assume-unchanged"
+        else (follower.path / "settings").read_text().strip()
+    )
     assert left == "the user's"
     assert follower.git("status", "--porcelain") == ""
 
 
-# -- the environment ------------------------------------------------------------------------------------------------------
+# -- the environment -------------------------------------------------------------------------------
 
 
 def environment(d: Path) -> dict[str, str]:
-    """Every variable that git, ssh, a shell, Python or a locale listens to, but those that say which repository is meant."""
+    """Every variable that git, ssh, a shell, Python or a locale listens to, but those that say
+    which repository is meant."""
     other = d / "other"
     traces = d / "traces"
     return {
@@ -361,7 +458,8 @@ def environment(d: Path) -> dict[str, str]:
         "GIT_NO_LAZY_FETCH": "1",
         "GIT_ADVICE": "1",
         "GIT_ATTR_SOURCE": "HEAD",
-        # tracing, of every form: to a file, to stderr, to a descriptor, to a folder, to a socket that is not there
+        # tracing, of every form: to a file, to stderr, to a descriptor, to a folder, to a socket
+        # that is not there
         "GIT_TRACE": str(traces / "trace"),
         "GIT_TRACE_PACKET": "1",
         "GIT_TRACE_PACKFILE": str(traces / "packfile"),
@@ -502,7 +600,10 @@ def environment(d: Path) -> dict[str, str]:
 
 def hostile_environment(d: Path) -> dict[str, str]:
     for module in ("os", "json", "click", "sitecustomize", "usercustomize", "ssh", "git_daytona"):
-        executable(d / "modules" / f"{module}.py", f"open({str(d / 'ran')!r}, 'a').write({module!r})\nprint('evil output')\n")
+        executable(
+            d / "modules" / f"{module}.py",
+            f"open({str(d / 'ran')!r}, 'a').write({module!r})\nprint('evil output')\n",
+        )
     executable(d / "shell", f"echo shell >>{d}/ran\necho evil output\n")
     (d / ".zshenv").write_text(f"echo zshenv >>{d}/ran\n")
     (d / "traces").mkdir()
@@ -512,11 +613,15 @@ def hostile_environment(d: Path) -> dict[str, str]:
 
 def untouched(d: Path) -> list[str]:
     """The other repository's files, and whatever was traced."""
-    return sorted(str(path.relative_to(d)) for place in ("other", "traces") for path in (d / place).rglob("*"))
+    return sorted(
+        str(path.relative_to(d)) for place in ("other", "traces") for path in (d / place).rglob("*")
+    )
 
 
 def test_every_variable_that_git_calls_local_is_tried(tmp_path):
-    listing = subprocess.run(("git", "rev-parse", "--local-env-vars"), capture_output=True, text=True, check=True)
+    listing = subprocess.run(
+        ("git", "rev-parse", "--local-env-vars"), capture_output=True, text=True, check=True
+    )
     tried = {*environment(tmp_path), "GIT_DIR", "GIT_WORK_TREE"}
     assert set(listing.stdout.split()) - tried == set()
     print(f"variables tried: {len(tried)}")
@@ -524,7 +629,8 @@ def test_every_variable_that_git_calls_local_is_tried(tmp_path):
 
 
 def test_no_variable_changes_a_session(local, begin, tmp_path, home, monkeypatch):
-    """In the process that works for OpenCode, which may have been started by anything, a git hook included."""
+    """In the process that works for OpenCode, which may have been started by anything, a git hook
+    included."""
     d = surroundings(tmp_path / "d")
     tokens: list[str] = []
     local.watch_tokens(tokens.append)
@@ -547,7 +653,8 @@ def test_no_variable_changes_a_session(local, begin, tmp_path, home, monkeypatch
 
 
 def test_no_variable_changes_what_a_command_does_or_says(local, command, tmp_path, monkeypatch):
-    """The program itself, from the shell script on: the same words on both streams, in a folder full of traps, with any umask."""
+    """The program itself, from the shell script on: the same words on both streams, in a folder
+    full of traps, with any umask."""
     d = surroundings(tmp_path / "d")
     hostile = hostile_environment(d)
     told = {}
@@ -561,13 +668,28 @@ def test_no_variable_changes_what_a_command_does_or_says(local, command, tmp_pat
                 executable(stage.follower / trap.name, trap.read_text())
         said = []
 
-        def say(*words: str, env=env, said=said, here=str(tmp_path / turn), place=stage.follower) -> None:
+        def say(
+            *words: str, env=env, said=said, here=str(tmp_path / turn), place=stage.follower
+        ) -> None:
             script = 'umask 000; cd "$1"; shift; exec "$@"' if env else 'cd "$1"; shift; exec "$@"'
             argv = ("sh", "-c", script, "sh", str(place), str(BIN / "git-daytona"), *words)
-            done = subprocess.run(argv, env=os.environ | env, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+            done = subprocess.run(
+                argv,
+                env=os.environ | env,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                stdin=subprocess.DEVNULL,
+            )
             text = f"{words} {done.returncode}\n{done.stdout}{done.stderr}"
             text = text.replace(here, "PLACE")
-            said.append(re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{7,40}|\d{8}T\d{6}|\d+(?=m?s ago)", "#", text))
+            said.append(
+                re.sub(
+                    r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{7,40}|\d{8}T\d{6}|\d+(?=m?s ago)",
+                    "#",
+                    text,
+                )
+            )
             assert done.returncode == 0, text
 
         say("start")
@@ -594,8 +716,11 @@ def test_no_variable_changes_what_a_command_does_or_says(local, command, tmp_pat
 
 
 @pytest.mark.parametrize("how", ["GIT_DIR", "GIT_WORK_TREE", "both"])
-def test_a_repository_that_is_named_but_does_not_belong_to_the_place(local, repo, coordinate, tmp_path, monkeypatch, how):
-    """``git --git-dir=… daytona`` from elsewhere: later commands in that folder would find another repository, or none."""
+def test_a_repository_that_is_named_but_does_not_belong_to_the_place(
+    local, repo, coordinate, tmp_path, monkeypatch, how
+):
+    """``git --git-dir=… daytona`` from elsewhere: later commands in that folder would find another
+    repository, or none."""
     other = Repo(tmp_path / "other")
     other.path.mkdir()
     other.git("init", "-q")
@@ -617,16 +742,22 @@ def test_a_repository_that_is_named_but_does_not_belong_to_the_place(local, repo
     assert coordinate(repo.path / "folder").repository.worktree == repo.path
 
 
-# -- hooks ----------------------------------------------------------------------------------------------------------------
+# -- hooks -----------------------------------------------------------------------------------------
 
 
 def test_every_hook_of_gits_manual_is_there():
-    manual = subprocess.run(("man", "-P", "cat", "githooks"), capture_output=True, text=True, env=os.environ | {"MANWIDTH": "80"})
+    manual = subprocess.run(
+        ("man", "-P", "cat", "githooks"),
+        capture_output=True,
+        text=True,
+        env=os.environ | {"MANWIDTH": "80"},
+    )
     assert set(re.findall(r"^   ([a-z0-9-]+)$", manual.stdout, re.MULTILINE)) - set(HOOKS) == set()
 
 
 def test_no_hook_runs_and_all_do_for_the_user(local, begin, tmp_path):
-    """Neither for transfers nor for what a sync does here: moving refs and resetting a worktree. In .git/hooks and in core.hooksPath."""
+    """Neither for transfers nor for what a sync does here: moving refs and resetting a worktree. In
+    .git/hooks and in core.hooksPath."""
     d = surroundings(tmp_path / "d")
     stage = Stage.make(tmp_path / "stage", d)
     stage.repo.git("config", "core.hooksPath", str(d / "hooks"))
@@ -637,7 +768,7 @@ def test_no_hook_runs_and_all_do_for_the_user(local, begin, tmp_path):
         (d / "ran").unlink()
 
 
-# -- forms of repositories ------------------------------------------------------------------------------------------------
+# -- forms of repositories -------------------------------------------------------------------------
 
 
 def _plain(repo: Repo, _tmp: Path) -> Repo:
@@ -698,7 +829,15 @@ def _sha256(_repo: Repo, tmp: Path) -> Repo:
 
 def _submodules(repo: Repo, tmp: Path) -> Repo:
     repo.git("clone", "-q", str(repo.path), str(tmp / "library"))
-    repo.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(tmp / "library"), "library")
+    repo.git(
+        "-c",
+        "protocol.file.allow=always",
+        "submodule",
+        "--quiet",
+        "add",
+        str(tmp / "library"),
+        "library",
+    )
     repo.git("commit", "-qm", "Add a submodule")
     repo.git("config", "submodule.recurse", "true")
     repo.git("config", "fetch.recurseSubmodules", "true")
@@ -711,7 +850,10 @@ def _inside_a_submodule(repo: Repo, tmp: Path) -> Repo:
 
 def _lfs(repo: Repo, tmp: Path) -> Repo:
     """As `git lfs install` sets it up, with a git-lfs that has no server to ask."""
-    lfs = executable(tmp / "git-lfs", "#!/bin/sh\ncase $1$GIT_LFS_SKIP_SMUDGE in clean* | smudge1) cat ;; *) exit 1 ;; esac\n")
+    lfs = executable(
+        tmp / "git-lfs",
+        "#!/bin/sh\ncase $1$GIT_LFS_SKIP_SMUDGE in clean* | smudge1) cat ;; *) exit 1 ;; esac\n",
+    )
     repo.git("config", "filter.lfs.clean", f"'{lfs}' clean")
     repo.git("config", "filter.lfs.smudge", f"'{lfs}' smudge")
     repo.git("config", "filter.lfs.required", "true")
@@ -731,7 +873,17 @@ def _sparse(*how: str):
 
 
 def _odd_names(repo: Repo, _tmp: Path) -> Repo:
-    for name in (b"-rf", b"new\nline", b"latin-\xe9", b" blank ", b"quote\"'", b"back\\slash", b"*", b":(top)x", "ünï/ö".encode()):
+    for name in (
+        b"-rf",
+        b"new\nline",
+        b"latin-\xe9",
+        b" blank ",
+        b"quote\"'",
+        b"back\\slash",
+        b"*",
+        b":(top)x",
+        "ünï/ö".encode(),
+    ):
         path = repo.path / os.fsdecode(name)
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(name)
@@ -761,7 +913,8 @@ def _replaced(repo: Repo, _tmp: Path) -> Repo:
 
 
 def _packed(repo: Repo, _tmp: Path) -> Repo:
-    """Everything that maintenance makes: one pack with bitmaps, a multi-pack index, commit-graph and packed refs."""
+    """Everything that maintenance makes: one pack with bitmaps, a multi-pack index, commit-graph
+    and packed refs."""
     repo.git("tag", "v1")
     repo.git("repack", "-adqb")
     repo.git("multi-pack-index", "write")
@@ -772,7 +925,14 @@ def _packed(repo: Repo, _tmp: Path) -> Repo:
 
 def _odd_index(repo: Repo, _tmp: Path) -> Repo:
     """Split, version 4, with an untracked cache, and an entry that git is told not to look at."""
-    repo.git("update-index", "--index-version=4", "--split-index", "--untracked-cache", "--assume-unchanged", "README")
+    repo.git(
+        "update-index",
+        "--index-version=4",
+        "--split-index",
+        "--untracked-cache",
+        "--assume-unchanged",
+        "README",
+    )
     return repo
 
 
@@ -812,7 +972,11 @@ def users(repo: Repo) -> dict[str, object]:
         return path.read_bytes() if path.exists() else None
 
     ours = ("refs/heads/opencode/", "refs/remotes/sandbox-", "refs/daytona/")
-    refs = [line for line in repo.git("for-each-ref").splitlines() if not line.split("\t")[1].startswith(ours)]
+    refs = [
+        line
+        for line in repo.git("for-each-ref").splitlines()
+        if not line.split("\t")[1].startswith(ours)
+    ]
     tree = {
         str(path): (path.read_bytes(), path.lstat().st_mode, path.lstat().st_mtime_ns)
         for path in repo.path.rglob("*")
@@ -828,20 +992,25 @@ def users(repo: Repo) -> dict[str, object]:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_repository(local, repo, begin, tmp_path, form):
-    """HEAD is there, the agent's commit comes back, also into a worktree of its branch, and nothing of the user's changes."""
+    """HEAD is there, the agent's commit comes back, also into a worktree of its branch, and nothing
+    of the user's changes."""
     place = FORMS[form](repo, tmp_path)
     before = users(place)
     session = begin(place)
     if form != "unborn":
         assert session.agent("git rev-parse HEAD").strip() == place.git("rev-parse", "HEAD")
         assert session.agent("git status --porcelain") == ""
-    session.agent("mkdir -p in out; echo x >x; echo x >in/x; echo x >out/x; echo pointer >new.bin; git add .; git commit -qm agent")
+    session.agent(
+        "mkdir -p in out; echo x >x; echo x >in/x; echo x >out/x; echo pointer >new.bin; git add .; git commit -qm agent"
+    )
     session.sync()
     assert place.show("opencode/1", "out/x") == "x"
     assert place.git("log", "-1", "--format=%s", "opencode/1") == "agent"
     place.git("worktree", "add", "-q", "--no-checkout", str(tmp_path / "follower"), "opencode/1")
     follower = Repo(tmp_path / "follower")
-    follower.git("-c", "submodule.recurse=false", "reset", "-q", "--hard", env={"GIT_LFS_SKIP_SMUDGE": "1"})
+    follower.git(
+        "-c", "submodule.recurse=false", "reset", "-q", "--hard", env={"GIT_LFS_SKIP_SMUDGE": "1"}
+    )
     session.agent("echo more >>x; echo another >other.bin")
     session.sync()
     assert (follower.path / "x").read_text() == "x\nmore\n"
@@ -862,4 +1031,6 @@ def test_a_bare_repository_is_told_why_it_is_not_synced(local, repo, coordinate,
         coordinator.start()
     started = coordinator.ensure("ses_bare")
     assert started.session.git_return.state == "disabled"
-    assert Repo(tmp_path / "bare.git").git("for-each-ref", "refs/heads") == repo.git("for-each-ref", "refs/heads")
+    assert Repo(tmp_path / "bare.git").git("for-each-ref", "refs/heads") == repo.git(
+        "for-each-ref", "refs/heads"
+    )

@@ -1,7 +1,8 @@
-"""A repository as an adversary: what its files and its .git say counts for nothing against settings, trust and secrets.
+"""A repository as an adversary: what its files and its .git say counts for nothing against
+settings, trust and secrets.
 
-What git itself does with a configuration that it trusts (a .git of the user's own) is git's; what is promised beyond that stands in
-git-daytona-security(7).
+What git itself does with a configuration that it trusts (a .git of the user's own) is git's; what
+is promised beyond that stands in git-daytona-security(7).
 """
 
 import os
@@ -10,11 +11,11 @@ import stat
 from pathlib import Path
 
 import pytest
-from evil_api import response, serving
 
-from git_daytona.config import settings
-from git_daytona.errors import GitDaytonaError
-from told import tell
+from git_daytona.base.errors import GitDaytonaError
+from git_daytona.settings import settings
+from support.evil_api import response, serving
+from support.program import tell
 
 __all__ = ["tell"]
 
@@ -75,11 +76,13 @@ def life(tell, repo, number: str = "1") -> None:
 
 
 def test_an_env_file(local, repo, tell, recorded, watched):
-    """Two names count there, and they lose against the environment; no name of it reaches a child process."""
+    """Two names count there, and they lose against the environment; no name of it reaches a child
+    process."""
     with serving() as evil:
         evil.answer = lambda method, path: response(b"{}")
         text = "".join(
-            f"{name}={evil.url}/evil\nexport {name}='{evil.url}/evil'\n" for name in (*SETTINGS[:1], *SETTINGS[2:], *OTHERS)
+            f"{name}={evil.url}/evil\nexport {name}='{evil.url}/evil'\n"
+            for name in (*SETTINGS[:1], *SETTINGS[2:], *OTHERS)
         )
         watched.remotes = True
         for place in (".env", ".env.local", "sub/.env"):
@@ -90,7 +93,9 @@ def test_an_env_file(local, repo, tell, recorded, watched):
             life_of_one = tell("git-daytona", "sync", "1", cwd=repo.path)
             assert life_of_one.status == 0, life_of_one
         warnings = [line for line in started.err.splitlines() if "warning" in line]
-        assert len(warnings) == 1 and all(name in warnings[0] for name in settings.NEVER_FROM_DOTENV), started.err
+        assert len(warnings) == 1 and all(
+            name in warnings[0] for name in settings.NEVER_FROM_DOTENV
+        ), started.err
         assert evil.requests == []
         environment = recorded.read_text(errors="replace")
         assert "== git" in environment and "== ssh" in environment
@@ -98,7 +103,9 @@ def test_an_env_file(local, repo, tell, recorded, watched):
         assert local.api_key not in environment
 
 
-def test_a_key_in_an_env_file_goes_to_the_users_own_api(local, repo, tell, recorded, watched, monkeypatch):
+def test_a_key_in_an_env_file_goes_to_the_users_own_api(
+    local, repo, tell, recorded, watched, monkeypatch
+):
     monkeypatch.delenv("DAYTONA_API_KEY")
     repo.write(".env", f"DAYTONA_API_KEY={local.api_key}\nDAYTONA_API_URL=http://127.0.0.1:1\n")
     watched.remotes = True
@@ -111,7 +118,9 @@ def test_an_env_file_that_is_no_file(tmp_path, home):
     project = tmp_path / "project"
     project.mkdir()
     place = project / ".env"
-    (home / "private").write_text("secret line that is not for any log\nDAYTONA_SNAPSHOT=\x1b[2Jx\n")
+    (home / "private").write_text(
+        "secret line that is not for any log\nDAYTONA_SNAPSHOT=\x1b[2Jx\n"
+    )
     makers = {
         "a pipe": lambda: os.mkfifo(place),
         "a folder": place.mkdir,
@@ -132,7 +141,8 @@ def test_an_env_file_that_is_no_file(tmp_path, home):
 
 
 def hostile_config(trap: Path, evil_url: str) -> str:
-    """A .git/config as a tarball could bring it: each program that git knows, remotes prepared under our names, and rewriting."""
+    """A .git/config as a tarball could bring it: each program that git knows, remotes prepared
+    under our names, and rewriting."""
     return f"""
 [core]
 \tsshCommand = {trap} ssh
@@ -231,7 +241,8 @@ def hostile_config(trap: Path, evil_url: str) -> str:
 
 
 def test_a_configuration_from_a_tarball(local, repo, tell, watched, apart, monkeypatch):
-    """None of its programs runs in a session whose branch is not checked out here, and its remotes are not talked to."""
+    """None of its programs runs in a session whose branch is not checked out here, and its remotes
+    are not talked to."""
     repo.commit(".gitattributes", "* filter=evil diff=evil merge=evil\n")
     record = apart / "ran"
     trap = executable(apart / "trap", TRAP.format(record=record))
@@ -266,9 +277,11 @@ def test_a_configuration_from_a_tarball(local, repo, tell, watched, apart, monke
     assert local.live_tokens() == 0
 
 
-def test_programs_that_git_runs_by_the_users_will_get_no_secret(local, repo, begin, watched, apart, monkeypatch):
-    """Filters run where opencode/N is checked out, and a partial clone fetches what it lacks through core.sshCommand: both as git does by
-    itself. Neither sees key or token."""
+def test_programs_that_git_runs_by_the_users_will_get_no_secret(
+    local, repo, begin, watched, apart, monkeypatch
+):
+    """Filters run where opencode/N is checked out, and a partial clone fetches what it lacks
+    through core.sshCommand: both as git does by itself. Neither sees key or token."""
     record = apart / "ran"
     trap = executable(apart / "trap", TRAP.format(record=record))
     passing = executable(apart / "filter", TRAP.format(record=record).replace("exit 1", "exec cat"))
@@ -279,7 +292,8 @@ def test_programs_that_git_runs_by_the_users_will_get_no_secret(local, repo, beg
     repo.git("switch", "-q", "opencode/1")
     session.agent("printf '* filter=mine\\n' > .gitattributes; echo x > filtered")
     watched.worktree = True
-    record.unlink(missing_ok=True)  # of what the user's own git started, with the user's own environment
+    # of what the user's own git started, with the user's own environment
+    record.unlink(missing_ok=True)
     with watched.nothing_else_changed("filters"):
         session.sync()
     seen = record.read_text()
@@ -320,10 +334,16 @@ BAD_JSON = (
 
 
 def test_files_of_opencode(local, repo, tell, watched, apart):
-    """OpenCode reads them, and runs what they name if the user lets it; we look only whether our plugin is listed, and say so."""
+    """OpenCode reads them, and runs what they name if the user lets it; we look only whether our
+    plugin is listed, and say so."""
     mark = apart / "ran"
     evil = f"require('fs').writeFileSync('{mark}', 'ran'); export default async () => ({{}})\n"
-    for place in (".opencode/plugin/evil.js", ".opencode/plugins/evil.ts", ".opencode/tool/bash.ts", ".opencode/agent/build.md"):
+    for place in (
+        ".opencode/plugin/evil.js",
+        ".opencode/plugins/evil.ts",
+        ".opencode/tool/bash.ts",
+        ".opencode/agent/build.md",
+    ):
         repo.write(place, evil)
     for number, text in enumerate(BAD_JSON):
         for name in ("opencode.json", "opencode.jsonc", ".opencode/opencode.json"):

@@ -1,6 +1,8 @@
-"""The sandbox as an adversary: its git server, its commands, the names and contents of its files, and what its repository holds for the host.
+"""The sandbox as an adversary: its git server, its commands, the names and contents of its files,
+and what its repository holds for the host.
 
-Each has a bound, which stands in git-daytona-security(7); and nothing outside of refs, objects and the reset worktree changes.
+Each has a bound, which stands in git-daytona-security(7); and nothing outside of refs, objects and
+the reset worktree changes.
 """
 
 import contextlib
@@ -11,17 +13,27 @@ import shlex
 import subprocess
 from pathlib import Path
 
-import evil_git
 import pytest
 
-from git_daytona import log, refs, sandbox, sync, transfer
 from git_daytona.api.cloud import Execution
-from git_daytona.config import preferences
-from git_daytona.errors import BadSetting, GitDaytonaError, SandboxCommandFailed, TimedOut, TransferFailed
-from git_daytona.refs import Names, takeable
-from git_daytona.secret import printable, redact
+from git_daytona.base import log
+from git_daytona.base.errors import (
+    BadSetting,
+    GitDaytonaError,
+    SandboxCommandFailed,
+    TimedOut,
+    TransferFailed,
+)
+from git_daytona.base.secret import printable, redact
+from git_daytona.git import refs
+from git_daytona.git.refs import Names, takeable
+from git_daytona.sandbox import report
+from git_daytona.sessions import sync
+from git_daytona.settings import preferences
 from git_daytona.tools import clean
-from rig import BIN
+from git_daytona.transfer import transfer
+from support import evil_git
+from support.round_trip import BIN
 
 LONG = 4000
 """The longest message that a sync gives."""
@@ -35,7 +47,9 @@ def evil(local, repo, begin):
     session.coordinator.cloud.upload(session.sandbox_id, "/home/daytona/evil_git.py", source)
 
     def serve(*words: str) -> None:
-        local.faults.gateway.git_server = f"exec python3 /home/daytona/evil_git.py {shlex.join(words)}"
+        local.faults.gateway.git_server = (
+            f"exec python3 /home/daytona/evil_git.py {shlex.join(words)}"
+        )
 
     session.serve = serve
     session.count = 0
@@ -82,10 +96,14 @@ def recovers(evil, local, repo) -> None:
     assert evil.sync().changed
     assert repo.show("opencode/1", "work") == str(evil.count)
     repo.git("fsck", "--connectivity-only")
-    assert not [ref for ref in evil.coordinator.repository.refs() if "evil" in ref or "unasked" in ref or "incoming" in ref]
+    assert not [
+        ref
+        for ref in evil.coordinator.repository.refs()
+        if "evil" in ref or "unasked" in ref or "incoming" in ref
+    ]
 
 
-# -- the git server -------------------------------------------------------------------------------------------------------
+# -- the git server --------------------------------------------------------------------------------
 
 
 def test_a_server_that_does_not_end(local, repo, evil, watched, monkeypatch):
@@ -116,7 +134,9 @@ def test_a_total_time(local, repo, evil, watched, monkeypatch):
     monkeypatch.setattr(transfer, "TRANSFER_SECONDS", 2.0)
     monkeypatch.setattr(transfer, "TALK_BYTES", 1 << 40)
     with watched.nothing_else_changed("endless messages"):
-        assert isinstance(sync_fails(evil, "endless-messages", match="did not finish within 2 seconds"), TimedOut)
+        assert isinstance(
+            sync_fails(evil, "endless-messages", match="did not finish within 2 seconds"), TimedOut
+        )
     recovers(evil, local, repo)
 
 
@@ -135,22 +155,26 @@ def test_the_limit_of_a_fetch_is_the_users(local, repo, evil, monkeypatch):
 
 
 def test_objects_that_fsck_refuses(local, repo, evil, watched):
-    """CASES 52: nothing of them gets a name here, and the half of a pack that was written is removed."""
+    """CASES 52: nothing of them gets a name here, and the half of a pack that was written is
+    removed."""
     assert evil.sync() is not None
     with watched.nothing_else_changed("objects that fsck refuses"):
         for what in evil_git.bad_trees():
             problem = sync_fails(evil, "fsck", what)
             assert isinstance(problem, TransferFailed) and not problem.transient, what
             tip, _ = evil_git.hostile(what)
-            # (.gitmodules is looked at once the pack is in place; nothing leads to it, and git gc removes it.)
-            assert what.startswith("gitmodules") or repo.git("cat-file", "-t", tip, check=False) == "", what
+            # (.gitmodules is looked at once the pack is in place; nothing leads to it, and git gc
+            # removes it.)
+            assert (
+                what.startswith("gitmodules") or repo.git("cat-file", "-t", tip, check=False) == ""
+            ), what
     recovers(evil, local, repo)
 
 
 def test_answers_that_make_no_sense(local, repo, evil, watched, monkeypatch):
     monkeypatch.setattr(transfer, "IDLE_SECONDS", 5.0)
     # They look like a broken connection, which is tried again; here once is enough.
-    monkeypatch.setattr("git_daytona.leases.TRIES", 1)
+    monkeypatch.setattr("git_daytona.transfer.leases.TRIES", 1)
     with watched.nothing_else_changed("answers that make no sense"):
         for what in ("garbage", "endless-garbage", "wrong-object", "error"):
             sync_fails(evil, what)
@@ -182,9 +206,12 @@ def test_more_than_was_asked_for(local, repo, evil, watched):
 
 
 def test_a_branch_that_goes_between_report_and_fetch(local, repo, evil):
-    """Only what the report names is asked for; an agent that deletes a branch in that moment does not fail the sync."""
+    """Only what the report names is asked for; an agent that deletes a branch in that moment does
+    not fail the sync."""
     evil.agent("echo work > work; git branch gone; git branch stays")
-    local.faults.gateway.git_server = 'git -C /home/daytona/project branch -q -D gone 2>/dev/null; eval "$DAYTONA_COMMAND"'
+    local.faults.gateway.git_server = (
+        'git -C /home/daytona/project branch -q -D gone 2>/dev/null; eval "$DAYTONA_COMMAND"'
+    )
     assert evil.sync().changed
     assert repo.show("opencode/1", "work") == "work"
     tracking = set(repo.git("for-each-ref", "--format=%(refname)", "refs/remotes").splitlines())
@@ -192,8 +219,9 @@ def test_a_branch_that_goes_between_report_and_fetch(local, repo, evil):
 
 
 def test_words_for_the_terminal(local, repo, evil, watched, capsys, monkeypatch, logged):
-    """What the server says is shown, as text; also to the log, the state file and who reads it as JSON."""
-    monkeypatch.setattr("git_daytona.leases.TRIES", 1)
+    """What the server says is shown, as text; also to the log, the state file and who reads it as
+    JSON."""
+    monkeypatch.setattr("git_daytona.transfer.leases.TRIES", 1)
     logged()
     with watched.nothing_else_changed("words for the terminal"):
         for what in ("escapes", "error"):
@@ -209,11 +237,12 @@ def test_words_for_the_terminal(local, repo, evil, watched, capsys, monkeypatch,
     assert "evil" in log and all(c == "\n" or c.isprintable() for c in log)
 
 
-# -- names ----------------------------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------
 
 
 def test_names_of_branches(local, repo, evil, watched):
-    """What git allows comes back; what cannot be a ref here, or be shown, stays behind, is said, and keeps a deletion from losing it."""
+    """What git allows comes back; what cannot be a ref here, or be shown, stays behind, is said,
+    and keeps a deletion from losing it."""
     good = [
         "-option",
         "--upload-pack=x",
@@ -232,11 +261,15 @@ def test_names_of_branches(local, repo, evil, watched):
         "x" * 200,
     ]
     odd = ["\u202etxt", "\u009b2J", "\u00a0", "y" * 245, "/".join(["z" * 100] * 11)]
-    create = "".join(f"git update-ref refs/heads/{shlex.quote(name)} HEAD\n" for name in [*good, *odd])
+    create = "".join(
+        f"git update-ref refs/heads/{shlex.quote(name)} HEAD\n" for name in [*good, *odd]
+    )
     evil.agent(f"git switch -q -c work; git branch -D -q opencode; echo x > work; {create}")
     with watched.nothing_else_changed("names of branches"):
         outcome = evil.sync()
-    tracking = set(repo.git("for-each-ref", "--format=%(refname)", "refs/remotes/sandbox-1").splitlines())
+    tracking = set(
+        repo.git("for-each-ref", "--format=%(refname)", "refs/remotes/sandbox-1").splitlines()
+    )
     assert tracking == {f"refs/remotes/sandbox-1/{name}" for name in [*good, "work"]}
     fit(outcome.message)
     fit(outcome.left_behind)
@@ -288,14 +321,19 @@ def test_which_names_are_taken():
     assert takeable(names("a/b", "a"), folding=False) == (names("a/b"), names("a"))
     alike = names("Main", "main", "\u00e9", "e\u0301", "A/x", "a/y")
     assert takeable(alike, folding=False) == (alike, [])
-    assert takeable(alike, folding=True) == (names("Main", "\u00e9", "A/x", "a/y"), names("main", "e\u0301"))
+    assert takeable(alike, folding=True) == (
+        names("Main", "\u00e9", "A/x", "a/y"),
+        names("main", "e\u0301"),
+    )
     taken, refused = takeable(names(*map(str, range(refs.MOST + 5))), folding=False)
     assert (len(taken), len(refused)) == (refs.MOST, 5)
 
 
 def test_more_branches_than_are_taken(local, repo, evil, watched, monkeypatch):
     monkeypatch.setattr(refs, "MOST", 20)
-    evil.agent("echo x > work; for n in $(seq 100 140); do git update-ref refs/heads/b$n HEAD; done")
+    evil.agent(
+        "echo x > work; for n in $(seq 100 140); do git update-ref refs/heads/b$n HEAD; done"
+    )
     with watched.nothing_else_changed("many branches"):
         outcome = evil.sync()
     assert len(repo.git("for-each-ref", "refs/remotes").splitlines()) <= 20
@@ -303,14 +341,16 @@ def test_more_branches_than_are_taken(local, repo, evil, watched, monkeypatch):
     assert repo.show("opencode/1", "work") == "x", "the branch that is checked out is among them"
 
 
-# -- the report -----------------------------------------------------------------------------------------------------------
+# -- the report ------------------------------------------------------------------------------------
 
 OID = "1" * 40
 MARK = "m"
 
 
-def parse(*lines: str) -> sandbox.Report:
-    return sandbox.parse(Execution(0, "\n".join(f"{MARK} {line}" for line in [*lines, "end ok"])), MARK)
+def parse(*lines: str) -> report.Report:
+    return report.parse(
+        Execution(0, "\n".join(f"{MARK} {line}" for line in [*lines, "end ok"])), MARK
+    )
 
 
 def test_a_report_that_does_not_end():
@@ -323,8 +363,13 @@ def test_a_report_that_does_not_end():
         *(f"ref {OID} refs/heads/{n}" for n in range(many)),
         "lfs " + "9" * 4000,
     )
-    assert len(found.nested) == len(found.notes) == len(found.refused) + sandbox.NOTES - 1 == sandbox.NOTES
-    assert (len(found.ports), len(found.refs)) == (sandbox.PORTS, refs.MOST)
+    assert (
+        len(found.nested)
+        == len(found.notes)
+        == len(found.refused) + report.NOTES - 1
+        == report.NOTES
+    )
+    assert (len(found.ports), len(found.refs)) == (report.PORTS, refs.MOST)
     for text in (*found.nested, *found.notes, *found.refused):
         fit(text, 250)
     message = sync._message(Names(1), found, True, [], "; ".join(found.nested))
@@ -358,20 +403,30 @@ def test_values_of_a_report_that_are_ignored():
         "",
         "ports x",
     )
-    assert (found.head, found.branch, found.operation, found.ports, found.missing) == (None, None, None, [], None)
+    assert (found.head, found.branch, found.operation, found.ports, found.missing) == (
+        None,
+        None,
+        None,
+        [],
+        None,
+    )
 
 
-# -- commands -------------------------------------------------------------------------------------------------------------
+# -- commands --------------------------------------------------------------------------------------
 
 
 def test_output_without_end_or_sense(local, repo, evil, watched):
     """CASES 51: 1 GB of it is cut in the sandbox; escapes do not reach the terminal."""
     with watched.nothing_else_changed("output"):
-        result = evil.coordinator.execute("1", "echo first; head -c 1000000000 /dev/zero | tr '\\0' x; echo; echo last").result
+        result = evil.coordinator.execute(
+            "1", "echo first; head -c 1000000000 /dev/zero | tr '\\0' x; echo; echo last"
+        ).result
         assert result.status == 0 and len(result.output) < 5_000_000
         assert result.output.startswith("first\n") and result.output.endswith("last\n")
         assert re.search(r"\[\d+ bytes of output left out here\]", result.output)
-        shown = on_a_terminal("exec", "1", "--", "printf '\\033]0;evil\\007\\033[2J\\233x\\0y\\r\\n'", cwd=repo.path)
+        shown = on_a_terminal(
+            "exec", "1", "--", "printf '\\033]0;evil\\007\\033[2J\\233x\\0y\\r\\n'", cwd=repo.path
+        )
         assert "evil" in shown and all(c in "\r\n" or c.isprintable() for c in shown), repr(shown)
 
 
@@ -379,7 +434,14 @@ def on_a_terminal(*words: str, cwd: Path) -> str:
     """What git-daytona writes to a terminal."""
     master, slave = os.openpty()
     with os.fdopen(master, "rb") as screen:
-        done = subprocess.run((str(BIN / "git-daytona"), *words), cwd=cwd, stdin=slave, stdout=slave, stderr=slave, timeout=60)
+        done = subprocess.run(
+            (str(BIN / "git-daytona"), *words),
+            cwd=cwd,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            timeout=60,
+        )
         os.close(slave)
         assert done.returncode == 0
         shown = b""
@@ -405,7 +467,7 @@ def test_text_that_is_dear_to_clean():
         assert clean.output(text).isprintable()
         assert clean.line(text).isprintable()
         assert printable(redact(text)).isprintable()
-        fit(sandbox.parse(Execution(0, f"{MARK} note {text}\n{MARK} end ok"), MARK).notes[0])
+        fit(report.parse(Execution(0, f"{MARK} note {text}\n{MARK} end ok"), MARK).notes[0])
     assert clean.output("abc\b\bX\n\bY") == "aX\nY"
 
 
@@ -424,26 +486,30 @@ def test_commands_that_do_not_end(local, repo, evil, watched):
 
 
 def test_a_guard_that_the_agent_replaced(local, repo, evil, watched):
-    """The scripts run in the sandbox: what stands in for their tools there can lie, but only about the sandbox."""
-    evil.agent("mkdir -p ~/bin; printf '#!/bin/sh\\nhead -c 100000 /dev/urandom\\n' > ~/bin/git; chmod +x ~/bin/git; echo x > work")
+    """The scripts run in the sandbox: what stands in for their tools there can lie, but only about
+    the sandbox."""
+    evil.agent(
+        "mkdir -p ~/bin; printf '#!/bin/sh\\nhead -c 100000 /dev/urandom\\n' > ~/bin/git; chmod +x ~/bin/git; echo x > work"
+    )
     with watched.nothing_else_changed("a git of the agent's"):
         local.faults.gateway.git_server = 'PATH=$HOME/bin:$PATH; eval "$DAYTONA_COMMAND"'
         with pytest.raises(GitDaytonaError) as raised:
             evil.sync()
         fit(raised.value.message)
     with pytest.raises(SandboxCommandFailed) as raised:
-        sandbox.parse(Execution(0, "\x1b[2J" * 100_000), MARK)
+        report.parse(Execution(0, "\x1b[2J" * 100_000), MARK)
     fit(raised.value.message)
     fit(raised.value.details or "", 20_000)
 
 
-# -- what the repository holds --------------------------------------------------------------------------------------------
+# -- what the repository holds ---------------------------------------------------------------------
 
 TRAP = "touch {mark}; echo ran >>{mark}"
 
 
 def test_what_is_meant_to_run_on_the_host(local, repo, evil, watched, tmp_path_factory, home):
-    """Hooks, configuration, attributes, submodules and links of the sandbox, with opencode/N checked out here and reset to each of them."""
+    """Hooks, configuration, attributes, submodules and links of the sandbox, with opencode/N
+    checked out here and reset to each of them."""
     mark = tmp_path_factory.mktemp("mark") / "ran"
     trap = TRAP.format(mark=mark)
     repo.git("switch", "-q", "opencode/1")
@@ -491,10 +557,13 @@ def test_what_is_meant_to_run_on_the_host(local, repo, evil, watched, tmp_path_f
 
 
 def test_filters_of_the_users_own(local, repo, evil, watched, tmp_path_factory):
-    """A filter that the user has configured runs where the sandbox's attributes name it, as on any checkout: that is git's design. What
-    LFS would fetch from where the sandbox's .lfsconfig points is switched off."""
+    """A filter that the user has configured runs where the sandbox's attributes name it, as on any
+    checkout: that is git's design. What LFS would fetch from where the sandbox's .lfsconfig points
+    is switched off."""
     seen = tmp_path_factory.mktemp("filter") / "seen"
-    subprocess.run(("git", "config", "--global", "filter.lfs.smudge", f"env >>{seen}; cat"), check=True)
+    subprocess.run(
+        ("git", "config", "--global", "filter.lfs.smudge", f"env >>{seen}; cat"), check=True
+    )
     repo.git("switch", "-q", "opencode/1")
     evil.agent("printf '*.bin filter=lfs\\n' > .gitattributes; echo x > a.bin")
     watched.worktree = True

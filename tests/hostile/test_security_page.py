@@ -4,7 +4,7 @@ import re
 from importlib import import_module
 from pathlib import Path
 
-from git_daytona import transfer
+from git_daytona.transfer import transfer
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "man" / "git-daytona-security.7").read_text("utf-8")
@@ -28,7 +28,7 @@ def test_the_bounds_are_those_of_the_code() -> None:
     bounds = re.findall(r'^\.B (.*)\n\.\\" (.*)$', PAGE.partition(".SH BOUNDS")[2], re.MULTILINE)
     assert len(bounds) > 10
     for value, name in bounds:
-        if name == "scripts/guard.sh":
+        if name == "sandbox/scripts/guard.sh":
             source = (ROOT / "helpers/git_daytona" / name).read_text("utf-8")
             assert re.findall(r"^half=(\d+)$", source, re.MULTILINE) == [str(2 << 20)], value
         elif name == "transfer.MEMORY_BYTES":
@@ -36,4 +36,7 @@ def test_the_bounds_are_those_of_the_code() -> None:
         else:
             module, _, constant = name.rpartition(".")
             number, _, unit = value.partition(" ")
-            assert getattr(import_module(f"git_daytona.{module}"), constant) == int(number) * UNITS[unit], name
+            assert (
+                getattr(import_module(f"git_daytona.{module}"), constant)
+                == int(number) * UNITS[unit]
+            ), name

@@ -1,5 +1,5 @@
-"""What others may have put where we write: files 0600 and folders 0700 whatever the umask, no link in a shared folder is followed, and what
-stands behind one stays as it is (CASES 55)."""
+"""What others may have put where we write: files 0600 and folders 0700 whatever the umask, no link
+in a shared folder is followed, and what stands behind one stays as it is (CASES 55)."""
 
 import os
 import stat
@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from git_daytona import files, log, paths
-from git_daytona.errors import BadSetting
-from git_daytona.state import StateFile
-from told import tell
+from git_daytona.base import files, log, paths
+from git_daytona.base.errors import BadSetting
+from git_daytona.sessions.state import StateFile
+from support.program import tell
 
 __all__ = ["tell"]
 
 STRANGER = 65534
-root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can plant what belongs to another user")
+root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can plant what belongs to another user"
+)
 
 
 def mode(path: Path) -> str:
@@ -23,7 +25,9 @@ def mode(path: Path) -> str:
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o027, 0o077], ids=oct)
-def test_everything_that_a_run_makes_is_private(umask, local, repo, tell, home, tmp_path, monkeypatch):
+def test_everything_that_a_run_makes_is_private(
+    umask, local, repo, tell, home, tmp_path, monkeypatch
+):
     """A complete run: all that is new in HOME and TMPDIR, and what is ours in .git."""
     shared = tmp_path / "shared"
     shared.mkdir()
@@ -32,14 +36,23 @@ def test_everything_that_a_run_makes_is_private(umask, local, repo, tell, home, 
     before = set(home.rglob("*"))
     was = os.umask(umask)
     try:
-        for words in (("start",), ("exec", "1", "echo work > work"), ("sync", "1"), ("delete", "1")):
+        for words in (
+            ("start",),
+            ("exec", "1", "echo work > work"),
+            ("sync", "1"),
+            ("delete", "1"),
+        ):
             told = tell("git-daytona", *words, cwd=repo.path)
             assert told.status == 0, told.err
     finally:
         os.umask(was)
     new = [path for path in set(home.rglob("*")) - before if ".cache" not in path.parts]
     assert {path.name for path in new} >= {"daytona.log", "gateway_known_hosts", "locks", "leases"}
-    assert {str(path): mode(path) for path in new if mode(path) != (oct(0o700) if path.is_dir() else oct(0o600))} == {}
+    assert {
+        str(path): mode(path)
+        for path in new
+        if mode(path) != (oct(0o700) if path.is_dir() else oct(0o600))
+    } == {}
     assert list(shared.iterdir()) == []
     assert [path for path in (repo.path / ".git").rglob("*daytona*") if path.is_file()] == []
 
@@ -60,7 +73,10 @@ def others(tmp_path):
 
 
 def seen(folder: Path) -> dict[str, tuple[str, bytes]]:
-    return {str(path): (mode(path), b"" if path.is_dir() else path.read_bytes()) for path in (folder, *folder.rglob("*"))}
+    return {
+        str(path): (mode(path), b"" if path.is_dir() else path.read_bytes())
+        for path in (folder, *folder.rglob("*"))
+    }
 
 
 @root
@@ -76,8 +92,13 @@ def test_what_a_stranger_planted_in_a_shared_folder_is_refused(others, planted, 
     else:
         there.symlink_to(precious)
     os.lchown(there, STRANGER, STRANGER)
-    monkeypatch.setenv("XDG_STATE_HOME", str(place / "state" if planted == "a link above" else place))
-    with pytest.raises(BadSetting, match="belongs to another user") as refused, files.lock(paths.locks() / "one"):
+    monkeypatch.setenv(
+        "XDG_STATE_HOME", str(place / "state" if planted == "a link above" else place)
+    )
+    with (
+        pytest.raises(BadSetting, match="belongs to another user") as refused,
+        files.lock(paths.locks() / "one"),
+    ):
         pass
     assert str(there) in refused.value.message and "\n" not in refused.value.message
 
@@ -89,14 +110,24 @@ def test_a_link_of_the_users_own_is_followed(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with files.lock(paths.locks() / "one"):
         pass
-    assert mode(tmp_path / "disk" / "git-daytona") == mode(tmp_path / "disk" / "git-daytona" / "locks") == oct(0o700)
+    assert (
+        mode(tmp_path / "disk" / "git-daytona")
+        == mode(tmp_path / "disk" / "git-daytona" / "locks")
+        == oct(0o700)
+    )
 
 
 def test_links_in_place_of_our_files_are_not_followed(others, home):
-    """A lock, the log, the state file, a journal: what the link names is neither written, emptied nor given another mode."""
+    """A lock, the log, the state file, a journal: what the link names is neither written, emptied
+    nor given another mode."""
     _, precious = others
     target = precious / "file"
-    for path in (paths.locks() / "one", paths.log_file(), paths.state_file("p"), paths.leases() / "one.json"):
+    for path in (
+        paths.locks() / "one",
+        paths.log_file(),
+        paths.state_file("p"),
+        paths.leases() / "one.json",
+    ):
         files.private_directory(path.parent)
         path.symlink_to(target)
     with pytest.raises(BadSetting, match="is a link"), files.lock(paths.locks() / "one"):

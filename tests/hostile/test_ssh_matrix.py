@@ -1,5 +1,6 @@
-"""Every directive of ssh_config(5) in the user's configuration, wherever it can stand there: it has no effect on a connection to the
-gateway, or it is honoured on purpose, as daytona-ssh(1) says. No command that the user names ever sees the token."""
+"""Every directive of ssh_config(5) in the user's configuration, wherever it can stand there: it has
+no effect on a connection to the gateway, or it is honoured on purpose, as daytona-ssh(1) says. No
+command that the user names ever sees the token."""
 
 import os
 import re
@@ -10,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from git_daytona import ssh
-from wrapping import tiny
+from support.wrapper import tiny
 
-# What would redirect, multiplex, prompt, forward, log, weaken trust, write to stdout, offer a key, or merely fail. {d} is a folder for
-# marks and files, {busy} a port that is taken.
+# What would redirect, multiplex, prompt, forward, log, weaken trust, write to stdout, offer a key,
+# or merely fail. {d} is a folder for marks and files, {busy} a port that is taken.
 WITHOUT_EFFECT = {
     "AddKeysToAgent": "yes",
     "BatchMode": "no",
@@ -145,7 +146,10 @@ PLACES = {
 
 def configuration(place: str, names: list[str], d: Path, busy: int = 1) -> str:
     """The user's configuration with directives at a place."""
-    lines = [f"  {name} {WITHOUT_EFFECT.get(name) or HONOURED[name][0]}".format(d=d, busy=busy) for name in names]
+    lines = [
+        f"  {name} {WITHOUT_EFFECT.get(name) or HONOURED[name][0]}".format(d=d, busy=busy)
+        for name in names
+    ]
     (d / "included").write_text("\n".join(lines) + "\n")
     unknown = ",".join(name for name in WITHOUT_EFFECT if name != "IgnoreUnknown")
     return f"IgnoreUnknown {unknown}\n" + PLACES[place].format("\n".join(lines), d=d) + "\n"
@@ -165,7 +169,10 @@ def shown(home, config, marks):
 
     def show(place: str, names: list[str]) -> dict[str, list[str]]:
         config(configuration(place, names, marks))
-        environment = os.environ | {"DAYTONA_SSH_GATEWAY": "127.0.0.1:2222", "DAYTONA_SSH_TRUST_FILE": str(marks / "pins")}
+        environment = os.environ | {
+            "DAYTONA_SSH_GATEWAY": "127.0.0.1:2222",
+            "DAYTONA_SSH_TRUST_FILE": str(marks / "pins"),
+        }
         argv = (sys.executable, "-ISB", ssh.__file__, "-G", "-p", "2222", "127.0.0.1")
         done = subprocess.run(argv, env=environment, capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, ""), names
@@ -180,14 +187,29 @@ def shown(home, config, marks):
 
 def test_the_table_is_complete():
     """Whatever the installed client and its manual know has a verdict here, and nothing has two."""
-    done = subprocess.run(("ssh", "-G", "-F", "/dev/null", "host"), capture_output=True, text=True, check=True)
-    known = {line.split(" ")[0].lower() for line in done.stdout.splitlines()} - {"host", "match", "include"}
-    manual = subprocess.run(("man", "-P", "cat", "ssh_config"), capture_output=True, text=True, env=os.environ | {"MANWIDTH": "80"})
-    known |= {name.lower() for name in re.findall(r"^     ([A-Z]\w+)$", manual.stdout, re.MULTILINE)} - {"host", "match", "include"}
+    done = subprocess.run(
+        ("ssh", "-G", "-F", "/dev/null", "host"), capture_output=True, text=True, check=True
+    )
+    known = {line.split(" ")[0].lower() for line in done.stdout.splitlines()} - {
+        "host",
+        "match",
+        "include",
+    }
+    manual = subprocess.run(
+        ("man", "-P", "cat", "ssh_config"),
+        capture_output=True,
+        text=True,
+        env=os.environ | {"MANWIDTH": "80"},
+    )
+    known |= {
+        name.lower() for name in re.findall(r"^     ([A-Z]\w+)$", manual.stdout, re.MULTILINE)
+    } - {"host", "match", "include"}
     table = [name.lower() for name in (*WITHOUT_EFFECT, *HONOURED, "ProxyJump")]
     assert sorted(known - set(table)) == []
     assert len(table) == len(set(table))
-    print(f"directives of ssh_config(5) tried: {len(table)}, of which honoured: {len(HONOURED) + 1}")
+    print(
+        f"directives of ssh_config(5) tried: {len(table)}, of which honoured: {len(HONOURED) + 1}"
+    )
     assert len(table) >= 109
 
 
@@ -200,7 +222,9 @@ def test_no_directive_changes_a_setting_that_is_not_honoured(shown, place):
     plain = shown(place, [])
     names = list(WITHOUT_EFFECT)
     if different(plain, shown(place, names)):  # which one?
-        culprits = {name: found for name in names if (found := different(plain, shown(place, [name])))}
+        culprits = {
+            name: found for name in names if (found := different(plain, shown(place, [name])))
+        }
         pytest.fail(f"{place}: {culprits or 'only several together'}")
 
 
@@ -214,16 +238,22 @@ def test_what_is_honoured_is(shown, marks):
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_connection_under_all_of_them_at_once(wrapper, config, agent, marks, place):
-    """The stream is the stream, nothing was started, left open or asked, and what a Match runs sees nothing of ours."""
+    """The stream is the stream, nothing was started, left open or asked, and what a Match runs sees
+    nothing of ours."""
     import socket
 
     noise = bytes(range(256)) * 256 + b"\n~.\nx.\n"
     with socket.create_server(("127.0.0.1", 0)) as busy:
         config(configuration(place, list(WITHOUT_EFFECT), marks, busy.getsockname()[1]))
-        done = wrapper("cat; env >seen; ls -a >>seen", stdin=noise, env=agent | {"LC_SECRET": "leaked"})
+        done = wrapper(
+            "cat; env >seen; ls -a >>seen", stdin=noise, env=agent | {"LC_SECRET": "leaked"}
+        )
     assert (done.returncode, done.stdout, done.stderr) == (0, noise, b"")
     seen = wrapper("cat seen; rm seen").stdout.decode()
-    assert not any(sign in seen for sign in ("leaked", "SSH_AUTH_SOCK", "DISPLAY", "SSH_TTY", "remote-command", "ja_JP"))
+    assert not any(
+        sign in seen
+        for sign in ("leaked", "SSH_AUTH_SOCK", "DISPLAY", "SSH_TTY", "remote-command", "ja_JP")
+    )
     executed = {"match-environment", "match-arguments"} if place == "Match exec" else set()
     assert {path.name for path in marks.iterdir()} == {"included"} | executed
     for name in executed:
@@ -245,7 +275,9 @@ def recorder(marks):
 
     def make(name: str, then: str = "") -> Path:
         path = marks / name
-        path.write_text(RECORDER.format(python=sys.executable, log=str(marks / f"{name}-saw"), then=then))
+        path.write_text(
+            RECORDER.format(python=sys.executable, log=str(marks / f"{name}-saw"), then=then)
+        )
         path.chmod(0o755)
         return path
 
@@ -267,12 +299,16 @@ there.shutdown(socket.SHUT_WR)
 
 
 @pytest.mark.parametrize(("directive", "user"), [("User me%%", "me%%"), ("", None)])
-def test_no_command_of_the_users_gets_the_token_for_its_user(wrapper, config, marks, recorder, directive, user):
+def test_no_command_of_the_users_gets_the_token_for_its_user(
+    wrapper, config, marks, recorder, directive, user
+):
     """%r in a Match exec and in a ProxyCommand is the user that their own configuration names."""
     import getpass
 
     proxy, matched = recorder("proxy", PIPE), recorder("matched")
-    config(f'Host *\n  {directive}\nMatch exec "{matched} %r %h %p"\n  ProxyCommand {proxy} %%r %r %h %p\n')
+    config(
+        f'Host *\n  {directive}\nMatch exec "{matched} %r %h %p"\n  ProxyCommand {proxy} %%r %r %h %p\n'
+    )
     done = wrapper("cat", stdin=b"through")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"through", b"")
     name = user or getpass.getuser()
@@ -287,7 +323,8 @@ def test_no_command_of_the_users_gets_the_token_for_its_user(wrapper, config, ma
 
 @pytest.mark.parametrize("hops", [1, 2])
 def test_no_jump_host_gets_the_token_for_its_user(wrapper, config, tmp_path, hops):
-    """ProxyJump %r@host: a jump host would have been sent it as a name. Each hop's own part of the configuration counts for it."""
+    """ProxyJump %r@host: a jump host would have been sent it as a name. Each hop's own part of the
+    configuration counts for it."""
     with tiny(admits=True) as jump, tiny(admits=True) as further:
         config(
             f"Host jump further\n  HostName 127.0.0.1\n  StrictHostKeyChecking no\n  UserKnownHostsFile {tmp_path}/jump\n"
@@ -309,7 +346,9 @@ def test_in_inherited_mode_the_users_own_trust_counts(wrapper, config, marks, re
     pins = Path(wrapper.environment.pop("DAYTONA_SSH_TRUST_FILE")).read_text()
     wrapper.environment.pop("DAYTONA_SSH_TRUST_NAME", None)
     odd = marks / "hosts of 100% \\me"
-    odd.write_text(pins if how != "alias" else pins.replace(f"[127.0.0.1]:{wrapper.port}", "known.example"))
+    odd.write_text(
+        pins if how != "alias" else pins.replace(f"[127.0.0.1]:{wrapper.port}", "known.example")
+    )
     empty = f"UserKnownHostsFile {marks}/none\n"
     path = str(odd).replace("%", "%%").replace("\\", "\\\\")
     command = recorder("hosts", f"print(open({str(odd)!r}).read())")
@@ -327,10 +366,14 @@ def test_in_inherited_mode_the_users_own_trust_counts(wrapper, config, marks, re
         assert str([str(command), "me", f"[127.0.0.1]:{wrapper.port}"]) in seen
         assert wrapper.token not in seen
     config(empty + f"GlobalKnownHostsFile {marks}/none\n")
-    assert wrapper("cat", stdin=b"x").returncode == 255, "without it there is no trust: the test would see that"
+    assert wrapper("cat", stdin=b"x").returncode == 255, (
+        "without it there is no trust: the test would see that"
+    )
 
 
-def test_a_whole_session_under_all_of_them(local, repo, begin, config, agent, marks, recorder, monkeypatch):
+def test_a_whole_session_under_all_of_them(
+    local, repo, begin, config, agent, marks, recorder, monkeypatch
+):
     """Transfers of git in both directions, with what is honoured besides."""
     tokens: list[str] = []
     local.watch_tokens(tokens.append)
@@ -338,7 +381,12 @@ def test_a_whole_session_under_all_of_them(local, repo, begin, config, agent, ma
         monkeypatch.setenv(name, value)
     proxy = recorder("proxy", PIPE)
     said = configuration(
-        "Host", [*WITHOUT_EFFECT, *(name for name in HONOURED if name not in ("ProxyCommand", "ProxyUseFdpass"))], marks
+        "Host",
+        [
+            *WITHOUT_EFFECT,
+            *(name for name in HONOURED if name not in ("ProxyCommand", "ProxyUseFdpass")),
+        ],
+        marks,
     )
     (marks / "revoked keys").write_text("")
     config(said + f"ProxyCommand {proxy} %r %h %p\n")
@@ -358,4 +406,9 @@ def test_a_whole_session_under_all_of_them(local, repo, begin, config, agent, ma
     seen = (marks / "proxy-saw").read_text()
     assert len(tokens) >= 4
     assert not any(token in seen for token in tokens)
-    assert {path.name for path in marks.iterdir()} == {"included", "revoked keys", "proxy", "proxy-saw"}
+    assert {path.name for path in marks.iterdir()} == {
+        "included",
+        "revoked keys",
+        "proxy",
+        "proxy-saw",
+    }

@@ -1,4 +1,5 @@
-"""A sandbox that lies to the tools: whatever their scripts seem to print there, a tool gives a result that fits, or one of our errors."""
+"""A sandbox that lies to the tools: whatever their scripts seem to print there, a tool gives a
+result that fits, or one of our errors."""
 
 import base64
 import random
@@ -7,10 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from git_daytona.api.cloud import Execution
-from git_daytona.errors import GitDaytonaError
-from toolbox_context import RealContext, Toolbox
+from git_daytona.base.errors import GitDaytonaError
+from support.tool_context import RealContext, Toolbox
 
-PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 PATCH = "*** Begin Patch\n*** Update File: README\n@@\n-hello\n+bye\n*** Add File: added\n+x\n*** End Patch"
 CALLS = [
     ("bash", {"command": "echo out"}),
@@ -55,7 +58,9 @@ class Lying(RealContext):
 
     def execute(self, script, *arguments, timeout, directory=None):
         if self.lies is None:
-            self.said.append(super().execute(script, *arguments, timeout=timeout, directory=directory))
+            self.said.append(
+                super().execute(script, *arguments, timeout=timeout, directory=directory)
+            )
             return self.said[-1]
         return self.lies.pop(0) if self.lies else Execution(0, "end\n")
 
@@ -76,7 +81,15 @@ def lies_about(text: str) -> Iterator[str]:
         for number in NUMBERS:
             yield text[: found.start()] + number + text[found.end() :]
     for coded in re.finditer(r"^[A-Za-z0-9+/]{4,}={0,2}$", text, re.MULTILINE):
-        for content in (b"\x1b[2J", b"\xff\xfe\0", b"/" * 5000, b"x\n" * 50_000, b"\0" * 5000, b"../../../etc/passwd", b""):
+        for content in (
+            b"\x1b[2J",
+            b"\xff\xfe\0",
+            b"/" * 5000,
+            b"x\n" * 50_000,
+            b"\0" * 5000,
+            b"../../../etc/passwd",
+            b"",
+        ):
             yield text[: coded.start()] + base64.b64encode(content).decode() + text[coded.end() :]
     yield "\0".join(["x" * 1000] * 5000) + "\nend\n"
     yield "\x1b[2J" * 100_000
@@ -117,5 +130,9 @@ def test_tools_that_are_lied_to(local, repo, begin):
                 except Exception as problem:
                     raise AssertionError(f"{tool}: {lie[:300]!r} raised {problem!r}") from problem
                 assert len(shown.encode("utf-8", "replace")) <= MOST, (tool, lie[:300])
-                assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", shown), (tool, lie[:300], shown[:300])
+                assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", shown), (
+                    tool,
+                    lie[:300],
+                    shown[:300],
+                )
     assert tried > 1000

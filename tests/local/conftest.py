@@ -1,4 +1,5 @@
-"""A running `LocalDaytona` for each test, and ways to talk to it: the real SDK, and plain HTTP for what the SDK cannot say."""
+"""A running `LocalDaytona` for each test, and ways to talk to it: the real SDK, and plain HTTP for
+what the SDK cannot say."""
 
 import threading
 from collections.abc import Iterator
@@ -6,11 +7,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from boxes import Box
-from talking import Clock, created, http
 
-from git_daytona.local.registry import Timings
+from git_daytona.local.core.registry import Timings
 from git_daytona.local.server import LocalDaytona
+from support.plain_http import Clock, created, http
+from support.toolbox_http import Box
 
 
 @pytest.fixture
@@ -28,7 +29,9 @@ def local(root: Path) -> Iterator[LocalDaytona]:
     before = set(threading.enumerate())
     with LocalDaytona(root) as server:
         yield server
-    left = [t.name for t in set(threading.enumerate()) - before if t.name.startswith("daytona-local")]
+    left = [
+        t.name for t in set(threading.enumerate()) - before if t.name.startswith("daytona-local")
+    ]
     assert left == []
 
 
@@ -53,7 +56,9 @@ def old(root: Path) -> Iterator[Box]:
 
 
 @pytest.fixture(params=["auto", "plain"])
-def box(request: pytest.FixtureRequest, root: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Box]:
+def box(
+    request: pytest.FixtureRequest, root: Path, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Box]:
     with LocalDaytona(root, isolation=request.param) as local, http(local) as client:
         client.timeout = httpx.Timeout(30)
         yield Box(local, client, created(client))

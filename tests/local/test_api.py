@@ -8,10 +8,10 @@ from urllib.parse import urlencode
 
 import httpx
 import pytest
-from talking import Clock, change, created, http, settled, until
 
-from git_daytona.local.admission import signature
+from git_daytona.local.api.admission import signature
 from git_daytona.local.server import LocalDaytona
+from support.plain_http import Clock, change, created, http, settled, until
 
 ENVELOPE = {"path", "timestamp", "statusCode", "error", "message", "source"}
 
@@ -26,11 +26,19 @@ def test_everything_but_config_and_health_needs_the_key(local: LocalDaytona) -> 
     with http(local, key="") as client:
         assert client.get("/config").status_code == 200
         assert client.get("/health").status_code == 200
-        assert client.get("/sandbox", headers={"Authorization": f"Basic {local.api_key}"}).status_code == 401
+        assert (
+            client.get("/sandbox", headers={"Authorization": f"Basic {local.api_key}"}).status_code
+            == 401
+        )
 
 
 def test_unknown_paths_and_methods_are_404_in_the_envelope(api: httpx.Client) -> None:
-    for method, path in (("GET", "/nothing"), ("PATCH", "/sandbox"), ("GET", "/sandbox/x/nothing"), ("GET", "/snapshots/none")):
+    for method, path in (
+        ("GET", "/nothing"),
+        ("PATCH", "/sandbox"),
+        ("GET", "/sandbox/x/nothing"),
+        ("GET", "/snapshots/none"),
+    ):
         answer = api.request(method, path)
         assert answer.status_code == 404
         assert set(answer.json()) == ENVELOPE
@@ -60,7 +68,11 @@ def test_a_new_sandbox_is_started_and_shows_what_was_asked_for(api: httpx.Client
 
 def test_defaults_are_the_clouds(api: httpx.Client) -> None:
     shown = api.post("/sandbox", json={}).json()
-    assert (shown["autoStopInterval"], shown["autoArchiveInterval"], shown["autoDeleteInterval"]) == (15, 10080, -1)
+    assert (
+        shown["autoStopInterval"],
+        shown["autoArchiveInterval"],
+        shown["autoDeleteInterval"],
+    ) == (15, 10080, -1)
     assert shown["name"] == shown["id"]
     assert not shown["public"]
 
@@ -68,7 +80,11 @@ def test_defaults_are_the_clouds(api: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("asked", "status", "says"),
     [
-        ({"snapshot": "mine:1"}, 400, "Snapshot mine:1 not found. Did you add it through the Daytona Dashboard?"),
+        (
+            {"snapshot": "mine:1"},
+            400,
+            "Snapshot mine:1 not found. Did you add it through the Daytona Dashboard?",
+        ),
         ({"buildInfo": {"dockerfileContent": "FROM x"}}, 400, "does not support buildInfo"),
         ({"volumes": [{"volumeId": "v", "mountPath": "/v"}]}, 400, "does not support volumes"),
         ({"networkBlockAll": True}, 400, "does not support networkBlockAll"),
@@ -89,10 +105,16 @@ def test_defaults_are_the_clouds(api: httpx.Client) -> None:
         ({"autoStopInterval": True}, 500, "An unexpected error occurred."),
         ({"public": "yes"}, 400, "public"),
         ({"target": "nowhere"}, 404, "Region not found"),
-        ({"volumes": [], "kvm": False, "spot": False, "env": None, "labels": None, "unknown": 1}, 200, ""),
+        (
+            {"volumes": [], "kvm": False, "spot": False, "env": None, "labels": None, "unknown": 1},
+            200,
+            "",
+        ),
     ],
 )
-def test_creation_is_checked(api: httpx.Client, asked: dict[str, object], status: int, says: str) -> None:
+def test_creation_is_checked(
+    api: httpx.Client, asked: dict[str, object], status: int, says: str
+) -> None:
     answer = api.post("/sandbox", json=asked)
     assert answer.status_code == status, answer.text
     if says:
@@ -104,8 +126,13 @@ def test_numbers_stay_numbers(local: LocalDaytona, api: httpx.Client) -> None:
     box = created(api, labels={"n": 1, "m": "1"}, env={"A": 7, "B": "7"})
     shown = api.get(f"/sandbox/{box}").json()
     assert (shown["labels"], shown["env"]) == ({"n": 1, "m": "1"}, {"A": 7, "B": "7"})
-    assert [len(api.get("/sandbox", params={"labels": f'{{"n": {value}}}'}).json()["items"]) for value in ("1", '"1"')] == [1, 0]
-    answer = api.post(f"{local.toolbox_url}/{box}/process/execute", json={"command": "echo $A $B"}).json()
+    assert [
+        len(api.get("/sandbox", params={"labels": f'{{"n": {value}}}'}).json()["items"])
+        for value in ("1", '"1"')
+    ] == [1, 0]
+    answer = api.post(
+        f"{local.toolbox_url}/{box}/process/execute", json={"command": "echo $A $B"}
+    ).json()
     assert answer["result"] == "7 7\n"
 
 
@@ -125,14 +152,18 @@ def test_names_are_unique(api: httpx.Client) -> None:
     assert created(api, name="one") != first
 
 
-def test_a_deleted_sandbox_is_shown_for_a_while_under_another_name(local: LocalDaytona, api: httpx.Client) -> None:
+def test_a_deleted_sandbox_is_shown_for_a_while_under_another_name(
+    local: LocalDaytona, api: httpx.Client
+) -> None:
     box = created(api, name="one", labels={"a": "b"})
     local.faults.stop_delay = 0.5
     assert api.delete("/sandbox/one").status_code == 200
     shown = api.get(f"/sandbox/{box}").json()
     assert (shown["state"], shown["desiredState"]) == ("destroying", "destroyed")
     assert re.fullmatch(r"DESTROYED_one_\d{13}", shown["name"])
-    assert [item["id"] for item in api.get("/sandbox", params={"labels": '{"a": "b"}'}).json()["items"]] == [box]
+    assert [
+        item["id"] for item in api.get("/sandbox", params={"labels": '{"a": "b"}'}).json()["items"]
+    ] == [box]
     assert api.get("/sandbox/one").status_code == 404
     again = api.delete(f"/sandbox/{box}")
     assert (again.status_code, again.json()["message"]) == (409, "Sandbox state change in progress")
@@ -166,17 +197,34 @@ def test_states_go_where_the_cloud_lets_them(local: LocalDaytona, api: httpx.Cli
     assert asked("recover") == (200, "starting")
     assert "errorReason" not in api.get(sandbox).json()
     assert change(api, box, "delete") == "gone"
-    assert api.get(sandbox).status_code == api.delete(sandbox).status_code == api.post(f"{sandbox}/start").status_code == 404
+    assert (
+        api.get(sandbox).status_code
+        == api.delete(sandbox).status_code
+        == api.post(f"{sandbox}/start").status_code
+        == 404
+    )
 
 
-def test_changes_take_a_while_in_which_others_are_refused(local: LocalDaytona, api: httpx.Client) -> None:
+def test_changes_take_a_while_in_which_others_are_refused(
+    local: LocalDaytona, api: httpx.Client
+) -> None:
     box = created(api)
     local.faults.start_delay = local.faults.stop_delay = 0.3
-    for what, under_way, after in (("stop", "stopping", "stopped"), ("start", "starting", "started")):
+    for what, under_way, after in (
+        ("stop", "stopping", "stopped"),
+        ("start", "starting", "started"),
+    ):
         assert api.post(f"/sandbox/{box}/{what}").json()["state"] == under_way
-        for method, path in (("POST", f"/sandbox/{box}/start"), ("POST", f"/sandbox/{box}/stop"), ("DELETE", f"/sandbox/{box}")):
+        for method, path in (
+            ("POST", f"/sandbox/{box}/start"),
+            ("POST", f"/sandbox/{box}/stop"),
+            ("DELETE", f"/sandbox/{box}"),
+        ):
             answer = api.request(method, path)
-            assert (answer.status_code, answer.json()["message"]) == (409, "Sandbox state change in progress")
+            assert (answer.status_code, answer.json()["message"]) == (
+                409,
+                "Sandbox state change in progress",
+            )
         assert settled(api, box) == after
 
 
@@ -200,7 +248,9 @@ def test_settings(api: httpx.Client) -> None:
     assert api.post(f"{sandbox}/autoarchive/99999999").json()["autoArchiveInterval"] == 43200
     assert api.post(f"{sandbox}/autodelete/-5").json()["autoDeleteInterval"] == -1
     assert api.post(f"{sandbox}/last-activity", json={}).status_code == 201
-    assert api.get(f"{sandbox}/toolbox-proxy-url").json() == {"url": api.get(sandbox).json()["toolboxProxyUrl"]}
+    assert api.get(f"{sandbox}/toolbox-proxy-url").json() == {
+        "url": api.get(sandbox).json()["toolboxProxyUrl"]
+    }
     assert api.get(sandbox).json()["labels"] == {"b": 2}
 
 
@@ -216,19 +266,28 @@ def test_lists_are_filtered_sorted_and_paged(local: LocalDaytona, api: httpx.Cli
 
     assert names() == [f"box-{n}" for n in reversed(range(7))]
     assert names(sort="name", order="asc", limit=2) == ["box-0", "box-1"]
-    assert names(labels='{"even": "True"}', sort="name", order="asc") == ["box-0", "box-2", "box-4", "box-6"]
+    assert names(labels='{"even": "True"}', sort="name", order="asc") == [
+        "box-0",
+        "box-2",
+        "box-4",
+        "box-6",
+    ]
     assert names(labels='{"even": "True", "n": "4"}') == ["box-4"]
     assert names(name="BOX-5") == ["box-5"]
     assert names(id=api.get("/sandbox/box-1").json()["id"][:13]) == ["box-1"]
     assert names(states=["stopped", "archived"]) == names(states="stopped,archived") == ["box-3"]
     assert names(createdAtBefore="2020-01-01T00:00:00Z") == []
-    assert len(names(createdAtAfter="2020-01-01T00:00:00Z", isPublic="false", regionIds="local")) == 7
+    assert (
+        len(names(createdAtAfter="2020-01-01T00:00:00Z", isPublic="false", regionIds="local")) == 7
+    )
 
     # Page by page, while sandboxes come and go: none twice, and none of those that stay is missed.
     seen: list[str] = []
     cursor: str | None = None
     while True:
-        page = api.get("/sandbox", params={"limit": 2, **({"cursor": cursor} if cursor else {})}).json()
+        page = api.get(
+            "/sandbox", params={"limit": 2, **({"cursor": cursor} if cursor else {})}
+        ).json()
         seen += [item["name"] for item in page["items"]]
         cursor = page["nextCursor"]
         if cursor is None:
@@ -261,7 +320,9 @@ def test_minting_ends_the_sandboxs_earlier_tokens(local: LocalDaytona, api: http
         return sandbox.id if sandbox else None
 
     def mint(sandbox: str, minutes: str = "10") -> str:
-        access = api.post(f"/sandbox/{sandbox}/ssh-access", params={"expiresInMinutes": minutes}).json()
+        access = api.post(
+            f"/sandbox/{sandbox}/ssh-access", params={"expiresInMinutes": minutes}
+        ).json()
         assert access["sshCommand"] == f"ssh -p {local.gateway_port} {access['token']}@127.0.0.1"
         assert access["sandboxId"] == sandbox
         assert len(access["token"]) == 32
@@ -283,7 +344,10 @@ def test_minting_ends_the_sandboxs_earlier_tokens(local: LocalDaytona, api: http
         assert opened(mint(one, expired)) is None
     for bad in ("nan", "inf", "ten"):
         answer = api.post(f"/sandbox/{one}/ssh-access", params={"expiresInMinutes": bad})
-        assert (answer.status_code, answer.json()["message"]) == (500, "An unexpected error occurred.")
+        assert (answer.status_code, answer.json()["message"]) == (
+            500,
+            "An unexpected error occurred.",
+        )
     mint(one)
     api.delete(f"/sandbox/{one}")
     assert local.live_tokens() == 0
@@ -296,7 +360,9 @@ def test_validating_a_token_is_for_the_gateway(api: httpx.Client) -> None:
     assert api.get("/sandbox/ssh-access/validate", params={"token": token}).status_code == 403
 
 
-def test_the_proxy_cannot_tell_a_wrong_key_from_no_sandbox(timed: LocalDaytona, clock: Clock) -> None:
+def test_the_proxy_cannot_tell_a_wrong_key_from_no_sandbox(
+    timed: LocalDaytona, clock: Clock
+) -> None:
     with http(timed) as api:
         box, unseen = created(api), created(api)
 
@@ -304,10 +370,18 @@ def test_the_proxy_cannot_tell_a_wrong_key_from_no_sandbox(timed: LocalDaytona, 
             with http(timed, key) as client:
                 answer = client.get(f"{timed.toolbox_url}/{sandbox}/work-dir")
             if answer.status_code == 401:
-                assert (answer.json()["code"], answer.json()["path"]) == ("UNAUTHORIZED", f"/toolbox/{sandbox}/work-dir")
+                assert (answer.json()["code"], answer.json()["path"]) == (
+                    "UNAUTHORIZED",
+                    f"/toolbox/{sandbox}/work-dir",
+                )
             return answer.status_code
 
-        assert [status(box, ""), status(box, "wrong"), status("none"), status(box)] == [401, 401, 401, 200]
+        assert [status(box, ""), status(box, "wrong"), status("none"), status(box)] == [
+            401,
+            401,
+            401,
+            200,
+        ]
         for gone in (box, unseen):
             assert change(api, gone, "delete") == "gone"
         # It has been let through to one of them, and remembers that for two minutes.
@@ -324,15 +398,27 @@ def test_signed_links_open_one_file(timed: LocalDaytona, clock: Clock) -> None:
         key = api.get(f"/sandbox/{box}/signing-key").json()
 
         def link(call: str, method: str, path: str, expires: int) -> str:
-            query = {"path": path, "expires": str(expires), "signature": signature(key, method, path, expires)}
+            query = {
+                "path": path,
+                "expires": str(expires),
+                "signature": signature(key, method, path, expires),
+            }
             return f"{timed.toolbox_url}/{box}/{call}?{urlencode(query)}"
 
         soon = int(clock.now) + 60
-        up, down = link("files/upload-v2", "POST", "a b", soon), link("files/download", "GET", "a b", 0)
+        up, down = (
+            link("files/upload-v2", "POST", "a b", soon),
+            link("files/download", "GET", "a b", 0),
+        )
         assert anybody.post(up, files={"file": ("x", b"content")}).status_code == 200
         assert anybody.get(down).content == b"content"
         other = down.replace("path=a+b", "path=.profile")
-        for wrong in (other, down.replace("v1_", "v1_x"), down.replace("expires=0", "expires=9999999999"), down.partition("&")[0]):
+        for wrong in (
+            other,
+            down.replace("v1_", "v1_x"),
+            down.replace("expires=0", "expires=9999999999"),
+            down.partition("&")[0],
+        ):
             assert anybody.get(wrong).status_code == 401, wrong
         assert anybody.get(down.replace("files/download", "files/info")).status_code == 401
         clock.now += 60
@@ -346,7 +432,12 @@ def test_an_older_server_lacks_what_is_newer(root: Path) -> None:
         config = api.get("/config").json()
         assert config["sshGatewayCommand"] == f"ssh -p {local.gateway_port} {{{{TOKEN}}}}@127.0.0.1"
         assert "sshGatewayPublicKey" in config and "rateLimit" in config
-        assert not {"sshGatewayHost", "sshGatewayPort", "sshGatewayHostKeys", "sshGatewayHostKeyFingerprints"} & set(config)
+        assert not {
+            "sshGatewayHost",
+            "sshGatewayPort",
+            "sshGatewayHostKeys",
+            "sshGatewayHostKeyFingerprints",
+        } & set(config)
         assert set(api.get("/sandbox/none").json()) == ENVELOPE - {"source"}
         box = created(api)
         assert not {"kvm", "spot", "daemonVersion"} & set(api.get(f"/sandbox/{box}").json())
@@ -364,10 +455,15 @@ def test_config_publishes_what_tests_want(local: LocalDaytona) -> None:
         assert truth["sshGatewayHost"] == "127.0.0.1"
         assert truth["sshGatewayPort"] == local.gateway_port
         assert truth["sshGatewayHostKeys"] == local.gateway.presented_keys() != []
-        assert all(str(print_).startswith("SHA256:") for print_ in truth["sshGatewayHostKeyFingerprints"])  # type: ignore[attr-defined]
+        assert all(
+            str(print_).startswith("SHA256:") for print_ in truth["sshGatewayHostKeyFingerprints"]
+        )  # type: ignore[attr-defined]
         assert truth["proxyToolboxUrl"] == local.toolbox_url
         local.published.host_keys = ["ssh-ed25519 AAAA", *local.gateway.presented_keys()]
-        assert len(config()["sshGatewayHostKeyFingerprints"]) == len(local.gateway.presented_keys()) + 1  # type: ignore[arg-type]
+        assert (
+            len(config()["sshGatewayHostKeyFingerprints"])
+            == len(local.gateway.presented_keys()) + 1
+        )  # type: ignore[arg-type]
         local.published.nothing()
         assert config()["sshGatewayHostKeys"] == []
         for value in (None, 7, "garbage", [1]):
@@ -383,7 +479,9 @@ def test_config_publishes_what_tests_want(local: LocalDaytona) -> None:
         assert config() == truth
 
 
-def test_what_is_on_disk_is_private_and_holds_no_token(local: LocalDaytona, api: httpx.Client, root: Path) -> None:
+def test_what_is_on_disk_is_private_and_holds_no_token(
+    local: LocalDaytona, api: httpx.Client, root: Path
+) -> None:
     sandbox = created(api)
     token = api.post(f"/sandbox/{sandbox}/ssh-access").json()["token"]
     assert stat.S_IMODE(root.stat().st_mode) == 0o700

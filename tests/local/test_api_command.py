@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from talking import change, created, http
 
 from git_daytona.local.server import LocalDaytona
+from support.plain_http import change, created, http
 
 LOCAL = (sys.executable, "-m", "git_daytona", "daytona-local")
 
@@ -31,19 +31,25 @@ def run(env: dict[str, str], *arguments: str) -> "subprocess.CompletedProcess[st
 
 
 def start(env: dict[str, str], *arguments: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen((*LOCAL, *arguments), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        (*LOCAL, *arguments), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def exported(process: "subprocess.Popen[str]") -> dict[str, str]:
     assert process.stdout is not None
     lines = [process.stdout.readline(), process.stdout.readline()]
-    found = [re.fullmatch(r"export (DAYTONA_API_URL|DAYTONA_API_KEY)=(\S+)\n", line) for line in lines]
+    found = [
+        re.fullmatch(r"export (DAYTONA_API_URL|DAYTONA_API_KEY)=(\S+)\n", line) for line in lines
+    ]
     assert all(found), lines
     return {match[1]: match[2] for match in found if match}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_serve_says_what_to_export_and_ends_cleanly(env: dict[str, str], tmp_path: Path, number: signal.Signals) -> None:
+def test_serve_says_what_to_export_and_ends_cleanly(
+    env: dict[str, str], tmp_path: Path, number: signal.Signals
+) -> None:
     import httpx
 
     root, file = tmp_path / "root", tmp_path / "env"
@@ -55,9 +61,14 @@ def test_serve_says_what_to_export_and_ends_cleanly(env: dict[str, str], tmp_pat
         assert variables["DAYTONA_API_URL"] in talk[0]
         assert "isolation: " in talk[0]
         assert str(root) in talk[1]
-        with httpx.Client(base_url=variables["DAYTONA_API_URL"], headers=headers, trust_env=False) as api:
+        with httpx.Client(
+            base_url=variables["DAYTONA_API_URL"], headers=headers, trust_env=False
+        ) as api:
             created(api)
-        assert "".join(f"export {name}={value}\n" for name, value in variables.items()) == file.read_text()
+        assert (
+            "".join(f"export {name}={value}\n" for name, value in variables.items())
+            == file.read_text()
+        )
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         process.send_signal(number)
         rest, complaints = process.communicate(timeout=20)
@@ -65,20 +76,27 @@ def test_serve_says_what_to_export_and_ends_cleanly(env: dict[str, str], tmp_pat
     assert not file.exists()
 
 
-def test_a_killed_server_leaves_no_process_and_a_root_to_go_on_with(env: dict[str, str], tmp_path: Path) -> None:
+def test_a_killed_server_leaves_no_process_and_a_root_to_go_on_with(
+    env: dict[str, str], tmp_path: Path
+) -> None:
     import httpx
 
     arguments = ("serve", "--root", str(tmp_path / "root"), "--isolation", "auto")
     with start(env, *arguments) as process:
         variables = exported(process)
         headers = {"Authorization": f"Bearer {variables['DAYTONA_API_KEY']}"}
-        with httpx.Client(base_url=variables["DAYTONA_API_URL"], headers=headers, trust_env=False) as api:
+        with httpx.Client(
+            base_url=variables["DAYTONA_API_URL"], headers=headers, trust_env=False
+        ) as api:
             box = api.get(f"/sandbox/{created(api)}").json()
-        script = (
-            "(while :; do date >beat; sleep 0.05; done) >/dev/null 2>&1 & until test -e beat; do sleep 0.05; done; echo work >file"
-        )
+        script = "(while :; do date >beat; sleep 0.05; done) >/dev/null 2>&1 & until test -e beat; do sleep 0.05; done; echo work >file"
         url = f"{box['toolboxProxyUrl']}/{box['id']}/process/execute"
-        assert httpx.post(url, json={"command": script}, headers=headers, trust_env=False).json()["exitCode"] == 0
+        assert (
+            httpx.post(url, json={"command": script}, headers=headers, trust_env=False).json()[
+                "exitCode"
+            ]
+            == 0
+        )
         process.kill()
         process.communicate(timeout=20)
     home = tmp_path / "root/sandboxes" / box["id"] / "home"
@@ -98,7 +116,10 @@ def test_a_killed_server_leaves_no_process_and_a_root_to_go_on_with(env: dict[st
 
 
 def test_the_default_root_is_xdg_state(env: dict[str, str], tmp_path: Path) -> None:
-    for variables, root in (({}, tmp_path / "home/.local/state"), ({"XDG_STATE_HOME": str(tmp_path / "xdg")}, tmp_path / "xdg")):
+    for variables, root in (
+        ({}, tmp_path / "home/.local/state"),
+        ({"XDG_STATE_HOME": str(tmp_path / "xdg")}, tmp_path / "xdg"),
+    ):
         with start(env | variables, "serve") as process:
             key = exported(process)["DAYTONA_API_KEY"]
             process.terminate()
@@ -124,14 +145,19 @@ def test_exec_needs_no_dashes_and_passes_options_on(env: dict[str, str]) -> None
 
 def test_exec_with_a_root_keeps_its_sandboxes_and_key(env: dict[str, str], tmp_path: Path) -> None:
     root = str(tmp_path / "root")
-    keys = [run(env, "exec", "--root", root, "--", "sh", "-c", "echo $DAYTONA_API_KEY").stdout for _ in range(2)]
+    keys = [
+        run(env, "exec", "--root", root, "--", "sh", "-c", "echo $DAYTONA_API_KEY").stdout
+        for _ in range(2)
+    ]
     assert keys[0] == keys[1] != "dtn_cloud\n"
     other = run(env, "exec", "--", "sh", "-c", "echo $DAYTONA_API_KEY").stdout
     assert other not in (keys[0], "dtn_cloud\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
-def test_exec_passes_signals_on_and_reports_them(env: dict[str, str], number: signal.Signals) -> None:
+def test_exec_passes_signals_on_and_reports_them(
+    env: dict[str, str], number: signal.Signals
+) -> None:
     with start(env, "exec", "--", "sh", "-c", "echo up; exec sleep 30") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
@@ -141,7 +167,14 @@ def test_exec_passes_signals_on_and_reports_them(env: dict[str, str], number: si
 
 
 def test_exec_lets_the_command_decide_about_a_signal(env: dict[str, str]) -> None:
-    with start(env, "exec", "--", "sh", "-c", "trap 'echo bye; exit 5' TERM; echo up; while :; do sleep 0.05; done") as process:
+    with start(
+        env,
+        "exec",
+        "--",
+        "sh",
+        "-c",
+        "trap 'echo bye; exit 5' TERM; echo up; while :; do sleep 0.05; done",
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
         process.terminate()
@@ -152,7 +185,11 @@ def test_exec_lets_the_command_decide_about_a_signal(env: dict[str, str]) -> Non
 @pytest.mark.parametrize(
     ("arguments", "status", "says"),
     [
-        (["exec", "--", "no-such-command"], 127, "cannot run 'no-such-command': No such file or directory"),
+        (
+            ["exec", "--", "no-such-command"],
+            127,
+            "cannot run 'no-such-command': No such file or directory",
+        ),
         (["exec", "--", "/etc/passwd"], 126, "cannot run '/etc/passwd': Permission denied"),
         (["exec"], 2, "missing argument"),
         (["serve", "--port", "70000"], 2, "70000"),
@@ -161,14 +198,24 @@ def test_exec_lets_the_command_decide_about_a_signal(env: dict[str, str]) -> Non
         (["serve", "--like", "0.1"], 2, "0.1"),
         (["nothing"], 2, "no such command 'nothing'"),
         (["serve", "--root", "/proc/none"], 13, "cannot start on '/proc/none'"),
-        (["serve", "--root", "ROOT", "--env-file", "/proc/none/x"], 13, "cannot write '/proc/none/x'"),
+        (
+            ["serve", "--root", "ROOT", "--env-file", "/proc/none/x"],
+            13,
+            "cannot write '/proc/none/x'",
+        ),
     ],
 )
 def test_errors_are_one_line_one_hint_and_a_status(
     env: dict[str, str], tmp_path: Path, arguments: Sequence[str], status: int, says: str
 ) -> None:
-    done = run(env, *(str(tmp_path / "root") if argument == "ROOT" else argument for argument in arguments))
-    lines = [line for line in done.stderr.splitlines() if not line.startswith("daytona-local: API") and "Ctrl-C" not in line]
+    done = run(
+        env, *(str(tmp_path / "root") if argument == "ROOT" else argument for argument in arguments)
+    )
+    lines = [
+        line
+        for line in done.stderr.splitlines()
+        if not line.startswith("daytona-local: API") and "Ctrl-C" not in line
+    ]
     assert done.returncode == status, done.stderr
     assert len(lines) == 2, done.stderr
     assert lines[0].startswith("daytona-local: error: ")
@@ -177,10 +224,14 @@ def test_errors_are_one_line_one_hint_and_a_status(
     assert lines[1].startswith("hint: ")
 
 
-def test_a_root_or_a_port_in_use_is_refused(env: dict[str, str], local: LocalDaytona, tmp_path: Path) -> None:
+def test_a_root_or_a_port_in_use_is_refused(
+    env: dict[str, str], local: LocalDaytona, tmp_path: Path
+) -> None:
     done = run(env, "serve", "--root", str(local.root))
     assert done.returncode == 1
-    assert done.stderr.startswith(f"daytona-local: error: another daytona-local runs on '{local.root}' [failed]\nhint: ")
+    assert done.stderr.startswith(
+        f"daytona-local: error: another daytona-local runs on '{local.root}' [failed]\nhint: "
+    )
     for option, port in (("--port", local.api_port), ("--gateway-port", local.gateway_port)):
         done = run(env, "serve", "--root", str(tmp_path / "other"), option, str(port))
         assert done.returncode == 13
@@ -212,7 +263,9 @@ def test_help_is_quick_and_an_import_of_the_server_is_not_part_of_it(env: dict[s
         "    assert main(['daytona-local', *words]) == 0\n"
         f"assert not set({heavy!r}) & set(sys.modules), sorted(set({heavy!r}) & set(sys.modules))"
     )
-    done = subprocess.run((sys.executable, "-c", script), env=env, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        (sys.executable, "-c", script), env=env, capture_output=True, text=True, timeout=30
+    )
     assert done.returncode == 0, done.stderr
     for option in ("--root", "--port", "--gateway-port", "--isolation", "--like", "--env-file"):
         assert option in done.stdout

@@ -5,15 +5,19 @@ import time
 
 import httpx
 import pytest
-from talking import created, http
 
-from git_daytona.local.faults import CallFault, Faults
+from git_daytona.local.core.faults import CallFault, Faults
 from git_daytona.local.server import LocalDaytona
+from support.plain_http import created, http
 
 
-def test_a_status_comes_in_the_envelope_and_the_call_is_not_processed(local: LocalDaytona, api: httpx.Client) -> None:
+def test_a_status_comes_in_the_envelope_and_the_call_is_not_processed(
+    local: LocalDaytona, api: httpx.Client
+) -> None:
     box = created(api)
-    with local.faults.call(route="mint", status=429, message="slow down", code="RATE", retry_after=2) as fault:
+    with local.faults.call(
+        route="mint", status=429, message="slow down", code="RATE", retry_after=2
+    ) as fault:
         answer = api.post(f"/sandbox/{box}/ssh-access")
         assert answer.status_code == 429
         assert answer.headers["Retry-After"] == "2"
@@ -48,10 +52,14 @@ def test_a_connection_is_dropped_before_or_after(local: LocalDaytona, api: httpx
     assert local.counts["mint"] == 0
 
 
-def test_a_call_hangs_until_released_and_is_then_processed(local: LocalDaytona, api: httpx.Client) -> None:
+def test_a_call_hangs_until_released_and_is_then_processed(
+    local: LocalDaytona, api: httpx.Client
+) -> None:
     answers: list[int] = []
     fault = local.faults.add(CallFault(route="create", hang=True))
-    thread = threading.Thread(target=lambda: answers.append(api.post("/sandbox", json={}).status_code))
+    thread = threading.Thread(
+        target=lambda: answers.append(api.post("/sandbox", json={}).status_code)
+    )
     thread.start()
     assert fault.reached.wait(10)
     assert local.sandboxes == []
@@ -84,13 +92,25 @@ def test_the_server_stops_while_calls_hang(local: LocalDaytona) -> None:
 
 
 def test_a_body_of_any_kind(local: LocalDaytona, api: httpx.Client) -> None:
-    for body, kind in ((b"<html>", "text/html"), (b'{"id": 7}', "application/json"), (b"x" * 3_000_000, "text/plain"), (b"", "")):
+    for body, kind in (
+        (b"<html>", "text/html"),
+        (b'{"id": 7}', "application/json"),
+        (b"x" * 3_000_000, "text/plain"),
+        (b"", ""),
+    ):
         with local.faults.call(route="list", body=body, content_type=kind):
             answer = api.get("/sandbox")
-            assert (answer.status_code, answer.content, answer.headers["Content-Type"]) == (200, body, kind)
+            assert (answer.status_code, answer.content, answer.headers["Content-Type"]) == (
+                200,
+                body,
+                kind,
+            )
     with local.faults.call(route="config", redirect="http://127.0.0.1:9/elsewhere"):
         answer = api.get("/config", follow_redirects=False)
-        assert (answer.status_code, answer.headers["Location"]) == (302, "http://127.0.0.1:9/elsewhere")
+        assert (answer.status_code, answer.headers["Location"]) == (
+            302,
+            "http://127.0.0.1:9/elsewhere",
+        )
 
 
 def test_latency_is_added_to_each_call(local: LocalDaytona, api: httpx.Client) -> None:
@@ -132,11 +152,11 @@ def test_gateway_counters_are_taken_one_by_one() -> None:
     gateway.drop_after_handshake = -1
     assert all(gateway.take("drop_after_handshake") for _ in range(5))
     gateway.refuse_after_start = 1
-    assert [gateway.take_start_refusal("a"), gateway.take_start_refusal("a"), gateway.take_start_refusal("b")] == [
-        True,
-        False,
-        True,
-    ]
+    assert [
+        gateway.take_start_refusal("a"),
+        gateway.take_start_refusal("a"),
+        gateway.take_start_refusal("b"),
+    ] == [True, False, True]
     gateway.note_start("a")
     assert gateway.take_start_refusal("a")
     assert not gateway.wait_released(0)

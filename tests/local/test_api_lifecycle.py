@@ -7,19 +7,21 @@ import time
 from pathlib import Path
 
 import pytest
-from talking import Clock, change, created, http, settled, until
 
-from git_daytona.local.model import ApiError
-from git_daytona.local.registry import Timings
+from git_daytona.local.core.model import ApiError
+from git_daytona.local.core.registry import Timings
+from git_daytona.local.core.store import RootInUse
 from git_daytona.local.server import LocalDaytona
-from git_daytona.local.store import RootInUse
+from support.plain_http import Clock, change, created, http, settled, until
 
 
 def state(server: LocalDaytona, sandbox: str) -> str:
     return next((s.state for s in server.sandboxes if s.id == sandbox), "gone")
 
 
-def test_an_idle_sandbox_stops_then_is_archived_then_deleted(timed: LocalDaytona, clock: Clock) -> None:
+def test_an_idle_sandbox_stops_then_is_archived_then_deleted(
+    timed: LocalDaytona, clock: Clock
+) -> None:
     with http(timed) as api:
         box = created(api, autoStopInterval=15, autoArchiveInterval=60, autoDeleteInterval=100)
         clock.now += 14 * 60
@@ -45,7 +47,9 @@ def test_an_idle_sandbox_stops_then_is_archived_then_deleted(timed: LocalDaytona
         until(lambda: not (timed.root / "sandboxes" / box).exists())
 
 
-def test_zero_means_never_to_stop_and_looking_is_no_activity(timed: LocalDaytona, clock: Clock) -> None:
+def test_zero_means_never_to_stop_and_looking_is_no_activity(
+    timed: LocalDaytona, clock: Clock
+) -> None:
     with http(timed) as api:
         always, fifteen = created(api, autoStopInterval=0), created(api)
         clock.now += 14 * 60
@@ -65,7 +69,8 @@ def test_a_sandbox_at_work_is_not_idle(timed: LocalDaytona, clock: Clock) -> Non
         box = created(api, autoStopInterval=1)
         running = threading.Thread(
             target=lambda: api.post(
-                f"{timed.toolbox_url}/{box}/process/execute", json={"command": "touch begun; until test -e go; do sleep 0.05; done"}
+                f"{timed.toolbox_url}/{box}/process/execute",
+                json={"command": "touch begun; until test -e go; do sleep 0.05; done"},
             )
         )
         home = timed.root / "sandboxes" / box / "home"
@@ -104,7 +109,11 @@ def test_a_sandbox_has_a_time_to_live(timed: LocalDaytona, clock: Clock) -> None
 
 def test_a_restart_is_like_a_reboot(root: Path) -> None:
     with LocalDaytona(root) as local, http(local) as api:
-        key, keys, ports = local.api_key, local.gateway.presented_keys(), (local.api_port, local.gateway_port)
+        key, keys, ports = (
+            local.api_key,
+            local.gateway.presented_keys(),
+            (local.api_port, local.gateway_port),
+        )
         box = created(api, name="kept", labels={"a": "b"}, env={"C": "d"}, autoStopInterval=7)
         archived, ephemeral = created(api), created(api, autoDeleteInterval=0)
         change(api, archived, "stop")
@@ -119,13 +128,19 @@ def test_a_restart_is_like_a_reboot(root: Path) -> None:
         assert (local.api_port, local.gateway_port) == ports
         shown = api.get("/sandbox/kept").json()
         assert (shown["id"], shown["state"], shown["desiredState"]) == (box, "stopped", "stopped")
-        assert (shown["labels"], shown["env"], shown["autoStopInterval"]) == ({"a": "b"}, {"C": "d"}, 7)
+        assert (shown["labels"], shown["env"], shown["autoStopInterval"]) == (
+            {"a": "b"},
+            {"C": "d"},
+            7,
+        )
         assert state(local, archived) == "archived"
         until(lambda: state(local, ephemeral) == "gone")
         assert local.live_tokens() == 0
         assert api.get(f"/sandbox/{deleted}").status_code == 404
         assert change(api, "kept", "start") == "started"
-        answer = api.post(f"{local.toolbox_url}/{box}/process/execute", json={"command": "cat file; echo $C"}).json()
+        answer = api.post(
+            f"{local.toolbox_url}/{box}/process/execute", json={"command": "cat file; echo $C"}
+        ).json()
         assert answer["result"] == "work\nd\n"
 
 
@@ -136,7 +151,9 @@ def test_one_server_per_root(local: LocalDaytona, root: Path) -> None:
         assert api.get("/health").status_code == 200
 
 
-def test_a_taken_port_is_an_error_and_leaves_nothing_behind(local: LocalDaytona, tmp_path: Path) -> None:
+def test_a_taken_port_is_an_error_and_leaves_nothing_behind(
+    local: LocalDaytona, tmp_path: Path
+) -> None:
     other = tmp_path / "other"
     for ports in ({"api_port": local.api_port}, {"gateway_port": local.gateway_port}):
         with pytest.raises(OSError, match=r"in use"), LocalDaytona(other, **ports):
@@ -181,7 +198,12 @@ def test_read_only_trees_are_deleted_too(local: LocalDaytona) -> None:
     with http(local) as api:
         box = created(api)
         script = "mkdir -p a/b; touch a/b/c; ln -s /etc a/b/l; chmod 0 a/b/c; chmod 500 a/b a"
-        assert api.post(f"{local.toolbox_url}/{box}/process/execute", json={"command": script}).json()["exitCode"] == 0
+        assert (
+            api.post(f"{local.toolbox_url}/{box}/process/execute", json={"command": script}).json()[
+                "exitCode"
+            ]
+            == 0
+        )
         assert api.delete(f"/sandbox/{box}").status_code == 200
         until(lambda: list((local.root / "sandboxes").iterdir()) == [])
     assert Path("/etc/passwd").exists()
@@ -192,7 +214,9 @@ def test_a_deleted_sandboxs_processes_are_ended(local: LocalDaytona) -> None:
         for ending in ("post", "delete"):
             box = created(api)
             script = "(trap '' TERM HUP INT; while :; do date > beat; sleep 0.05; done) >/dev/null 2>&1 & echo $!"
-            answer = api.post(f"{local.toolbox_url}/{box}/process/execute", json={"command": script})
+            answer = api.post(
+                f"{local.toolbox_url}/{box}/process/execute", json={"command": script}
+            )
             assert answer.json()["exitCode"] == 0
             home = local.root / "sandboxes" / box / "home"
             until((home / "beat").exists)
@@ -214,7 +238,10 @@ def test_a_slow_creation_is_seen_and_a_second_change_refused(local: LocalDaytona
         assert shown["state"] == "creating"
         for method, path in (("POST", f"{box}/start"), ("POST", f"{box}/stop"), ("DELETE", box)):
             answer = api.request(method, path)
-            assert (answer.status_code, answer.json()["message"]) == (409, "Sandbox state change in progress")
+            assert (answer.status_code, answer.json()["message"]) == (
+                409,
+                "Sandbox state change in progress",
+            )
         assert settled(api, shown["id"]) == "started"
 
 

@@ -22,23 +22,34 @@ def test_fifty_sandboxes_and_a_hundred_parallel_requests(root: Path) -> None:
                     return body
 
             created = await asyncio.gather(
-                *(call("POST", f"{local.api_url}/sandbox", json={"labels": {"n": str(n)}}) for n in range(50))
+                *(
+                    call("POST", f"{local.api_url}/sandbox", json={"labels": {"n": str(n)}})
+                    for n in range(50)
+                )
             )
             boxes = [str(box["id"]) for box in created]
             assert len(set(boxes)) == 50
             for box in boxes:
                 while (await call("GET", f"{local.api_url}/sandbox/{box}"))["state"] != "started":
                     await asyncio.sleep(0.02)
-            tokens = await asyncio.gather(*(call("POST", f"{local.api_url}/sandbox/{box}/ssh-access") for box in boxes))
+            tokens = await asyncio.gather(
+                *(call("POST", f"{local.api_url}/sandbox/{box}/ssh-access") for box in boxes)
+            )
             assert local.live_tokens() == 50
             answers = await asyncio.gather(
                 *(
-                    call("POST", f"{local.toolbox_url}/{box}/process/execute", json={"command": f"echo {box} > me; cat me"})
+                    call(
+                        "POST",
+                        f"{local.toolbox_url}/{box}/process/execute",
+                        json={"command": f"echo {box} > me; cat me"},
+                    )
                     for box in boxes * 2
                 )
             )
             assert [answer["result"] for answer in answers] == [f"{box}\n" for box in boxes * 2]
-            await asyncio.gather(*(call("GET", f"{local.api_url}/sandbox/{box}") for box in boxes * 10))
+            await asyncio.gather(
+                *(call("GET", f"{local.api_url}/sandbox/{box}") for box in boxes * 10)
+            )
             await asyncio.gather(
                 *(
                     call(
@@ -51,7 +62,9 @@ def test_fifty_sandboxes_and_a_hundred_parallel_requests(root: Path) -> None:
             )
             assert local.live_tokens() == 0
             assert local.counts["mint"] == local.counts["revoke"] == 50
-            await asyncio.gather(*(call("DELETE", f"{local.api_url}/sandbox/{box}") for box in boxes))
+            await asyncio.gather(
+                *(call("DELETE", f"{local.api_url}/sandbox/{box}") for box in boxes)
+            )
             assert local.sandboxes == []
 
     with LocalDaytona(root) as local:

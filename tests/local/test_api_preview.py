@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import aiohttp
 import httpx
 import pytest
-from talking import Clock, change, created, http
 
 from git_daytona.local.server import LocalDaytona
+from support.plain_http import Clock, change, created, http
 
-# Echoes the request, streams, answers in pieces and with odd headers; and echoes websocket messages. In a sandbox, by its python.
+# Echoes the request, streams, answers in pieces and with odd headers; and echoes websocket
+# messages. In a sandbox, by its python.
 APP = r"""
 import asyncio, base64, hashlib, sys
 async def serve(reader, writer):
@@ -55,7 +56,9 @@ def app(local: LocalDaytona, api: httpx.Client) -> Iterator[tuple[str, int]]:
     box, port = created(api), free_port()
     (local.root / "sandboxes" / box / "home" / "app.py").write_text(APP)
     script = f"nohup python3 app.py {port} >log 2>&1 & until grep -q up log; do sleep 0.02; done"
-    answer = api.post(f"{local.toolbox_url}/{box}/process/execute", json={"command": script, "timeout": 10})
+    answer = api.post(
+        f"{local.toolbox_url}/{box}/process/execute", json={"command": script, "timeout": 10}
+    )
     assert answer.json()["exitCode"] == 0, answer.text
     yield box, port
 
@@ -77,7 +80,9 @@ def test_the_token_opens_it(api: httpx.Client, app: tuple[str, int]) -> None:
         assert answer.text.endswith("body")
         assert link["token"] not in answer.text
         assert answer.headers.get_list("Set-Cookie") == ["a=1", "b=2"]
-        assert browser.post("/", headers=right, content=iter([b"x" * 100_000] * 20)).status_code == 203
+        assert (
+            browser.post("/", headers=right, content=iter([b"x" * 100_000] * 20)).status_code == 203
+        )
         # By parameter, as in an address: the token moves to a cookie and out of the address.
         moved = browser.get("/page", params={"DAYTONA_SANDBOX_AUTH_KEY": link["token"], "q": "1"})
         assert (moved.status_code, moved.headers["Location"]) == (307, "/page?q=1")
@@ -102,7 +107,12 @@ def test_signed_links_expire(api: httpx.Client, app: tuple[str, int]) -> None:
     assert (link["sandboxId"], link["port"]) == (box, port)
     assert httpx.get(link["url"], trust_env=False).status_code == 307
     other = api.get(f"/sandbox/{box}/ports/{free_port()}/preview-url").json()
-    assert httpx.get(other["url"], headers={"X-Daytona-Preview-Token": link["token"]}, trust_env=False).status_code == 401
+    assert (
+        httpx.get(
+            other["url"], headers={"X-Daytona-Preview-Token": link["token"]}, trust_env=False
+        ).status_code
+        == 401
+    )
     assert api.post(f"{signed}/{link['token']}/expire").status_code == 200
     assert httpx.get(link["url"], trust_env=False).status_code == 401
     for seconds in ("0", "86401", "x"):
@@ -129,7 +139,10 @@ def test_websockets_pass(api: httpx.Client, app: tuple[str, int]) -> None:
 
     async def talk() -> None:
         headers = {"X-Daytona-Preview-Token": link["token"]}
-        async with aiohttp.ClientSession() as session, session.ws_connect(link["url"] + "/ws", headers=headers) as socket_:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.ws_connect(link["url"] + "/ws", headers=headers) as socket_,
+        ):
             await socket_.send_str("hello")
             assert await socket_.receive_str(timeout=5) == "hello"
             await socket_.send_bytes(b"\0\xff")

@@ -1,4 +1,5 @@
-"""The real Python SDK, sync and async, against the API: quick, and told of changes by its event channel."""
+"""The real Python SDK, sync and async, against the API: quick, and told of changes by its event
+channel."""
 
 import asyncio
 import gc
@@ -23,14 +24,15 @@ from daytona.common.errors import (
     DaytonaConflictError,
     DaytonaRateLimitError,
 )
-from talking import until
 
 from git_daytona.local.server import LocalDaytona
+from support.plain_http import until
 
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_left_open() -> Iterator[None]:
-    """The SDK closes its connections when its objects are collected: here, and not while some later test counts descriptors."""
+    """The SDK closes its connections when its objects are collected: here, and not while some later
+    test counts descriptors."""
     yield
     gc.collect()
 
@@ -41,7 +43,8 @@ def config(local: LocalDaytona, key: str | None = None) -> DaytonaConfig:
 
 @contextmanager
 def client(local: LocalDaytona, key: str | None = None) -> Iterator[Daytona]:
-    """The sync client has no close; left alone, its event channel's socket is closed by the garbage collector, with a warning."""
+    """The sync client has no close; left alone, its event channel's socket is closed by the garbage
+    collector, with a warning."""
     daytona = Daytona(config(local, key))
     try:
         yield daytona
@@ -59,7 +62,9 @@ def daytona(local: LocalDaytona) -> Iterator[Daytona]:
 
 def test_a_whole_life_without_waiting_for_a_poll(local: LocalDaytona, daytona: Daytona) -> None:
     begun = time.monotonic()
-    sandbox = daytona.create(CreateSandboxFromSnapshotParams(name="life", labels={"a": "b"}, env_vars={"X": "y"}))
+    sandbox = daytona.create(
+        CreateSandboxFromSnapshotParams(name="life", labels={"a": "b"}, env_vars={"X": "y"})
+    )
     assert sandbox.state == "started"
     access = sandbox.create_ssh_access(expires_in_minutes=10)
     assert local.live_tokens() == 1
@@ -79,7 +84,11 @@ def test_a_whole_life_without_waiting_for_a_poll(local: LocalDaytona, daytona: D
     sandbox.set_auto_delete_interval(7)
     sandbox.refresh_activity()
     sandbox.refresh_data()
-    assert (sandbox.auto_stop_interval, sandbox.auto_archive_interval, sandbox.auto_delete_interval) == (5, 6, 7)
+    assert (
+        sandbox.auto_stop_interval,
+        sandbox.auto_archive_interval,
+        sandbox.auto_delete_interval,
+    ) == (5, 6, 7)
     assert daytona.get("life").id == sandbox.id
     daytona.delete(sandbox, wait=True)
     assert sandbox.state == "destroyed"
@@ -90,7 +99,9 @@ def test_a_whole_life_without_waiting_for_a_poll(local: LocalDaytona, daytona: D
 
 def test_lists_over_several_pages(local: LocalDaytona, daytona: Daytona) -> None:
     for number in range(5):
-        daytona.create(CreateSandboxFromSnapshotParams(name=f"n{number}", labels={"odd": str(number % 2)}))
+        daytona.create(
+            CreateSandboxFromSnapshotParams(name=f"n{number}", labels={"odd": str(number % 2)})
+        )
     found = daytona.list(ListSandboxesQuery(labels={"odd": "0"}, limit=2, sort="name", order="asc"))  # type: ignore[arg-type]
     assert [sandbox.name for sandbox in found] == ["n0", "n2", "n4"]
     assert local.counts["list"] == 2
@@ -106,13 +117,18 @@ def test_refusals_become_the_sdks_errors(local: LocalDaytona, daytona: Daytona) 
         daytona.create(CreateSandboxFromSnapshotParams(name="twice"))
     with client(local, "wrong") as stranger, pytest.raises(DaytonaAuthenticationError):
         stranger.get("twice")
-    with local.faults.call(status=429, retry_after=0) as fault, pytest.raises(DaytonaRateLimitError) as refused:
+    with (
+        local.faults.call(status=429, retry_after=0) as fault,
+        pytest.raises(DaytonaRateLimitError) as refused,
+    ):
         daytona.get("twice")
     assert refused.value.headers["Retry-After"] == "0"
     assert fault.seen == 4, "the sync client waits Retry-After out and tries again, three times"
     with local.faults.call(drop="before") as fault, pytest.raises(DaytonaError) as cut:
         daytona.get("twice")
-    assert type(cut.value) is DaytonaError, "urllib3's MaxRetryError is not in the SDK's table of connection errors"
+    assert type(cut.value) is DaytonaError, (
+        "urllib3's MaxRetryError is not in the SDK's table of connection errors"
+    )
     assert fault.seen == 4
 
 
@@ -129,7 +145,9 @@ def test_a_slow_creation_is_waited_for(local: LocalDaytona, daytona: Daytona) ->
     local.faults.start_delay, local.faults.start_error = 0.1, "no room"
     with pytest.raises(DaytonaError, match="error state"):
         daytona.create()
-    assert [sandbox.error_reason for sandbox in local.sandboxes if sandbox.state == "error"] == ["no room"]
+    assert [sandbox.error_reason for sandbox in local.sandboxes if sandbox.state == "error"] == [
+        "no room"
+    ]
 
 
 def test_the_async_client(local: LocalDaytona) -> None:

@@ -1,4 +1,5 @@
-"""The SSH gateway, with the real OpenSSH client and real git; paramiko's client where OpenSSH's does not let one look closely."""
+"""The SSH gateway, with the real OpenSSH client and real git; paramiko's client where OpenSSH's
+does not let one look closely."""
 
 import contextlib
 import hashlib
@@ -18,13 +19,13 @@ import httpx
 import paramiko
 import pytest
 
-from git_daytona.local import channel as channels
-from git_daytona.local import connection, streams
-from git_daytona.local.environment import terminal_shell
-from git_daytona.local.faults import Faults
-from git_daytona.local.gateway import Gateway
-from git_daytona.local.isolation import choose
-from git_daytona.local.model import ApiError, Isolation, Sandbox
+from git_daytona.local.core.faults import Faults
+from git_daytona.local.core.model import ApiError, Isolation, Sandbox
+from git_daytona.local.gateway import channel as channels
+from git_daytona.local.gateway import connection, streams
+from git_daytona.local.gateway.server import Gateway
+from git_daytona.local.isolation.choose import choose
+from git_daytona.local.isolation.environment import terminal_shell
 from git_daytona.local.server import LocalDaytona
 
 SECONDS = 30.0
@@ -94,10 +95,21 @@ class Client:
 
     def argv(self, *arguments: str, token: str = TOKEN) -> list[str]:
         options = [argument for argument in arguments if argument.startswith("-")]
-        return ["ssh", "-F", str(self.config(token)), *options, "gateway", *arguments[len(options) :]]
+        return [
+            "ssh",
+            "-F",
+            str(self.config(token)),
+            *options,
+            "gateway",
+            *arguments[len(options) :],
+        ]
 
-    def run(self, *arguments: str, token: str = TOKEN, data: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
-        return subprocess.run(self.argv(*arguments, token=token), input=data, capture_output=True, timeout=SECONDS)
+    def run(
+        self, *arguments: str, token: str = TOKEN, data: bytes = b""
+    ) -> "subprocess.CompletedProcess[bytes]":
+        return subprocess.run(
+            self.argv(*arguments, token=token), input=data, capture_output=True, timeout=SECONDS
+        )
 
     def git(self, *arguments: str | Path, token: str = TOKEN) -> str:
         environment = {
@@ -106,9 +118,21 @@ class Client:
             "GIT_SSH_VARIANT": "ssh",
             "GIT_CONFIG_GLOBAL": os.devnull,
         }
-        identity = ["-c", "user.name=Test", "-c", "user.email=test@localhost", "-c", "init.defaultBranch=main"]
+        identity = [
+            "-c",
+            "user.name=Test",
+            "-c",
+            "user.email=test@localhost",
+            "-c",
+            "init.defaultBranch=main",
+        ]
         return subprocess.run(
-            ["git", *identity, *arguments], env=environment, capture_output=True, text=True, check=True, timeout=SECONDS
+            ["git", *identity, *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=SECONDS,
         ).stdout
 
 
@@ -122,8 +146,16 @@ class World:
         self.faults = Faults()
         self.faults.gateway.lost_statuses = 0.0
         self.keys_dir = self.root / "host_keys"
-        self.gateway = Gateway(self.registry, self.isolation, host_keys_dir=self.keys_dir, faults=self.faults, key_types=key_types)
-        self.sandbox = Sandbox(id=uuid.uuid4().hex, name="one", directory=self.root / "one", state="started")
+        self.gateway = Gateway(
+            self.registry,
+            self.isolation,
+            host_keys_dir=self.keys_dir,
+            faults=self.faults,
+            key_types=key_types,
+        )
+        self.sandbox = Sandbox(
+            id=uuid.uuid4().hex, name="one", directory=self.root / "one", state="started"
+        )
         self.registry.mint(self.sandbox, TOKEN)
         self.isolation.start(self.sandbox)
         self.gateway.start()
@@ -144,8 +176,11 @@ def world(tmp_path: Path) -> Iterator[World]:
     one = World(tmp_path, "auto")
     yield one
     one.close()
-    assert eventually(lambda: not any(thread.name.startswith("ssh-") for thread in threading.enumerate()))
-    # Fewer than before is no leak: what earlier tests left to the garbage collector may go meanwhile.
+    assert eventually(
+        lambda: not any(thread.name.startswith("ssh-") for thread in threading.enumerate())
+    )
+    # Fewer than before is no leak: what earlier tests left to the garbage collector may go
+    # meanwhile.
     assert eventually(lambda: descriptors() <= before)
 
 
@@ -221,16 +256,22 @@ def read_until(channel: paramiko.Channel, text: bytes) -> bytes:
     return seen
 
 
-# Commands --------------------------------------------------------------------------------------------------------------
+# Commands
+# --------------------------------------------------------------------------------------------------
 
 
 def test_output_and_status(world: World) -> None:
     result = world.client.run("echo out; echo err >&2; pwd; umask; exit 7")
-    assert (result.returncode, result.stdout, result.stderr) == (7, b"out\n/home/daytona\n0022\n", b"")
+    assert (result.returncode, result.stdout, result.stderr) == (
+        7,
+        b"out\n/home/daytona\n0022\n",
+        b"",
+    )
 
 
 @pytest.mark.parametrize(
-    ("command", "status"), [("exit 300", 44), ("no-such-command", 127), ("kill -TERM $$", 1), ("kill -9 $$", 1)]
+    ("command", "status"),
+    [("exit 300", 44), ("no-such-command", 127), ("kill -TERM $$", 1), ("kill -9 $$", 1)],
 )
 def test_statuses(world: World, command: str, status: int) -> None:
     result = world.client.run("-v", command)
@@ -271,7 +312,9 @@ def test_much_on_standard_error_hangs_a_command(world: World) -> None:
     assert eventually((world.sandbox.home / "ended").exists)
 
 
-def test_a_command_that_hangs_on_standard_error_says_nothing_more(transport: paramiko.Transport) -> None:
+def test_a_command_that_hangs_on_standard_error_says_nothing_more(
+    transport: paramiko.Transport,
+) -> None:
     channel = transport.open_session()
     channel.exec_command("echo before; (head -c 6000000 /dev/zero >&2) & cat")
     assert read_until(channel, b"\n") == b"before\n"
@@ -303,7 +346,9 @@ def test_input_that_is_not_wanted(world: World) -> None:
 
 def test_environment(world: World) -> None:
     world.sandbox.env["OWN"] = "1"
-    result = world.client.run("-oSetEnv=GIT_PROTOCOL=version=2 LC_ALL=C LD_PRELOAD=x PATH=/evil OWN=2", "env")
+    result = world.client.run(
+        "-oSetEnv=GIT_PROTOCOL=version=2 LC_ALL=C LD_PRELOAD=x PATH=/evil OWN=2", "env"
+    )
     variables = dict(line.split("=", 1) for line in result.stdout.decode().splitlines())
     assert variables.pop("PWD") == "/home/daytona"  # the shell's
     variables.pop("OLDPWD", None)
@@ -344,7 +389,9 @@ def test_an_empty_command_is_a_shell(transport: paramiko.Transport) -> None:
 
 
 def test_a_command_gets_no_terminal(world: World) -> None:
-    result = world.client.run("-tt", "tty; echo ${TERM-none}; head -c 3 | od -An -tx1", data=b"ab\r")
+    result = world.client.run(
+        "-tt", "tty; echo ${TERM-none}; head -c 3 | od -An -tx1", data=b"ab\r"
+    )
     assert (result.returncode, result.stdout) == (0, b"not a tty\r\nnone\r\n 61 62 0d\r\n")
 
 
@@ -369,7 +416,9 @@ def test_shell_with_terminal(world: World, transport: paramiko.Transport) -> Non
     assert channel.recv_exit_status() == 0  # whatever the shell's was
 
 
-def test_a_terminal_outlives_its_client_until_it_says_something(world: World, transport: paramiko.Transport) -> None:
+def test_a_terminal_outlives_its_client_until_it_says_something(
+    world: World, transport: paramiko.Transport
+) -> None:
     (world.sandbox.home / ".zshrc").touch()
     mark, other = sleeper(), sleeper()
     channel = transport.open_session()
@@ -386,7 +435,9 @@ def test_a_terminal_outlives_its_client_until_it_says_something(world: World, tr
 
 def test_a_signal_reaches_the_command(transport: paramiko.Transport) -> None:
     channel = transport.open_session()
-    channel.exec_command("trap 'echo caught; exit 9' USR1; echo ready; while :; do read line || sleep 0.01; done")
+    channel.exec_command(
+        "trap 'echo caught; exit 9' USR1; echo ready; while :; do read line || sleep 0.01; done"
+    )
     read_until(channel, b"ready")
     message = paramiko.Message()
     message.add_byte(bytes([98]))  # SSH_MSG_CHANNEL_REQUEST
@@ -414,7 +465,8 @@ def test_an_agent_is_granted_and_dead(transport: paramiko.Transport, world: Worl
     assert eventually(lambda: list(world.sandbox.tmp.iterdir()) == [])
 
 
-# Files -----------------------------------------------------------------------------------------------------------------
+# Files
+# --------------------------------------------------------------------------------------------------
 
 
 def test_files_come_and_go(world: World, tmp_path: Path) -> None:
@@ -426,22 +478,43 @@ def test_files_come_and_go(world: World, tmp_path: Path) -> None:
 
     def sftp(*commands: str) -> str:
         batch = "\n".join(commands).encode()
-        run = subprocess.run(["sftp", "-q", *config, "-b", "-", "gateway"], input=batch, capture_output=True, timeout=SECONDS)
+        run = subprocess.run(
+            ["sftp", "-q", *config, "-b", "-", "gateway"],
+            input=batch,
+            capture_output=True,
+            timeout=SECONDS,
+        )
         assert run.returncode == 0, run.stderr
         return run.stdout.decode()
 
     assert "/home/daytona" in sftp(
-        "pwd", f"put {source} copy", "mkdir folder", "rename copy folder/copy", f"get folder/copy {back}"
+        "pwd",
+        f"put {source} copy",
+        "mkdir folder",
+        "rename copy folder/copy",
+        f"get folder/copy {back}",
     )
-    assert back.read_bytes() == (world.sandbox.home / "folder/copy").read_bytes() == source.read_bytes()
+    assert (
+        back.read_bytes()
+        == (world.sandbox.home / "folder/copy").read_bytes()
+        == source.read_bytes()
+    )
     for protocol in ((), ("-O",)):
         back.unlink()
         for pair in ((source, "gateway:by-scp"), ("gateway:by-scp", back)):
-            subprocess.run(["scp", "-q", *protocol, *config, *pair], check=True, capture_output=True, timeout=SECONDS)
-        assert back.read_bytes() == (world.sandbox.home / "by-scp").read_bytes() == source.read_bytes()
+            subprocess.run(
+                ["scp", "-q", *protocol, *config, *pair],
+                check=True,
+                capture_output=True,
+                timeout=SECONDS,
+            )
+        assert (
+            back.read_bytes() == (world.sandbox.home / "by-scp").read_bytes() == source.read_bytes()
+        )
 
 
-# Ports and sockets -----------------------------------------------------------------------------------------------------
+# Ports and sockets
+# --------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -491,21 +564,27 @@ def test_ports_of_the_sandbox(world: World, transport: paramiko.Transport) -> No
             seen += channel.recv(65536)
         assert seen == b"HELLO\n" * 100_000
         channel.close()
-        with subprocess.Popen(world.client.argv(f"-W127.0.0.1:{port}"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as client:
+        with subprocess.Popen(
+            world.client.argv(f"-W127.0.0.1:{port}"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as client:
             assert client.stdin is not None and client.stdout is not None
             client.stdin.write(b"by ssh\n")
             client.stdin.flush()
             assert client.stdout.readline() == b"BY SSH\n"
             client.stdin.close()
             assert client.wait(SECONDS) == 0
-    assert_opened_and_closed(transport, "direct-tcpip", ("127.0.0.1", port), ("127.0.0.1", 1))  # where nobody listens any more
+    # where nobody listens any more
+    assert_opened_and_closed(transport, "direct-tcpip", ("127.0.0.1", port), ("127.0.0.1", 1))
 
 
 @contextlib.contextmanager
 def tunnel(world: World, path: str, ours: Path) -> Iterator[socket.socket]:
     """A connection to a socket of the sandbox, by `ssh -L`."""
     command = world.client.argv("-N", f"-L{ours}:{path}", "-oExitOnForwardFailure=yes")
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as client, socket.socket(socket.AF_UNIX) as one:
+    with (
+        subprocess.Popen(command, stdin=subprocess.DEVNULL) as client,
+        socket.socket(socket.AF_UNIX) as one,
+    ):
         try:
             assert eventually(ours.exists)
             one.settimeout(SECONDS)
@@ -546,7 +625,13 @@ def test_sockets_of_the_host_are_out_of_reach(world: World, tmp_path: Path) -> N
         server.listen()
         with echoing(server) as got:
             for number, path in enumerate(
-                (str(place), "/home/daytona/link", "/home/daytona/folder/host", "/home/daytona/dots", f"/tmp/../{place}")
+                (
+                    str(place),
+                    "/home/daytona/link",
+                    "/home/daytona/folder/host",
+                    "/home/daytona/dots",
+                    f"/tmp/../{place}",
+                )
             ):
                 with tunnel(world, path, tmp_path / str(number)) as one:
                     one.sendall(b"secret")
@@ -555,8 +640,11 @@ def test_sockets_of_the_host_are_out_of_reach(world: World, tmp_path: Path) -> N
             assert got == []
 
 
-def test_a_socket_that_becomes_a_link_in_between(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was a place of the sandbox when its path was looked at is a link to the host when it is opened."""
+def test_a_socket_that_becomes_a_link_in_between(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was a place of the sandbox when its path was looked at is a link to the host when it is
+    opened."""
     if not world.isolation.isolates:
         pytest.skip("nothing is isolated here")
     with change_directory(tmp_path), socket.socket(socket.AF_UNIX) as server:
@@ -584,11 +672,15 @@ def test_what_is_not_offered(world: World, transport: paramiko.Transport) -> Non
     assert read_until(channel, b"\n") == b"still here\n"
 
 
-# Connections -----------------------------------------------------------------------------------------------------------
+# Connections
+# --------------------------------------------------------------------------------------------------
 
 
 def test_banner(world: World) -> None:
-    with socket.create_connection(("127.0.0.1", world.gateway.port), timeout=SECONDS) as raw, raw.makefile("rb") as lines:
+    with (
+        socket.create_connection(("127.0.0.1", world.gateway.port), timeout=SECONDS) as raw,
+        raw.makefile("rb") as lines,
+    ):
         assert lines.readline() == b"SSH-2.0-Go\r\n"
 
 
@@ -630,11 +722,16 @@ def test_many_channels_one_after_another(transport: paramiko.Transport) -> None:
 def test_thirty_at_once(world: World) -> None:
     with ThreadPoolExecutor(30) as pool:
         results = list(pool.map(lambda n: world.client.run(f"echo {n}; exit {n}"), range(30)))
-    assert [(result.returncode, result.stdout) for result in results] == [(n, f"{n}\n".encode()) for n in range(30)]
+    assert [(result.returncode, result.stdout) for result in results] == [
+        (n, f"{n}\n".encode()) for n in range(30)
+    ]
 
 
 def test_keep_alive_is_answered(world: World) -> None:
-    assert world.client.run("-oServerAliveInterval=1", "-oServerAliveCountMax=1", "sleep 3").returncode == 0
+    assert (
+        world.client.run("-oServerAliveInterval=1", "-oServerAliveCountMax=1", "sleep 3").returncode
+        == 0
+    )
 
 
 def test_noise_does_no_harm(world: World) -> None:
@@ -645,7 +742,9 @@ def test_noise_does_no_harm(world: World) -> None:
 
 
 @pytest.mark.parametrize("how", ["client", "channel"])
-def test_a_command_outlives_its_client(world: World, transport: paramiko.Transport, how: str) -> None:
+def test_a_command_outlives_its_client(
+    world: World, transport: paramiko.Transport, how: str
+) -> None:
     mark = sleeper()
     command = f"trap 'touch hup' HUP; echo begun; cat > got; touch ended; sleep {mark}"
     if how == "channel":
@@ -656,7 +755,9 @@ def test_a_command_outlives_its_client(world: World, transport: paramiko.Transpo
         assert eventually(lambda: has(world.sandbox.home / "got", b"half"))
         channel.close()
     else:
-        with subprocess.Popen(world.client.argv(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as client:
+        with subprocess.Popen(
+            world.client.argv(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as client:
             assert client.stdin is not None and client.stdout is not None
             client.stdin.write(b"half")
             client.stdin.flush()
@@ -672,10 +773,13 @@ def test_a_command_outlives_its_client(world: World, transport: paramiko.Transpo
 
 
 def test_what_a_command_says_to_nobody(transport: paramiko.Transport, world: World) -> None:
-    """The first that cannot be delivered tells the gateway that the client is gone; after that the pipe is broken."""
+    """The first that cannot be delivered tells the gateway that the client is gone; after that the
+    pipe is broken."""
     home = world.sandbox.home
     channel = transport.open_session()
-    channel.exec_command("trap '' PIPE; echo begun; cat; echo a && touch taken; while echo b; do :; done; touch broken")
+    channel.exec_command(
+        "trap '' PIPE; echo begun; cat; echo a && touch taken; while echo b; do :; done; touch broken"
+    )
     read_until(channel, b"begun")
     channel.close()
     assert eventually((home / "broken").exists)
@@ -693,7 +797,10 @@ def test_background_servers_stay(world: World) -> None:
 
 def test_a_sandbox_that_stops_cuts_its_connections(world: World) -> None:
     with subprocess.Popen(
-        world.client.argv("echo ready; cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        world.client.argv("echo ready; cat"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as client:
         assert client.stdout is not None and client.stderr is not None
         assert client.stdout.readline() == b"ready\n"
@@ -709,15 +816,25 @@ def test_a_sandbox_that_stops_cuts_its_connections(world: World) -> None:
 def test_the_end_of_a_sandbox_is_told_to_the_gateway(tmp_path: Path, end: str) -> None:
     with LocalDaytona(tmp_path / "daytona") as local:
         headers = {"Authorization": f"Bearer {local.api_key}"}
-        with httpx.Client(base_url=local.api_url, headers=headers, trust_env=False, timeout=SECONDS) as api:
+        with httpx.Client(
+            base_url=local.api_url, headers=headers, trust_env=False, timeout=SECONDS
+        ) as api:
             box = api.post("/sandbox", json={}).json()["id"]
             assert eventually(lambda: api.get(f"/sandbox/{box}").json()["state"] == "started")
             token = api.post(f"/sandbox/{box}/ssh-access").json()["token"]
-            argv = Client(tmp_path, local.gateway, local.gateway.presented_keys()).argv("echo ready; cat", token=token)
-            with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as client:
+            argv = Client(tmp_path, local.gateway, local.gateway.presented_keys()).argv(
+                "echo ready; cat", token=token
+            )
+            with subprocess.Popen(
+                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            ) as client:
                 assert client.stdout is not None and client.stderr is not None
                 assert client.stdout.readline() == b"ready\n"
-                (api.post(f"/sandbox/{box}/stop") if end == "stop" else api.delete(f"/sandbox/{box}")).raise_for_status()
+                (
+                    api.post(f"/sandbox/{box}/stop")
+                    if end == "stop"
+                    else api.delete(f"/sandbox/{box}")
+                ).raise_for_status()
                 assert client.wait(SECONDS) == 255
                 assert b"closed by remote host" in client.stderr.read()
 
@@ -725,7 +842,10 @@ def test_the_end_of_a_sandbox_is_told_to_the_gateway(tmp_path: Path, end: str) -
 def test_the_end_of_the_gateway_ends_everything(world: World) -> None:
     mark = sleeper()
     with subprocess.Popen(
-        world.client.argv(f"sleep {mark}"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        world.client.argv(f"sleep {mark}"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as client:
         assert eventually(lambda: len(living(mark)) == 1)
         world.gateway.stop()
@@ -734,7 +854,8 @@ def test_the_end_of_the_gateway_ends_everything(world: World) -> None:
     world.gateway.stop()
 
 
-# Admission -------------------------------------------------------------------------------------------------------------
+# Admission
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", ["unknown", "revoked", "expired", "stopped"])
@@ -759,12 +880,21 @@ def test_who_is_not_let_in_is_cut_after_the_handshake(world: World, case: str) -
 
 
 def test_a_client_that_would_rather_show_a_key(world: World, tmp_path: Path) -> None:
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
-    assert world.client.run("-oPreferredAuthentications=publickey", f"-i{tmp_path / 'key'}", "echo in").stdout == b"in\n"
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True
+    )
+    assert (
+        world.client.run(
+            "-oPreferredAuthentications=publickey", f"-i{tmp_path / 'key'}", "echo in"
+        ).stdout
+        == b"in\n"
+    )
 
 
 def test_revoking_does_not_cut_a_transfer(world: World, transport: paramiko.Transport) -> None:
-    with subprocess.Popen(world.client.argv("cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as client:
+    with subprocess.Popen(
+        world.client.argv("cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as client:
         assert client.stdin is not None
         assert client.stdout is not None
         client.stdin.write(b"before\n")
@@ -783,13 +913,17 @@ def test_revoking_does_not_cut_a_transfer(world: World, transport: paramiko.Tran
 
 def test_an_open_session_is_activity(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "TOUCH_SECONDS", 0.1)
-    with subprocess.Popen(world.client.argv("cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as client:
+    with subprocess.Popen(
+        world.client.argv("cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as client:
         assert eventually(lambda: len(world.registry.touches) > 2)
         client.communicate(timeout=SECONDS)
     assert set(world.registry.touches) == {world.sandbox.id}
 
 
-def test_tokens_are_in_no_log(world: World, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
+def test_tokens_are_in_no_log(
+    world: World, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
     caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.DEBUG, logger="asyncssh")
     assert world.client.run("true").returncode == 0
@@ -800,7 +934,8 @@ def test_tokens_are_in_no_log(world: World, caplog: pytest.LogCaptureFixture, ca
         assert "unknown-token" not in text
 
 
-# Host keys -------------------------------------------------------------------------------------------------------------
+# Host keys
+# --------------------------------------------------------------------------------------------------
 
 
 def test_host_keys_are_kept_privately(world: World) -> None:
@@ -808,10 +943,20 @@ def test_host_keys_are_kept_privately(world: World) -> None:
     assert [line.split()[0] for line in before] == ["ssh-ed25519"]
     assert world.keys_dir.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in world.keys_dir.iterdir()} == {0o600}
-    scan = subprocess.run(["ssh-keyscan", "-T3", "-p", str(world.gateway.port), "127.0.0.1"], capture_output=True, timeout=SECONDS)
-    assert [line.split(maxsplit=1)[1] for line in scan.stdout.decode().splitlines() if line[0] != "#"] == before
-    assert b"hostkeys" not in world.client.run("-v", "-oUpdateHostKeys=yes", "true").stderr.replace(b"hostkeys_find_by", b"")
-    again = Gateway(world.registry, world.isolation, host_keys_dir=world.keys_dir, faults=world.faults)
+    scan = subprocess.run(
+        ["ssh-keyscan", "-T3", "-p", str(world.gateway.port), "127.0.0.1"],
+        capture_output=True,
+        timeout=SECONDS,
+    )
+    assert [
+        line.split(maxsplit=1)[1] for line in scan.stdout.decode().splitlines() if line[0] != "#"
+    ] == before
+    assert b"hostkeys" not in world.client.run("-v", "-oUpdateHostKeys=yes", "true").stderr.replace(
+        b"hostkeys_find_by", b""
+    )
+    again = Gateway(
+        world.registry, world.isolation, host_keys_dir=world.keys_dir, faults=world.faults
+    )
     assert again.presented_keys() == before
 
 
@@ -841,10 +986,13 @@ def test_several_key_types(tmp_path: Path) -> None:
 
 def test_unknown_key_type(world: World, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="dsa"):
-        Gateway(world.registry, world.isolation, host_keys_dir=tmp_path / "keys", key_types=("dsa",))
+        Gateway(
+            world.registry, world.isolation, host_keys_dir=tmp_path / "keys", key_types=("dsa",)
+        )
 
 
-# git and large data ----------------------------------------------------------------------------------------------------
+# git and large data
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["bubblewrap", "namespaces", "plain"])
@@ -869,7 +1017,10 @@ def test_git_there_and_back(tmp_path: Path, mode: str) -> None:
         there = client.run(script)
         assert there.returncode == 0, there.stderr
         client.git("-C", mine, "fetch", url, "+refs/heads/opencode:refs/remotes/sandbox-1/opencode")
-        assert client.git("-C", mine, "rev-parse", "refs/remotes/sandbox-1/opencode") == there.stdout.decode()
+        assert (
+            client.git("-C", mine, "rev-parse", "refs/remotes/sandbox-1/opencode")
+            == there.stdout.decode()
+        )
         client.git("clone", url, tmp_path / "clone")
         assert (tmp_path / "clone/file").read_text() == "from here\nfrom there\n"
     finally:
@@ -880,7 +1031,14 @@ def test_many_fetches_at_once(world: World, tmp_path: Path) -> None:
     assert world.client.run("git init -q p && cd p && head -c 2000000 /dev/urandom > f && git add f && git -c user.name=A -c"
                             " user.email=a@localhost commit -qm x").returncode == 0  # fmt: skip
     with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda n: world.client.git("clone", "-q", "ssh://gateway/home/daytona/p", tmp_path / str(n)), range(16)))
+        list(
+            pool.map(
+                lambda n: world.client.git(
+                    "clone", "-q", "ssh://gateway/home/daytona/p", tmp_path / str(n)
+                ),
+                range(16),
+            )
+        )
     assert len({(tmp_path / str(n) / "f").read_bytes() for n in range(16)}) == 1
 
 
@@ -910,7 +1068,9 @@ def test_a_slow_reader_holds_the_command_up(world: World) -> None:
     size = 50 * MB
     before = resident()
     with subprocess.Popen(
-        world.client.argv(f"exec head -c {size} /dev/zero"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        world.client.argv(f"exec head -c {size} /dev/zero"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
     ) as client:
         assert client.stdout is not None
         assert eventually(lambda: len(heads(str(size))) == 1)
@@ -928,13 +1088,17 @@ def test_a_slow_command_holds_the_client_up(world: World, tmp_path: Path) -> Non
     before = resident()
     with (
         source.open("rb") as data,
-        subprocess.Popen(world.client.argv("read line; wc -c"), stdin=data, stdout=subprocess.PIPE) as idle,
+        subprocess.Popen(
+            world.client.argv("read line; wc -c"), stdin=data, stdout=subprocess.PIPE
+        ) as idle,
     ):
         idle.kill()
     mark = sleeper()
     with (
         source.open("rb") as data,
-        subprocess.Popen(world.client.argv(f"sleep {mark}; wc -c"), stdin=data, stdout=subprocess.PIPE) as client,
+        subprocess.Popen(
+            world.client.argv(f"sleep {mark}; wc -c"), stdin=data, stdout=subprocess.PIPE
+        ) as client,
     ):
         assert eventually(lambda: len(living(mark)) == 1)
         taken = settle(lambda: io(client.pid, "rchar"))
@@ -945,10 +1109,13 @@ def test_a_slow_command_holds_the_client_up(world: World, tmp_path: Path) -> Non
         assert int(out) == 50 * MB
 
 
-# Faults ----------------------------------------------------------------------------------------------------------------
+# Faults
+# --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", ["drop_before_handshake", "drop_after_handshake", "refuse_after_start"])
+@pytest.mark.parametrize(
+    "fault", ["drop_before_handshake", "drop_after_handshake", "refuse_after_start"]
+)
 def test_refused_connections(world: World, fault: str) -> None:
     setattr(world.faults.gateway, fault, 2)
     assert [world.client.run("true").returncode for _ in range(3)] == [255, 255, 0]
@@ -971,7 +1138,9 @@ def test_a_connection_that_breaks_in_mid_stream(world: World, script: str, data:
 
 
 @pytest.mark.parametrize("most", [0, 1, 100_000, 5_000_000])
-def test_a_channel_that_breaks_in_mid_stream(world: World, transport: paramiko.Transport, most: int) -> None:
+def test_a_channel_that_breaks_in_mid_stream(
+    world: World, transport: paramiko.Transport, most: int
+) -> None:
     world.faults.gateway.cut_output_after = most
     result = world.client.run("head -c 6000000 /dev/zero; cat")
     assert (result.returncode, len(result.stdout), result.stderr) == (255, most, b"")
@@ -988,7 +1157,9 @@ def test_a_channel_that_breaks_in_mid_stream(world: World, transport: paramiko.T
 def test_a_connection_that_stalls(world: World) -> None:
     world.faults.gateway.stall_after_bytes = 10
     with subprocess.Popen(
-        world.client.argv("printf 123456; read line; printf 7890123"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        world.client.argv("printf 123456; read line; printf 7890123"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     ) as client:
         assert client.stdin is not None and client.stdout is not None
         assert client.stdout.read(6) == b"123456"
@@ -1004,7 +1175,10 @@ def test_a_connection_that_stalls(world: World) -> None:
 def test_another_git_in_the_place_of_the_sandboxs_own(world: World) -> None:
     world.faults.gateway.git_server = 'echo "asked for: $DAYTONA_COMMAND"'
     assert world.client.run("echo it").stdout == b"it\n"
-    assert world.client.run('git upload-pack "it\'s"').stdout == b"asked for: git 'upload-pack' 'it'\\''s'\n"
+    assert (
+        world.client.run('git upload-pack "it\'s"').stdout
+        == b"asked for: git 'upload-pack' 'it'\\''s'\n"
+    )
     world.faults.gateway.git_server = 'eval "$DAYTONA_COMMAND"'
     assert world.client.run("git --version").stdout.startswith(b"git version ")
 
@@ -1019,7 +1193,9 @@ def test_latency(world: World) -> None:
 
 def test_hanging_connections(world: World) -> None:
     world.faults.gateway.hang = 1
-    with subprocess.Popen(world.client.argv("echo late"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as client:
+    with subprocess.Popen(
+        world.client.argv("echo late"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    ) as client:
         assert world.faults.gateway.held.wait(SECONDS)
         assert world.client.run("true").returncode == 0
         assert client.poll() is None

@@ -1,4 +1,5 @@
-"""Each kind of isolation, with real processes: what a sandbox sees, what it cannot do, and how it ends."""
+"""Each kind of isolation, with real processes: what a sandbox sees, what it cannot do, and how it
+ends."""
 
 import os
 import shutil
@@ -16,16 +17,19 @@ from pathlib import Path
 import pytest
 
 import git_daytona
-from git_daytona.local.isolation import choose
-from git_daytona.local.model import ApiError, Isolation, Sandbox
-from git_daytona.local.plain import replace_home
+from git_daytona.local.core.model import ApiError, Isolation, Sandbox
+from git_daytona.local.isolation.choose import choose
+from git_daytona.local.isolation.plain import replace_home
 
 SECONDS = 20.0
 
 
 def make(folder: Path, name: str) -> Sandbox:
-    # Without isolation, what carries a sandbox's id is ended with it: also what another run of these tests has started.
-    return Sandbox(id=f"{name}-{uuid.uuid4().hex}", name=name, directory=folder / name, state="started")
+    # Without isolation, what carries a sandbox's id is ended with it: also what another run of
+    # these tests has started.
+    return Sandbox(
+        id=f"{name}-{uuid.uuid4().hex}", name=name, directory=folder / name, state="started"
+    )
 
 
 def run(isolation: Isolation, sandbox: Sandbox, script: str, **more: object) -> tuple[int, str]:
@@ -50,7 +54,10 @@ def living(mark: str) -> list[int]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if mark.encode() in (folder / "cmdline").read_bytes() and int(folder.name) != os.getpid():
+            if (
+                mark.encode() in (folder / "cmdline").read_bytes()
+                and int(folder.name) != os.getpid()
+            ):
                 found.append(int(folder.name))
         except OSError:
             pass
@@ -100,7 +107,8 @@ def any_sandbox(any_isolation: Isolation, root: Path) -> Iterator[Sandbox]:
     any_isolation.stop(one)
 
 
-# What every kind does, isolating or not --------------------------------------------------------------------------------
+# What every kind does, isolating or not
+# --------------------------------------------------------------------------------
 
 
 def test_status_and_streams(any_isolation: Isolation, any_sandbox: Sandbox) -> None:
@@ -122,7 +130,9 @@ def test_input_ends_when_it_is_closed(any_isolation: Isolation, any_sandbox: San
     assert process.returncode == 0
 
 
-def test_environment_is_clean(any_isolation: Isolation, any_sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_is_clean(
+    any_isolation: Isolation, any_sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DAYTONA_API_KEY", "host-secret")
     any_sandbox.env = {"OWN": "one"}
     _, out = run(any_isolation, any_sandbox, "env", env={"MORE": "two"})
@@ -143,19 +153,30 @@ def test_working_directory(any_isolation: Isolation, any_sandbox: Sandbox) -> No
 
 
 def test_home_works_by_its_name(any_isolation: Isolation, any_sandbox: Sandbox) -> None:
-    status, out = run(any_isolation, any_sandbox, "git init -q '/home/daytona/project' && cd /home/daytona/project && ls -A")
+    status, out = run(
+        any_isolation,
+        any_sandbox,
+        "git init -q '/home/daytona/project' && cd /home/daytona/project && ls -A",
+    )
     assert (status, out) == (0, ".git\n")
-    assert any_isolation.path(any_sandbox, "/home/daytona/project/.git") == any_sandbox.home.resolve() / "project/.git"
+    assert (
+        any_isolation.path(any_sandbox, "/home/daytona/project/.git")
+        == any_sandbox.home.resolve() / "project/.git"
+    )
 
 
 def test_git_trusts_what_either_side_made(any_isolation: Isolation, any_sandbox: Sandbox) -> None:
     subprocess.run(["git", "init", "-q", any_sandbox.home / "outside"], check=True)
     status, out = run(any_isolation, any_sandbox, "git -C outside status && git init -q inside")
     assert status == 0, out
-    subprocess.run(["git", "-C", any_sandbox.home / "inside", "status"], check=True, capture_output=True)
+    subprocess.run(
+        ["git", "-C", any_sandbox.home / "inside", "status"], check=True, capture_output=True
+    )
 
 
-def test_a_background_server_lives_until_stop(any_isolation: Isolation, any_sandbox: Sandbox) -> None:
+def test_a_background_server_lives_until_stop(
+    any_isolation: Isolation, any_sandbox: Sandbox
+) -> None:
     mark = sleeper()
     status, _ = run(any_isolation, any_sandbox, f"sleep {mark} >/dev/null 2>&1 &")
     assert status == 0
@@ -174,9 +195,13 @@ def test_stop_ends_what_left_its_group(any_isolation: Isolation, any_sandbox: Sa
     assert living(mark) == []
 
 
-def test_killing_the_group_ends_command_and_children(any_isolation: Isolation, any_sandbox: Sandbox) -> None:
+def test_killing_the_group_ends_command_and_children(
+    any_isolation: Isolation, any_sandbox: Sandbox
+) -> None:
     mark = sleeper()
-    process = any_isolation.popen(any_sandbox, ["sh", "-c", f"sleep {mark} & sleep {mark} & echo up; wait"])
+    process = any_isolation.popen(
+        any_sandbox, ["sh", "-c", f"sleep {mark} & sleep {mark} & echo up; wait"]
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == b"up\n"
     os.killpg(process.pid, signal.SIGKILL)
@@ -199,7 +224,9 @@ def test_start_and_stop_may_be_repeated(any_isolation: Isolation, any_sandbox: S
 
 def test_many_threads_at_once(any_isolation: Isolation, any_sandbox: Sandbox) -> None:
     with ThreadPoolExecutor(16) as pool:
-        results = list(pool.map(lambda n: run(any_isolation, any_sandbox, f"echo {n}; exit {n}"), range(64)))
+        results = list(
+            pool.map(lambda n: run(any_isolation, any_sandbox, f"echo {n}; exit {n}"), range(64))
+        )
     assert results == [(n, f"{n}\n") for n in range(64)]
 
 
@@ -267,16 +294,21 @@ def _is_sleep(pid: int) -> bool:
         return False
 
 
-# What isolation keeps apart --------------------------------------------------------------------------------------------
+# What isolation keeps apart
+# --------------------------------------------------------------------------------------------
 
 
-def test_sandboxes_do_not_see_each_other(isolation: Isolation, sandbox: Sandbox, root: Path) -> None:
+def test_sandboxes_do_not_see_each_other(
+    isolation: Isolation, sandbox: Sandbox, root: Path
+) -> None:
     other = make(root, "two")
     isolation.start(other)
     try:
         mark = sleeper()
         run(isolation, sandbox, f"touch only-mine /tmp/only-mine; sleep {mark} >/dev/null 2>&1 &")
-        _, out = run(isolation, other, f"ps -eo args; ls -A ~ /tmp; ls {sandbox.directory}; ls {root}")
+        _, out = run(
+            isolation, other, f"ps -eo args; ls -A ~ /tmp; ls {sandbox.directory}; ls {root}"
+        )
         assert mark not in out
         assert "only-mine" not in out
         assert "one" not in out.split()
@@ -287,19 +319,27 @@ def test_sandboxes_do_not_see_each_other(isolation: Isolation, sandbox: Sandbox,
 
 
 def test_only_its_own_processes(isolation: Isolation, sandbox: Sandbox) -> None:
-    _, out = run(isolation, sandbox, f"ls /proc | grep -c '^[0-9]'; kill -0 {os.getpid()} && echo reached; kill -9 1; echo end")
+    _, out = run(
+        isolation,
+        sandbox,
+        f"ls /proc | grep -c '^[0-9]'; kill -0 {os.getpid()} && echo reached; kill -9 1; echo end",
+    )
     count, *rest = out.split()
     assert int(count) < 6
     assert "reached" not in rest
     assert run(isolation, sandbox, "echo alive") == (0, "alive\n")
 
 
-def test_hosts_private_places_are_hidden(isolation: Isolation, sandbox: Sandbox, root: Path) -> None:
+def test_hosts_private_places_are_hidden(
+    isolation: Isolation, sandbox: Sandbox, root: Path
+) -> None:
     secret = root / "host_keys/secret"
     secret.parent.mkdir()
     secret.write_text("key")
     real_home = str(Path.home())
-    _, out = run(isolation, sandbox, f"cat {secret}; ls -A {real_home} | wc -l; ls /home; ls -A /run | wc -l")
+    _, out = run(
+        isolation, sandbox, f"cat {secret}; ls -A {real_home} | wc -l; ls /home; ls -A /run | wc -l"
+    )
     assert "key" not in out.split()
     assert out.split()[-3:] == ["0", "daytona", "0"] or real_home == "/home/daytona"
     _, out = run(isolation, sandbox, "cat /etc/shadow")
@@ -318,9 +358,17 @@ def test_places_outside_tmp_are_hidden_too(isolation: Isolation) -> None:
         sandbox = make(root, "one")
         elsewhere.start(sandbox)
         try:
-            assert run(elsewhere, sandbox, f"ls -A {root} {home}")[1].split() == [f"{root}:", f"{home}:"]
+            assert run(elsewhere, sandbox, f"ls -A {root} {home}")[1].split() == [
+                f"{root}:",
+                f"{home}:",
+            ]
             (sandbox.home / "link").symlink_to(root)
-            for path in (home / "secret", root / "host_keys/secret", sandbox.directory / "passwd", "link/host_keys/secret"):
+            for path in (
+                home / "secret",
+                root / "host_keys/secret",
+                sandbox.directory / "passwd",
+                "link/host_keys/secret",
+            ):
                 with pytest.raises(ApiError) as refused:
                     elsewhere.path(sandbox, str(path))
                 assert refused.value.status == 403
@@ -412,7 +460,8 @@ def test_a_killed_command_does_not_hold_stop_up(isolation: Isolation, sandbox: S
     assert time.monotonic() - began < 5
 
 
-# Paths -----------------------------------------------------------------------------------------------------------------
+# Paths
+# --------------------------------------------------------------------------------------------------
 
 
 def test_paths_of_its_own_places(isolation: Isolation, sandbox: Sandbox) -> None:
@@ -436,8 +485,12 @@ def test_paths_of_its_own_places(isolation: Isolation, sandbox: Sandbox) -> None
 
 
 @pytest.mark.parametrize("link", [None, "absolute", "relative"])
-@pytest.mark.parametrize("place", ["/root/.ssh/id", "/proc/self/environ", "/dev/mem", "/run/x", "/home/other"])
-def test_paths_of_hidden_places_are_refused(isolation: Isolation, sandbox: Sandbox, place: str, link: str | None) -> None:
+@pytest.mark.parametrize(
+    "place", ["/root/.ssh/id", "/proc/self/environ", "/dev/mem", "/run/x", "/home/other"]
+)
+def test_paths_of_hidden_places_are_refused(
+    isolation: Isolation, sandbox: Sandbox, place: str, link: str | None
+) -> None:
     if link == "absolute":
         (sandbox.home / "link").symlink_to(place)
     elif link == "relative":
@@ -462,7 +515,8 @@ def test_paths_that_lead_nowhere(any_isolation: Isolation, any_sandbox: Sandbox)
         assert refused.value.status == 400
 
 
-# Choosing --------------------------------------------------------------------------------------------------------------
+# Choosing
+# --------------------------------------------------------------------------------------------------
 
 
 def test_auto_takes_the_first_that_works(root: Path) -> None:
@@ -488,7 +542,9 @@ def test_unknown_mode(root: Path) -> None:
         choose(root, mode="vm")
 
 
-def test_nothing_to_isolate_with(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_to_isolate_with(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("PATH", str(root))
     with pytest.raises(ApiError, match="bubblewrap"):
         choose(root, mode="bubblewrap")
@@ -502,7 +558,10 @@ def test_nothing_to_isolate_with(root: Path, monkeypatch: pytest.MonkeyPatch, ca
         ("/home/daytona", "/srv/h"),
         ("git-upload-pack '/home/daytona/project'", "git-upload-pack '/srv/h/project'"),
         ("x=/home/daytona:/home/daytona/bin", "x=/srv/h:/srv/h/bin"),
-        ("/home/daytona2 /home/daytona.x x/home/daytona", "/home/daytona2 /home/daytona.x x/home/daytona"),
+        (
+            "/home/daytona2 /home/daytona.x x/home/daytona",
+            "/home/daytona2 /home/daytona.x x/home/daytona",
+        ),
     ],
 )
 def test_plain_puts_its_folder_in_place(text: str, expected: str) -> None:
@@ -523,7 +582,8 @@ def test_plain_refuses_hidden_places(root: Path) -> None:
         isolation.stop(sandbox)
 
 
-# An ordinary user ------------------------------------------------------------------------------------------------------
+# An ordinary user
+# --------------------------------------------------------------------------------------------------
 
 USER = """
 import os, sys, tempfile
@@ -560,12 +620,17 @@ def test_works_for_an_ordinary_user(mode: str) -> None:
     pythons = [
         p
         for p in (sys.executable, "/usr/bin/python3")
-        if subprocess.run([*become, "sh", "-c", 'exec "$0" -c "$1"', p, check], capture_output=True).returncode == 0
+        if subprocess.run(
+            [*become, "sh", "-c", 'exec "$0" -c "$1"', p, check], capture_output=True
+        ).returncode
+        == 0
     ]
     if not pythons:
         pytest.skip("no Python that another user may run")
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(Path(git_daytona.__file__).parent / "local", Path(folder, "git_daytona/local"))
+        shutil.copytree(
+            Path(git_daytona.__file__).parent / "local", Path(folder, "git_daytona/local")
+        )
         Path(folder, "git_daytona/__init__.py").touch()
         subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
         result = subprocess.run(

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from daytona import AsyncDaytona, DaytonaConfig
 from daytona.common.errors import DaytonaAuthenticationError
-from sdk_conformance import SCENARIOS, sandbox
 
 from git_daytona.local.server import LocalDaytona
+from support.sdk_scenarios import SCENARIOS, sandbox
 
 
 def play(local: LocalDaytona, scenario: Callable[[Any], Awaitable[None]], **config: Any) -> None:
@@ -30,8 +30,12 @@ def test_wrong_key(local: LocalDaytona) -> None:
     async def create(daytona: Any) -> None:
         await daytona.create()
 
-    # Without its event channel, which, refused for the same key, may hold the client's end up for half a minute.
-    with pytest.warns(DeprecationWarning, match="use_deprecated_polling"), pytest.raises(DaytonaAuthenticationError):
+    # Without its event channel, which, refused for the same key, may hold the client's end up for
+    # half a minute.
+    with (
+        pytest.warns(DeprecationWarning, match="use_deprecated_polling"),
+        pytest.raises(DaytonaAuthenticationError),
+    ):
         play(local, create, api_key="wrong", use_deprecated_polling=True)
 
 

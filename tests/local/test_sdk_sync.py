@@ -9,23 +9,27 @@ from typing import Any
 import pytest
 from daytona import Daytona, DaytonaConfig
 from daytona.common.errors import DaytonaAuthenticationError, DaytonaError
-from sdk_conformance import SCENARIOS, Blocking
 
 from git_daytona.local.server import LocalDaytona
+from support.sdk_scenarios import SCENARIOS, Blocking
 
-# This client cannot be closed: the sockets of its pools and of its event channel last until they are collected.
+# This client cannot be closed: the sockets of its pools and of its event channel last until they
+# are collected.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 
 @pytest.fixture(autouse=True)
 def collected() -> Iterator[None]:
-    """Have the client's remains collected here, where their warnings are expected, and not in somebody else's test."""
+    """Have the client's remains collected here, where their warnings are expected, and not in
+    somebody else's test."""
     yield
     gc.collect()
 
 
 def client(local: LocalDaytona, api_key: str | None = None) -> Daytona:
-    return Daytona(DaytonaConfig(api_key=api_key or local.api_key, api_url=local.api_url, target="local"))
+    return Daytona(
+        DaytonaConfig(api_key=api_key or local.api_key, api_url=local.api_url, target="local")
+    )
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
@@ -35,7 +39,8 @@ def test_scenario(scenario: Callable[[Any], Awaitable[None]], local: LocalDayton
 
 def test_an_older_server_is_refused_by_the_sdk(root: Path) -> None:
     with LocalDaytona(root, like="0.190") as local:
-        # This SDK insists on a member that the server's sandboxes do not have; the suite reads what it needs itself.
+        # This SDK insists on a member that the server's sandboxes do not have; the suite reads what
+        # it needs itself.
         with pytest.raises(DaytonaError, match="kvm"):
             client(local).create()
         assert [sandbox.state for sandbox in local.sandboxes] != []

@@ -1,4 +1,5 @@
-"""The TypeScript SDK from npm against the embedded Daytona: one round trip in Node.js, and what it saw."""
+"""The TypeScript SDK from npm against the embedded Daytona: one round trip in Node.js, and what it
+saw."""
 
 import base64
 import json
@@ -33,7 +34,17 @@ def package() -> Path:
         if not installed.exists() or installed.read_bytes() != wanted:
             (CACHE / "package.json").write_bytes(wanted)
             subprocess.run(
-                [npm, "install", "--prefix", CACHE, "--cache", CACHE / "cache", "--no-audit", "--no-fund", "--loglevel=error"],
+                [
+                    npm,
+                    "install",
+                    "--prefix",
+                    CACHE,
+                    "--cache",
+                    CACHE / "cache",
+                    "--no-audit",
+                    "--no-fund",
+                    "--loglevel=error",
+                ],
                 check=True,
                 timeout=240,
             )
@@ -73,14 +84,22 @@ def test_round_trip(seen: dict[str, Any], local: LocalDaytona) -> None:
     assert base64.b64decode(seen.pop("streamed")) == content * 2
     assert seen["created"]["labels"].pop("suite") == "typescript"
     assert seen == {
-        "created": {"state": "started", "labels": {"code-toolbox-language": "python"}, "autoStopInterval": 9},
+        "created": {
+            "state": "started",
+            "labels": {"code-toolbox-language": "python"},
+            "autoStopInterval": 9,
+        },
         "same": True,
         "listed": [True],
         "directories": ["/home/daytona", "/home/daytona"],
         "executed": {"exitCode": 3, "result": "hello world\n/tmp\nerr\n"},
         "timedOut": {"name": "DaytonaProcessExecutionTimeoutError", "status": 408},
         "several": [
-            {"source": 'up/ünï "x".txt', "result": base64.b64encode("ä".encode()).decode(), "code": None},
+            {
+                "source": 'up/ünï "x".txt',
+                "result": base64.b64encode("ä".encode()).decode(),
+                "code": None,
+            },
             {"source": "up/none", "result": None, "code": "FILE_NOT_FOUND"},
         ],
         "files": [

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from boxes import Box, wait_for
-from talking import change, created, http
 
-from git_daytona.local import execute
-from git_daytona.local.model import Sandbox
-from git_daytona.local.places import changeable
+from git_daytona.local.core.model import Sandbox
 from git_daytona.local.server import LocalDaytona
+from git_daytona.local.toolbox import execute
+from git_daytona.local.toolbox.places import changeable
+from support.plain_http import change, created, http
+from support.toolbox_http import Box, wait_for
 
 
 class TestExecute:
@@ -40,10 +40,20 @@ class TestExecute:
         wait_for((box.home / "went").exists)
 
     def test_a_time_out_ends_the_whole_process_group(self, box: Box) -> None:
-        code = box.refused(408, "POST", "process/execute", json={"command": "sleep 300 & echo $$ > pid; sleep 300", "timeout": 1})
+        code = box.refused(
+            408,
+            "POST",
+            "process/execute",
+            json={"command": "sleep 300 & echo $$ > pid; sleep 300", "timeout": 1},
+        )
         assert code == "PROCESS_EXECUTION_TIMEOUT"
         group = (box.home / "pid").read_text().strip()
-        wait_for(lambda: box.output(f"kill -0 -- -{group} 2>/dev/null && echo alive || echo gone") == "gone\n")
+        wait_for(
+            lambda: (
+                box.output(f"kill -0 -- -{group} 2>/dev/null && echo alive || echo gone")
+                == "gone\n"
+            )
+        )
 
     def test_a_client_that_goes_away_does_not_end_the_command(self, box: Box) -> None:
         with pytest.raises(httpx.ReadTimeout):
@@ -57,8 +67,12 @@ class TestExecute:
         (box.home / "go").touch()
         wait_for((box.home / "went").exists)
 
-    def test_output_is_bounded_and_what_is_too_much_does_not_hold_the_command(self, box: Box) -> None:
-        answer = box.execute(f"head -c {execute.OUTPUT_LIMIT + 12345} /dev/zero | tr '\\0' x; touch finished").json()
+    def test_output_is_bounded_and_what_is_too_much_does_not_hold_the_command(
+        self, box: Box
+    ) -> None:
+        answer = box.execute(
+            f"head -c {execute.OUTPUT_LIMIT + 12345} /dev/zero | tr '\\0' x; touch finished"
+        ).json()
         assert answer["exitCode"] == 0 and (box.home / "finished").exists()
         assert answer["result"].endswith("\n[daytona-local: 12345 more bytes of output dropped]\n")
         assert answer["result"].count("x") == execute.OUTPUT_LIMIT
@@ -79,7 +93,9 @@ class TestExecute:
         child = (box.home / "pid").read_text().strip()
         assert box.output(f"kill -0 {child} && kill -9 {child} && echo alive") == "alive\n"
 
-    def test_nothing_of_the_servers_environment_goes_in(self, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_nothing_of_the_servers_environment_goes_in(
+        self, box: Box, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("DAYTONA_API_KEY", "secret")
         assert "secret" not in box.output("env")
 
@@ -98,14 +114,21 @@ class TestExecute:
         command = "touch here.%d; until [ -e go ]; do sleep 0.05; done; echo %d"
         limits = httpx.Limits(max_connections=100)
         with (
-            httpx.Client(headers=box.client.headers, limits=limits, timeout=60, trust_env=False) as client,
+            httpx.Client(
+                headers=box.client.headers, limits=limits, timeout=60, trust_env=False
+            ) as client,
             ThreadPoolExecutor(101) as pool,
         ):
             url = f"{box.local.toolbox_url}/{box.id}/process/execute"
-            answers = [pool.submit(client.post, url, json={"command": command % (n, n)}) for n in range(100)]
+            answers = [
+                pool.submit(client.post, url, json={"command": command % (n, n)})
+                for n in range(100)
+            ]
             wait_for(lambda: len(list(box.home.glob("here.*"))) == 100, 60)
             (box.home / "go").touch()
-            assert [answer.result().json()["result"] for answer in answers] == [f"{n}\n" for n in range(100)]
+            assert [answer.result().json()["result"] for answer in answers] == [
+                f"{n}\n" for n in range(100)
+            ]
 
     @pytest.mark.parametrize(
         "body",
@@ -127,21 +150,39 @@ class TestExecute:
         ],
     )
     def test_bad_bodies(self, box: Box, body: bytes) -> None:
-        assert box.refused(400, "POST", "process/execute", content=body) in ("INVALID_REQUEST_BODY", "BAD_REQUEST")
+        assert box.refused(400, "POST", "process/execute", content=body) in (
+            "INVALID_REQUEST_BODY",
+            "BAD_REQUEST",
+        )
 
     def test_code_run(self, box: Box) -> None:
-        body = {"language": "python", "code": "import sys, os; print(sys.argv[1:], os.environ['A']); sys.exit(3)"}
-        answer = box.call("POST", "process/code-run", json={**body, "argv": ["a b", "'"], "envs": {"A": "x"}}).json()
+        body = {
+            "language": "python",
+            "code": "import sys, os; print(sys.argv[1:], os.environ['A']); sys.exit(3)",
+        }
+        answer = box.call(
+            "POST", "process/code-run", json={**body, "argv": ["a b", "'"], "envs": {"A": "x"}}
+        ).json()
         assert answer == {"exitCode": 3, "result": "['a b', \"'\"] x\n"}
-        assert box.refused(400, "POST", "process/code-run", json={"language": "cobol", "code": ""}) == "BAD_REQUEST"
+        assert (
+            box.refused(400, "POST", "process/code-run", json={"language": "cobol", "code": ""})
+            == "BAD_REQUEST"
+        )
 
 
 class TestFiles:
     def test_links_lead_where_they_lead_in_the_sandbox(self, box: Box) -> None:
-        box.output("mkdir d && echo x > d/f && ln -s /home/daytona/d/f absolute && ln -s d/f relative && ln -s none dangling")
+        box.output(
+            "mkdir d && echo x > d/f && ln -s /home/daytona/d/f absolute && ln -s d/f relative && ln -s none dangling"
+        )
         for name in ("absolute", "relative"):
             assert box.call("GET", "files/download", params={"path": name}).content == b"x\n"
-        assert [one["name"] for one in box.call("GET", "files").json()] == [".zshrc", "absolute", "d", "relative"]
+        assert [one["name"] for one in box.call("GET", "files").json()] == [
+            ".zshrc",
+            "absolute",
+            "d",
+            "relative",
+        ]
         box.call("POST", "files/upload-v2", params={"path": "absolute"}, content=b"through")
         assert (box.home / "d/f").read_bytes() == b"through"
         assert box.call("DELETE", "files", params={"path": "absolute"}).status_code == 204
@@ -199,26 +240,48 @@ class TestFiles:
 
     def test_bulk_upload_stores_what_it_can_and_names_the_rest(self, box: Box) -> None:
         (box.home / "folder").mkdir()
-        data = {"files[0].path": "a", "files[1].path": "folder", "files[2].path": "/etc/x", "files[3].path": "b"}
+        data = {
+            "files[0].path": "a",
+            "files[1].path": "folder",
+            "files[2].path": "/etc/x",
+            "files[3].path": "b",
+        }
         files = {f"files[{n}].file": ("x", b"%d" % n) for n in range(5)}
         answer = box.call("POST", "files/bulk-upload", data=data, files=files)
         assert answer.status_code == 400
         assert answer.json() == {
-            "errors": ["folder: is a directory", "/etc/x: permission denied", "file[4]: missing .path metadata"],
+            "errors": [
+                "folder: is a directory",
+                "/etc/x: permission denied",
+                "file[4]: missing .path metadata",
+            ],
             "files": [{"path": "a", "bytes": 1}, {"path": "b", "bytes": 1}],
         }
-        assert (box.home / "b").read_bytes() == b"3" and (box.home / "b").stat().st_mode & 0o777 == 0o644
+        assert (box.home / "b").read_bytes() == b"3" and (
+            box.home / "b"
+        ).stat().st_mode & 0o777 == 0o644
 
-    @pytest.mark.parametrize("content_type", ["multipart/form-data", "multipart/form-data; boundary=x", "text/plain"])
+    @pytest.mark.parametrize(
+        "content_type", ["multipart/form-data", "multipart/form-data; boundary=x", "text/plain"]
+    )
     def test_broken_forms(self, box: Box, content_type: str) -> None:
-        answer = box.call("POST", "files/bulk-upload", content=b"garbage", headers={"Content-Type": content_type})
-        assert (answer.status_code, answer.json()["files"], len(answer.json()["errors"])) == (400, None, 1)
+        answer = box.call(
+            "POST", "files/bulk-upload", content=b"garbage", headers={"Content-Type": content_type}
+        )
+        assert (answer.status_code, answer.json()["files"], len(answer.json()["errors"])) == (
+            400,
+            None,
+            1,
+        )
 
     def test_paths_of_a_form_are_trimmed_and_folders_made(self, box: Box) -> None:
         data, files = {"files[0].path": " new/deep/file \n"}, {"files[0].file": ("x", b"x")}
         answer = box.call("POST", "files/bulk-upload", data=data, files=files)
         assert answer.json() == {"files": [{"path": "new/deep/file", "bytes": 1}]}
-        modes = [(box.home / name).stat().st_mode & 0o777 for name in ("new", "new/deep", "new/deep/file")]
+        modes = [
+            (box.home / name).stat().st_mode & 0o777
+            for name in ("new", "new/deep", "new/deep/file")
+        ]
         assert modes == [0o755, 0o755, 0o644]
 
     def test_a_part_of_a_file(self, box: Box) -> None:
@@ -230,14 +293,22 @@ class TestFiles:
             ("bytes=10-", 416, b"", "bytes */10"),
             ("", 200, b"0123456789", None),
         ):
-            answer = box.call("GET", "files/download?path=f", headers={"Range": asked} if asked else {})
-            assert (answer.status_code, answer.content, answer.headers.get("Content-Range")) == (status, content, range_)
+            answer = box.call(
+                "GET", "files/download?path=f", headers={"Range": asked} if asked else {}
+            )
+            assert (answer.status_code, answer.content, answer.headers.get("Content-Range")) == (
+                status,
+                content,
+                range_,
+            )
         assert answer.headers["Last-Modified"].endswith(" GMT")
 
     def test_many_files_come_with_one_boundary_always(self, box: Box) -> None:
         (box.home / "f").write_bytes(b"x")
         answer = box.call("POST", "files/bulk-download", json={"paths": ["f", "none"]})
-        assert answer.headers["Content-Type"] == "multipart/form-data; boundary=DAYTONA-FILE-BOUNDARY"
+        assert (
+            answer.headers["Content-Type"] == "multipart/form-data; boundary=DAYTONA-FILE-BOUNDARY"
+        )
         assert b"FILE_NOT_FOUND" in answer.content
 
     def test_names_are_searched_at_any_depth(self, box: Box) -> None:
@@ -250,7 +321,9 @@ class TestFiles:
             ("sub", ["d/sub"]),
             ("d", ["d"]),
         ):
-            assert box.call("GET", "files/search", params={"path": "d", "pattern": pattern}).json() == {"files": found}, pattern
+            assert box.call(
+                "GET", "files/search", params={"path": "d", "pattern": pattern}
+            ).json() == {"files": found}, pattern
         assert box.call("GET", "files/search?path=none&pattern=*").json() == {"files": []}
         assert box.call("GET", "files/find?path=none&pattern=x").json() == []
 
@@ -261,7 +334,17 @@ class TestFiles:
     def test_an_older_daemon_says_less(self, old: Box) -> None:
         old.output("mkdir -p d/e; echo x > d/e/f; chmod 4755 d/e/f")
         (info,) = old.call("GET", "files?path=d/e&depth=5").json()
-        assert set(info) == {"name", "size", "isDir", "mode", "permissions", "modTime", "modifiedAt", "owner", "group"}
+        assert set(info) == {
+            "name",
+            "size",
+            "isDir",
+            "mode",
+            "permissions",
+            "modTime",
+            "modifiedAt",
+            "owner",
+            "group",
+        }
         assert [one["name"] for one in old.call("GET", "files?path=d&depth=5").json()] == ["e"]
         for method, path, status in (
             ("GET", "files?path=none", 404),
@@ -272,8 +355,13 @@ class TestFiles:
         ):
             answer = old.call(method, path)
             assert (answer.status_code, answer.content) == (status, b""), path
-        assert b"FILE_NOT_FOUND" in old.call("POST", "files/bulk-download", json={"paths": ["none"]}).content
-        assert old.call("POST", "files/bulk-upload", files={"files[0].file": ("x", b"")}).json()["errors"]
+        assert (
+            b"FILE_NOT_FOUND"
+            in old.call("POST", "files/bulk-download", json={"paths": ["none"]}).content
+        )
+        assert old.call("POST", "files/bulk-upload", files={"files[0].file": ("x", b"")}).json()[
+            "errors"
+        ]
 
     def test_a_single_upload_may_be_a_form(self, box: Box) -> None:
         answer = box.call("POST", "files/upload-v2?path=new/file", files={"file": ("x", b"form")})
@@ -296,9 +384,16 @@ class TestFiles:
     def test_two_hundred_megabytes_take_no_memory(self, box: Box) -> None:
         block, blocks = os.urandom(1 << 20), 200
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        assert box.call("POST", "files/upload-v2?path=big", content=(block for _ in range(blocks))).status_code == 200
+        assert (
+            box.call(
+                "POST", "files/upload-v2?path=big", content=(block for _ in range(blocks))
+            ).status_code
+            == 200
+        )
         size = 0
-        with box.client.stream("POST", f"{box.local.toolbox_url}/{box.id}/files/bulk-download", json={"paths": ["big"]}) as answer:
+        with box.client.stream(
+            "POST", f"{box.local.toolbox_url}/{box.id}/files/bulk-download", json={"paths": ["big"]}
+        ) as answer:
             for chunk in answer.iter_raw():
                 size += len(chunk)
         assert size > blocks << 20 and (box.home / "big").stat().st_size == blocks << 20
@@ -306,20 +401,28 @@ class TestFiles:
 
     def test_folders_and_modes(self, box: Box) -> None:
         assert box.call("POST", "files/folder?path=a/b&mode=777").status_code == 201
-        assert box.call("GET", "files/info?path=a/b").json()["permissions"] == "0755"  # the umask of Daytona's daemon
+        # the umask of Daytona's daemon
+        assert box.call("GET", "files/info?path=a/b").json()["permissions"] == "0755"
         assert box.call("POST", "files/permissions?path=a/b&mode=1777").status_code == 200
-        assert box.call("GET", "files/info?path=a/b").json()["permissions"] == "0777"  # no more than nine bits get through
+        # no more than nine bits get through
+        assert box.call("GET", "files/info?path=a/b").json()["permissions"] == "0777"
         box.output("chmod 1777 a/b; touch a/b/c; chmod 4755 a/b/c")
         shown = [box.call("GET", f"files/info?path={path}").json() for path in ("a/b", "a/b/c")]
-        assert [(one["permissions"], one["mode"]) for one in shown] == [("0777", "dtrwxrwxrwx"), ("0755", "urwxr-xr-x")]
+        assert [(one["permissions"], one["mode"]) for one in shown] == [
+            ("0777", "dtrwxrwxrwx"),
+            ("0755", "urwxr-xr-x"),
+        ]
         for mode in ("9", "x", "-1"):
-            assert box.refused(400, "POST", f"files/permissions?path=a&mode={mode}") == "BAD_REQUEST"
+            assert (
+                box.refused(400, "POST", f"files/permissions?path=a&mode={mode}") == "BAD_REQUEST"
+            )
         assert box.refused(400, "GET", "files?depth=0") == "BAD_REQUEST"
         assert box.refused(404, "GET", "files?path=none") == "FILE_NOT_FOUND"
 
 
 class Late:
-    """An isolation in whose sandboxes a directory becomes a link just after the path to it was found."""
+    """An isolation in whose sandboxes a directory becomes a link just after the path to it was
+    found."""
 
     isolates = True
 
@@ -333,7 +436,9 @@ class Late:
 
 
 @pytest.mark.parametrize("follow", [False, True])
-def test_a_link_put_in_the_way_after_the_check_is_not_followed(tmp_path: Path, follow: bool) -> None:
+def test_a_link_put_in_the_way_after_the_check_is_not_followed(
+    tmp_path: Path, follow: bool
+) -> None:
     sandbox = Sandbox(id="x", name="x", directory=tmp_path)
     for folder in (sandbox.home / "d", sandbox.tmp, tmp_path / "outside"):
         folder.mkdir(parents=True)

@@ -6,31 +6,40 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from boxes import DAEMON_ENVELOPE, Box, wait_for
 
-from git_daytona.local import execute
-from git_daytona.local.model import ApiError
-from git_daytona.local.search import name_expression
+from git_daytona.local.core.model import ApiError
+from git_daytona.local.toolbox import execute
+from git_daytona.local.toolbox.search import name_expression
+from support.toolbox_http import DAEMON_ENVELOPE, Box, wait_for
 
 
 def test_messages_begin_with_their_kind(box: Box) -> None:
     answer = box.call("POST", "process/session", json={"sessionId": ""}).json()
     assert answer["message"] == "bad request: sessionId is required"
     box.call("POST", "process/session", json={"sessionId": "s"})
-    assert box.call("POST", "process/session", json={"sessionId": "s"}).json()["message"].startswith("conflict: ")
+    assert (
+        box.call("POST", "process/session", json={"sessionId": "s"})
+        .json()["message"]
+        .startswith("conflict: ")
+    )
 
 
 @pytest.mark.parametrize("body", [{"command": ""}, {}])
 def test_no_command_is_an_invalid_body(box: Box, body: dict[str, str]) -> None:
     answer = box.call("POST", "process/execute", json=body).json()
     assert (answer["statusCode"], answer["code"]) == (400, "INVALID_REQUEST_BODY")
-    assert answer["message"].startswith("invalid body request: invalid request body: Key: 'ExecuteRequest.Command' Error:")
+    assert answer["message"].startswith(
+        "invalid body request: invalid request body: Key: 'ExecuteRequest.Command' Error:"
+    )
 
 
 @pytest.mark.parametrize("body", [{"command": ""}, {}])
 def test_an_older_daemon_asks_for_a_command(old: Box, body: dict[str, str]) -> None:
     answer = old.call("POST", "process/execute", json=body).json()
-    assert (answer["code"], answer["message"]) == ("BAD_REQUEST", "bad request: command is required")
+    assert (answer["code"], answer["message"]) == (
+        "BAD_REQUEST",
+        "bad request: command is required",
+    )
 
 
 def test_json_has_no_blanks(box: Box) -> None:
@@ -45,7 +54,12 @@ def test_json_has_no_blanks(box: Box) -> None:
 
 def test_an_older_daemon_names_no_source_and_fewer_kinds(old: Box) -> None:
     for status, code, message, answer in (
-        (408, "REQUEST_TIMEOUT", "request timeout: command execution timeout", old.execute("sleep 30", timeout=1)),
+        (
+            408,
+            "REQUEST_TIMEOUT",
+            "request timeout: command execution timeout",
+            old.execute("sleep 30", timeout=1),
+        ),
         (404, "NOT_FOUND", "not found: session not found", old.call("GET", "process/session/none")),
     ):
         assert (answer.status_code, set(answer.json())) == (status, DAEMON_ENVELOPE - {"source"})
@@ -60,15 +74,28 @@ def test_an_older_daemon_has_errors_of_its_own_for_terminals(old: Box) -> None:
 
 
 @pytest.mark.parametrize(
-    "method, path", [("POST", "files/upload-v2?path=x"), ("GET", "system/metrics"), ("POST", "git/init"), ("GET", "nothing")]
+    "method, path",
+    [
+        ("POST", "files/upload-v2?path=x"),
+        ("GET", "system/metrics"),
+        ("POST", "git/init"),
+        ("GET", "nothing"),
+    ],
 )
 def test_calls_that_an_older_daemon_does_not_know(old: Box, method: str, path: str) -> None:
     answer = old.call(method, path)
-    assert (answer.status_code, answer.text, answer.headers["Content-Type"][:10]) == (404, "404 page not found", "text/plain")
+    assert (answer.status_code, answer.text, answer.headers["Content-Type"][:10]) == (
+        404,
+        "404 page not found",
+        "text/plain",
+    )
 
 
 def test_calls_that_no_daemon_knows(box: Box) -> None:
-    assert (box.call("GET", "nothing").status_code, box.call("GET", "nothing").text) == (404, "404 page not found")
+    assert (box.call("GET", "nothing").status_code, box.call("GET", "nothing").text) == (
+        404,
+        "404 page not found",
+    )
     assert box.call("GET", "project-dir").json() == {"dir": "/home/daytona"}
 
 
@@ -113,7 +140,9 @@ def test_a_port_is_reached_through_the_daemon(box: Box) -> None:
             connection, _ = listener.accept()
             with connection:
                 asked = connection.recv(65536)
-                connection.sendall(b"HTTP/1.1 203 Odd\r\nX-A: b\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
+                connection.sendall(
+                    b"HTTP/1.1 203 Odd\r\nX-A: b\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
+                )
             return asked
 
         with ThreadPoolExecutor() as pool:
@@ -127,7 +156,11 @@ def test_a_port_is_reached_through_the_daemon(box: Box) -> None:
 
 @pytest.mark.parametrize(
     "listed, found",
-    [("/bin/sh\n/bin/bash\n/usr/bin/bash\n", "/usr/bin/bash"), ("# none of ours\n/bin/sh\n", "/bin/sh"), ("", "/bin/sh")],
+    [
+        ("/bin/sh\n/bin/bash\n/usr/bin/bash\n", "/usr/bin/bash"),
+        ("# none of ours\n/bin/sh\n", "/bin/sh"),
+        ("", "/bin/sh"),
+    ],
 )
 def test_the_shell_is_one_of_etc_shells(tmp_path: Path, listed: str, found: str) -> None:
     (tmp_path / "shells").write_text(listed)

@@ -1,4 +1,5 @@
-"""The real OpenCode from npm, a scripted model, and the embedded Daytona: all of it on loopback, all of it in a HOME of the test's."""
+"""The real OpenCode from npm, a scripted model, and the embedded Daytona: all of it on loopback,
+all of it in a HOME of the test's."""
 
 import json
 import os
@@ -13,13 +14,13 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
-from model import Model, serve
-from shim import SHIM
 
 from git_daytona.local.server import LocalDaytona
-from leaks import canary, logged, traced
-from processes import until
-from rig import local, repo, server
+from support.plugin import SHIM
+from support.processes import until
+from support.round_trip import local, repo, server
+from support.scripted_model import Model, serve
+from support.secret_search import canary, logged, traced
 
 __all__ = ["canary", "local", "logged", "repo", "server", "traced"]
 
@@ -35,7 +36,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def elsewhere(home: Path) -> dict[str, str]:
-    """The environment with another HOME, but npm's own configuration: OpenCode is run once by its installation, and makes folders."""
+    """The environment with another HOME, but npm's own configuration: OpenCode is run once by its
+    installation, and makes folders."""
     home.mkdir(exist_ok=True)
     env = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
     user = os.environ.get("NPM_CONFIG_USERCONFIG", str(Path.home() / ".npmrc"))
@@ -107,7 +109,10 @@ class OpenCode:
                 "local": {
                     "npm": "@ai-sdk/openai-compatible",
                     "options": {"baseURL": f"http://127.0.0.1:{model.port}/v1", "apiKey": "x"},
-                    "models": {name: {"tool_call": True, "limit": {"context": 100000, "output": 10000}} for name in ("m", "gpt-5")},
+                    "models": {
+                        name: {"tool_call": True, "limit": {"context": 100000, "output": 10000}}
+                        for name in ("m", "gpt-5")
+                    },
                 }
             },
             "model": "local/m",
@@ -133,7 +138,8 @@ class OpenCode:
             "OPENCODE_DISABLE_AUTOUPDATE": "1",
             "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
             "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
-            "OPENCODE_MODELS_PATH": str(models),  # the list of the world's models costs a second at each start
+            # the list of the world's models costs a second at each start
+            "OPENCODE_MODELS_PATH": str(models),
             "WATCHED": str(self.watched),
         }
         process = subprocess.Popen(
@@ -155,15 +161,21 @@ class OpenCode:
         return Done(process.returncode, out, err)
 
     def serve(self, cwd: Path) -> "Server":
-        return Server(self, self.start("serve", "--port", "0", "--hostname", "127.0.0.1", cwd=cwd), cwd)
+        return Server(
+            self, self.start("serve", "--port", "0", "--hostname", "127.0.0.1", cwd=cwd), cwd
+        )
 
     def events(self, kind: str) -> list[dict[str, Any]]:
         lines = self.watched.read_text().splitlines() if self.watched.exists() else []
-        return [event["properties"] for line in lines if (event := json.loads(line))["type"] == kind]
+        return [
+            event["properties"] for line in lines if (event := json.loads(line))["type"] == kind
+        ]
 
     def toasts(self) -> list[tuple[str, str]]:
         """Those of what happened; "Please wait" depends on how fast this machine is."""
-        shown = [(each.get("title") or "", each["message"]) for each in self.events("tui.toast.show")]
+        shown = [
+            (each.get("title") or "", each["message"]) for each in self.events("tui.toast.show")
+        ]
         return [each for each in shown if each[0] != "Please wait"]
 
     def toast(self, title: str, seconds: float = 30) -> str:
@@ -209,21 +221,40 @@ class Server:
 
     def prompt(self, session: str, words: str) -> Any:
         """Send a message and wait for the end of the turn."""
-        return self.http("POST", f"/session/{session}/message", {"parts": [{"type": "text", "text": words}]})
+        return self.http(
+            "POST", f"/session/{session}/message", {"parts": [{"type": "text", "text": words}]}
+        )
 
 
 @pytest.fixture(scope="session")
 def database(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """OpenCode's database as its first start ever leaves it, which takes a second or two."""
     place = tmp_path_factory.mktemp("first-start")
-    env = {"PATH": os.environ["PATH"], "HOME": str(place), "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"}
-    subprocess.run((binary, "session", "list"), cwd=place, env=env, check=True, capture_output=True, timeout=RUN_SECONDS)
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(place),
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+    }
+    subprocess.run(
+        (binary, "session", "list"),
+        cwd=place,
+        env=env,
+        check=True,
+        capture_output=True,
+        timeout=RUN_SECONDS,
+    )
     return sorted((place / ".local/share/opencode").glob("opencode.db*"))
 
 
 @pytest.fixture
 def opencode(
-    binary: Path, database: list[Path], home: Path, model: Model, local: LocalDaytona, tmp_path: Path
+    binary: Path,
+    database: list[Path],
+    home: Path,
+    model: Model,
+    local: LocalDaytona,
+    tmp_path: Path,
 ) -> Iterator[OpenCode]:
     data = home / ".local/share/opencode"
     data.mkdir(parents=True, exist_ok=True)
@@ -238,4 +269,6 @@ def opencode(
 def sandboxes(local: LocalDaytona) -> Callable[[], list[str]]:
     """The ids of the sandboxes that the test has made and that are still there."""
     before = {each.id for each in local.sandboxes}
-    return lambda: [each.id for each in local.sandboxes if each.id not in before and each.state != "destroyed"]
+    return lambda: [
+        each.id for each in local.sandboxes if each.id not in before and each.state != "destroyed"
+    ]

@@ -1,4 +1,5 @@
-// Loads a copy of the plugin as OpenCode does, against a service that falls silent, and prints as JSON what becomes of each call.
+// Loads a copy of the plugin as OpenCode does, against a service that falls silent, and prints as
+// JSON what becomes of each call.
 import { pathToFileURL } from "node:url"
 
 const [shim, ...names] = process.argv.slice(2)

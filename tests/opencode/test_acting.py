@@ -1,12 +1,12 @@
-"""``opencode run``: the agent works in the sandbox, and its work is here when the command has ended."""
+"""``opencode run``: the agent works in the sandbox, and its work is here when the command has
+ended."""
 
 import json
 import os
 from pathlib import Path
 
-from model import content
-
-from processes import descendants, until
+from support.processes import descendants, until
+from support.scripted_model import content
 
 
 def test_the_agent_works_in_the_sandbox(canary, opencode, model, repo, local, home):
@@ -22,7 +22,11 @@ def test_the_agent_works_in_the_sandbox(canary, opencode, model, repo, local, ho
         [("gitSync", {})],
         "that is all",
     ]
-    before = repo.git("status", "--porcelain"), (repo.path / "code.py").read_text(), sorted(repo.path.iterdir())
+    before = (
+        repo.git("status", "--porcelain"),
+        (repo.path / "code.py").read_text(),
+        sorted(repo.path.iterdir()),
+    )
     done = opencode.run("please", cwd=repo.path)
     assert done.status == 0, done.terminal
     assert "that is all" in done.out
@@ -33,7 +37,11 @@ def test_the_agent_works_in_the_sandbox(canary, opencode, model, repo, local, ho
     assert "written.txt" in glob
     assert "opencode/1 is at" in sync
 
-    assert (repo.git("status", "--porcelain"), (repo.path / "code.py").read_text(), sorted(repo.path.iterdir())) == before
+    assert (
+        repo.git("status", "--porcelain"),
+        (repo.path / "code.py").read_text(),
+        sorted(repo.path.iterdir()),
+    ) == before
     assert repo.show("opencode/1", "made") == "made"
     assert repo.show("opencode/1", "written.txt") == "written"
     assert repo.show("opencode/1", "code.py") == "def new():\n    return 1"
@@ -45,12 +53,15 @@ def test_the_agent_works_in_the_sandbox(canary, opencode, model, repo, local, ho
     silent(done)
 
     [tools] = [{each["function"]["name"]: each["function"] for each in model.asked[0]["tools"]}]
-    assert tools["bash"]["parameters"]["required"] == ["command"], "what is optional is optional to the model"
+    assert tools["bash"]["parameters"]["required"] == ["command"], (
+        "what is optional is optional to the model"
+    )
     assert set(tools["read"]["parameters"]["required"]) == {"filePath"}
     system = [content(each) for each in model.asked[0]["messages"] if each["role"] == "system"]
     assert "runs in a Daytona sandbox" in "".join(system)
 
-    # With debug logging and tracing on, neither a token nor the key is in what the model, the user, OpenCode or a log got.
+    # With debug logging and tracing on, neither a token nor the key is in what the model, the user,
+    # OpenCode or a log got.
     canary.tell("what the model was told", json.dumps(model.asked))
     canary.tell("toasts", json.dumps(opencode.toasts()))
     canary.tell("the terminal", done.terminal)
@@ -59,8 +70,18 @@ def test_the_agent_works_in_the_sandbox(canary, opencode, model, repo, local, ho
 
 
 def silent(done):
-    """Nothing of ours on the terminal: OpenCode's own lines only, in which results of tools may be quoted."""
-    for word in ("Traceback", "git-daytona", "daytona-ssh", "Sandbox created", "Changes synced", "toast", "WARNING", "INFO"):
+    """Nothing of ours on the terminal: OpenCode's own lines only, in which results of tools may be
+    quoted."""
+    for word in (
+        "Traceback",
+        "git-daytona",
+        "daytona-ssh",
+        "Sandbox created",
+        "Changes synced",
+        "toast",
+        "WARNING",
+        "INFO",
+    ):
         assert word not in done.terminal, done.terminal
 
 
@@ -89,6 +110,9 @@ def test_the_service_has_no_way_to_the_terminal(opencode, model, repo):
         ]
 
     service, *_ = until(services)  # what it is about to start looks like it for a moment
-    theirs, mine = ({Path(f"/proc/{pid}/fd/{n}").readlink() for n in (0, 1, 2)} for pid in (server.process.pid, service.pid))
+    theirs, mine = (
+        {Path(f"/proc/{pid}/fd/{n}").readlink() for n in (0, 1, 2)}
+        for pid in (server.process.pid, service.pid)
+    )
     assert theirs & mine <= {Path("/dev/null")}
     assert os.getsid(service.pid) == service.pid, "no controlling terminal either"

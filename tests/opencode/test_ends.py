@@ -4,15 +4,16 @@ import os
 import signal
 
 import pytest
-from shim import state
 
-from processes import descendants, gone, until
+from support.plugin import state
+from support.processes import descendants, gone, until
 
 MAKE = [[("bash", {"command": "echo made > made", "description": "make"})], "ok"]
 
 
 def service(process):
-    """The pid of the service below an OpenCode (its own children look the same until they have become git)."""
+    """The pid of the service below an OpenCode (its own children look the same until they have
+    become git)."""
     return next(
         each.pid
         for each in descendants(process.pid)
@@ -40,15 +41,19 @@ def test_case_44_killed_in_mid_sync(opencode, model, repo, local):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_case_44_and_case_59_and_case_67_opencode_ended_in_mid_sync(opencode, model, repo, local, number):
-    """``opencode serve`` dies, or ends without a word to its plugins: the service sees the end of input and finishes."""
+def test_case_44_and_case_59_and_case_67_opencode_ended_in_mid_sync(
+    opencode, model, repo, local, number
+):
+    """``opencode serve`` dies, or ends without a word to its plugins: the service sees the end of
+    input and finishes."""
     model.scripts["make"] = MAKE
     server = opencode.serve(repo.path)
     with local.faults.call(route="mint", nth=2, hang=True) as fault:
         session = server.session()
         server.prompt(session, "make")
         assert fault.reached.wait(40)
-        # A transfer stands still, and OpenCode goes on: another session begins, and has its answer (CASES 59).
+        # A transfer stands still, and OpenCode goes on: another session begins, and has its answer
+        # (CASES 59).
         model.scripts["hello"] = ["good day"]
         server.prompt(server.session(), "hello")
         assert len(server.http("GET", "/session")) == 2

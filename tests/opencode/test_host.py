@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from processes import descendants, until
+from support.processes import descendants, until
 
 ARGUMENTS = {
     "command": "touch {host}/planted; echo x >> {host}/README",
@@ -37,32 +37,47 @@ def fill(value, host):
         return value.format(host=host)
     if isinstance(value, list):
         return [fill(each, host) for each in value]
-    return {name: fill(each, host) for name, each in value.items()} if isinstance(value, dict) else value
+    return (
+        {name: fill(each, host) for name, each in value.items()}
+        if isinstance(value, dict)
+        else value
+    )
 
 
 def fingerprint(folder):
     return {
-        path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and ".git" not in path.relative_to(folder).parts
+        path: path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and ".git" not in path.relative_to(folder).parts
     }
 
 
 def test_every_tool_against_the_host(opencode, model, repo, local):
-    """Every tool that this OpenCode has, with those behind flags, called with what would change the host."""
+    """Every tool that this OpenCode has, with those behind flags, called with what would change the
+    host."""
     opencode.environment = {
         "OPENCODE_EXPERIMENTAL": "1",
         "OPENCODE_EXPERIMENTAL_LSP_TOOL": "1",
         "OPENCODE_EXPERIMENTAL_PLAN_MODE": "1",
         "OPENCODE_EXPERIMENTAL_CODE_MODE": "1",
     }
-    # What would leave this machine, or wait for a person, is not called: the rest may do what it can.
-    opencode.config["permission"] = {"*": "allow", "question": "deny", "websearch": "deny", "codesearch": "deny"}
+    # What would leave this machine, or wait for a person, is not called: the rest may do what it
+    # can.
+    opencode.config["permission"] = {
+        "*": "allow",
+        "question": "deny",
+        "websearch": "deny",
+        "codesearch": "deny",
+    }
     before = fingerprint(repo.path)
     server = opencode.serve(repo.path)
     session = server.session()
     names = sorted(set(server.http("GET", "/experimental/tool/ids")) - {"question", "plan_exit"})
     assert {"bash", "read", "edit", "write", "glob", "grep", "lsp", "skill"} <= set(names)
     arguments = fill(ARGUMENTS, str(repo.path)) | {"port": local.api_port}
-    model.scripts["break out"] = [[(name, arguments)] for name in [*names, "batch", "patch", "unheard_of"]]
+    model.scripts["break out"] = [
+        [(name, arguments)] for name in [*names, "batch", "patch", "unheard_of"]
+    ]
     server.prompt(session, "break out")
     assert fingerprint(repo.path) == before
     said = "\n".join(model.results())
@@ -90,7 +105,9 @@ def test_a_question_is_answered_by_the_user(opencode, model, repo):
     model.scripts["please"] = [[("bash", {"command": "touch allowed", "description": "x"})], "ok"]
     server = opencode.serve(repo.path)
     session = server.session()
-    server.http("POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": "please"}]})
+    server.http(
+        "POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": "please"}]}
+    )
     [asked] = until(lambda: server.http("GET", "/permission"))
     assert asked["permission"] == "bash" and asked["patterns"] == ["touch allowed"]
     server.http("POST", f"/permission/{asked['id']}/reply", {"reply": "once"})
@@ -99,10 +116,15 @@ def test_a_question_is_answered_by_the_user(opencode, model, repo):
 
 
 def test_an_abort_ends_the_command(opencode, model, repo, local):
-    model.scripts["please"] = [[("bash", {"command": "echo $$ > /tmp/pid; exec sleep 600", "description": "x"})], "ok"]
+    model.scripts["please"] = [
+        [("bash", {"command": "echo $$ > /tmp/pid; exec sleep 600", "description": "x"})],
+        "ok",
+    ]
     server = opencode.serve(repo.path)
     session = server.session()
-    server.http("POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": "please"}]})
+    server.http(
+        "POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": "please"}]}
+    )
     until(lambda: local.counts["process/execute"] >= 1)
     until(sleeping)
     server.http("POST", f"/session/{session}/abort")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import until
+from support.processes import until
 
 TICKER = Path(__file__).parent / "ticker.js"
 MAKE = [[("bash", {"command": "echo made > made", "description": "make"})], "ok"]
@@ -26,16 +26,23 @@ def notes(opencode, tmp_path):
     path = tmp_path / "ticks.jsonl"
     opencode.config["plugin"].append(TICKER.as_uri())
     opencode.environment["TICKS"] = str(path)
-    return lambda: [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+    return lambda: [
+        json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")
+    ]
 
 
-def test_case_59_the_loop_goes_on_while_a_transfer_stands_still(opencode, model, repo, local, notes):
-    """The first push of a session meets a gateway that says nothing more once it has let it in; the clock goes on for a second."""
+def test_case_59_the_loop_goes_on_while_a_transfer_stands_still(
+    opencode, model, repo, local, notes
+):
+    """The first push of a session meets a gateway that says nothing more once it has let it in; the
+    clock goes on for a second."""
     model.scripts["make"] = MAKE
     local.faults.gateway.stall_after_bytes = 0
     server = opencode.serve(repo.path)
     session = server.session()
-    server.http("POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": "make"}]})
+    server.http(
+        "POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": "make"}]}
+    )
     held = local.faults.gateway.held
     assert held.wait(40)
     before = notes()[-1].get("beats", 0)
@@ -59,7 +66,9 @@ while not sys.stdin.closed:
 
     def __enter__(self):
         self.largest = 0.0
-        self.process = subprocess.Popen((sys.executable, "-I", "-c", self.SOURCE), stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            (sys.executable, "-I", "-c", self.SOURCE), stdout=subprocess.PIPE, text=True
+        )
         self.thread = threading.Thread(target=self._read)
         self.thread.start()
         return self
@@ -77,7 +86,9 @@ while not sys.stdin.closed:
 
 @pytest.mark.bench
 @pytest.mark.timeout(600)
-def test_the_loop_during_a_first_push_of_100_megabytes(opencode, model, repo, local, notes, record_property):
+def test_the_loop_during_a_first_push_of_100_megabytes(
+    opencode, model, repo, local, notes, record_property
+):
     for number in range(25):
         (repo.path / f"f{number}").write_bytes(secrets.token_bytes(4_000_000))
     repo.git("config", "core.compression", "0")
@@ -87,7 +98,8 @@ def test_the_loop_during_a_first_push_of_100_megabytes(opencode, model, repo, lo
     model.scripts["make"] = MAKE
     server = opencode.serve(repo.path)
     gaps, pushes, minted = [], [], []
-    # The window begins with the push's token: OpenCode itself stands still for a while where it begins a tool call.
+    # The window begins with the push's token: OpenCode itself stands still for a while where it
+    # begins a tool call.
     local.watch_tokens(lambda _token: minted.append(time.time() * 1000))
     with Beside() as beside:
         for turn in range(ROUNDS + 1):
@@ -98,7 +110,11 @@ def test_the_loop_during_a_first_push_of_100_megabytes(opencode, model, repo, lo
             started = [each["at"] for each in seen if "begun" in each][-1]
             ended = [each["at"] for each in seen if "ended" in each][-1]
             begun = next(at for at in minted if started < at < ended)
-            during = [each["gap"] for each in seen if "gap" in each and begun < each["at"] - each["gap"] and each["at"] < ended]
+            during = [
+                each["gap"]
+                for each in seen
+                if "gap" in each and begun < each["at"] - each["gap"] and each["at"] < ended
+            ]
             if turn:  # the first one warms up OpenCode's own code, too
                 gaps.append(max(during))
                 pushes.append(ended - begun)
@@ -107,7 +123,15 @@ def test_the_loop_during_a_first_push_of_100_megabytes(opencode, model, repo, lo
     longest, push = sorted(gaps)[len(gaps) // 2], sorted(pushes)[len(pushes) // 2]
     detail = f"{push:.0f} ms a push; longest of all {max(gaps):.0f} ms; in a process that only ticks, {beside.largest:.0f} ms"
     record_property(
-        "bench", ("6. OpenCode's loop", "longest missed beat during a first push of 100 MB, ms", longest, LONGEST, False, detail)
+        "bench",
+        (
+            "6. OpenCode's loop",
+            "longest missed beat during a first push of 100 MB, ms",
+            longest,
+            LONGEST,
+            False,
+            detail,
+        ),
     )
     print(longest, detail)
     assert push > 500, "that was no push of 100 MB"

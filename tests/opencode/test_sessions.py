@@ -3,18 +3,22 @@
 import subprocess
 import threading
 
-from shim import state
+from support.plugin import state
+from support.processes import until
 
-from processes import until
 
-
-def test_case_43_and_case_57_a_sub_agent_shares_its_roots_sandbox(opencode, model, repo, local, sandboxes):
+def test_case_43_and_case_57_a_sub_agent_shares_its_roots_sandbox(
+    opencode, model, repo, local, sandboxes
+):
     model.scripts["the whole"] = [
         [("bash", {"command": "echo root > root", "description": "make"})],
         [("task", {"description": "a part", "prompt": "a part of it", "subagent_type": "general"})],
         "all done",
     ]
-    model.scripts["a part of it"] = [[("bash", {"command": "cat root; echo child > child", "description": "make"})], "part done"]
+    model.scripts["a part of it"] = [
+        [("bash", {"command": "cat root; echo child > child", "description": "make"})],
+        "part done",
+    ]
     server = opencode.serve(repo.path)
     root = server.session()
     server.prompt(root, "the whole")
@@ -23,13 +27,20 @@ def test_case_43_and_case_57_a_sub_agent_shares_its_roots_sandbox(opencode, mode
     assert len(sandboxes()) == 1
     assert model.results("a part of it") == ["root"]
     assert list(state(repo)["sessions"]) == [root]
-    [child] = [each["info"]["id"] for each in opencode.events("session.created") if each["info"].get("parentID") == root]
+    [child] = [
+        each["info"]["id"]
+        for each in opencode.events("session.created")
+        if each["info"].get("parentID") == root
+    ]
     assert state(repo)["children"] == {child: root}
     assert repo.show("opencode/1", "child") == "child"
 
     server.http("DELETE", f"/session/{child}")
     until(lambda: opencode.events("session.deleted"))
-    model.scripts["once more"] = [[("bash", {"command": "ls; echo last > last", "description": "look"})], "ok"]
+    model.scripts["once more"] = [
+        [("bash", {"command": "ls; echo last > last", "description": "look"})],
+        "ok",
+    ]
     server.prompt(root, "once more")
     assert len(sandboxes()) == 1
     assert "child\n" in model.results("once more")[-1]
@@ -58,10 +69,10 @@ def test_case_43_one_turn_is_one_sync(opencode, model, repo, local, sandboxes):
     assert sum(local.counts.values()) == 2, local.calls
 
 
-def test_case_48_and_case_63_a_deletion_that_must_be_refused_leaves_the_sandbox(opencode, model, repo, local, sandboxes):
-    make = (
-        "mkdir nested && cd nested && git init -q && echo x > x && git add x && git -c user.name=a -c user.email=a@b commit -qm x"
-    )
+def test_case_48_and_case_63_a_deletion_that_must_be_refused_leaves_the_sandbox(
+    opencode, model, repo, local, sandboxes
+):
+    make = "mkdir nested && cd nested && git init -q && echo x > x && git add x && git -c user.name=a -c user.email=a@b commit -qm x"
     model.scripts["nest"] = [[("bash", {"command": make, "description": "nest"})], "ok"]
     server = opencode.serve(repo.path)
     root = server.session()
@@ -98,7 +109,8 @@ def test_two_opencodes_in_one_repository(opencode, model, repo, local, sandboxes
     model.scripts["make one"] = [lambda _: both.wait(60) and make("one"), "ok"]
     model.scripts["make two"] = [lambda _: both.set() or make("two"), "ok"]
     running = [opencode.start("run", "make one", cwd=repo.path)]
-    until(lambda: model.asked)  # OpenCode itself fails ("database is locked") when two make its database at once
+    # OpenCode itself fails ("database is locked") when two make its database at once
+    until(lambda: model.asked)
     running.append(opencode.start("run", "make two", cwd=repo.path))
     for each in running:
         out, err = each.communicate(timeout=60)
@@ -114,7 +126,10 @@ def test_two_opencodes_in_one_repository(opencode, model, repo, local, sandboxes
 def test_a_directory_without_a_repository(opencode, model, tmp_path, local, sandboxes):
     place = tmp_path / "plain"
     place.mkdir()
-    model.scripts["make"] = [[("bash", {"command": "echo a > a; pwd", "description": "make"})], "ok"]
+    model.scripts["make"] = [
+        [("bash", {"command": "echo a > a; pwd", "description": "make"})],
+        "ok",
+    ]
     done = opencode.run("make", cwd=place)
     assert done.status == 0, done.terminal
     assert model.results() == ["/home/daytona/project"]

@@ -1,5 +1,6 @@
-"""A service that accepts and then says nothing: OpenCode waits for its documented limits and no longer. The plugin is loaded by Node.js as it
-is, with shorter limits, against services that fall silent at one point or another."""
+"""A service that accepts and then says nothing: OpenCode waits for its documented limits and no
+longer. The plugin is loaded by Node.js as it is, with shorter limits, against services that fall
+silent at one point or another."""
 
 import json
 import os
@@ -10,11 +11,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from shim import SHIM
 
-from processes import descendants, until
+from support.plugin import SHIM
+from support.processes import descendants, until
 
-SHORTER = {"START_MS": 4_000, "PING_MS": 200, "ANSWER_MS": 1_000, "SHUTDOWN_MS": 2_500, "READ_MS": 10}
+SHORTER = {
+    "START_MS": 4_000,
+    "PING_MS": 200,
+    "ANSWER_MS": 1_000,
+    "SHUTDOWN_MS": 2_500,
+    "READ_MS": 10,
+}
 SERVICE = """#!{python}
 import json, os, signal, sys, time
 mode = {mode!r}
@@ -52,7 +59,9 @@ def plugin(tmp_path, monkeypatch):
         pytest.skip("Node.js is missing")
     text = SHIM.read_text()
     for name, value in SHORTER.items():
-        text, count = re.subn(rf"^const {name} = [\d_]+", f"const {name} = {value}", text, flags=re.MULTILINE)
+        text, count = re.subn(
+            rf"^const {name} = [\d_]+", f"const {name} = {value}", text, flags=re.MULTILINE
+        )
         assert count == 1, name
     (tmp_path / "package.json").write_text('{"type": "module"}')
     (tmp_path / "daytona.js").write_text(text)
@@ -61,12 +70,22 @@ def plugin(tmp_path, monkeypatch):
         service = tmp_path / "service"
         service.write_text(SERVICE.format(python=sys.executable, mode=mode))
         service.chmod(0o700)
-        words = (node, str(Path(__file__).parent / "silence.mjs"), str(tmp_path / "daytona.js"), *names)
+        words = (
+            node,
+            str(Path(__file__).parent / "silence.mjs"),
+            str(tmp_path / "daytona.js"),
+            *names,
+        )
         done = subprocess.run(
-            words, env=os.environ | {"DAYTONA_SERVICE_BINARY": str(service)}, capture_output=True, text=True, timeout=60
+            words,
+            env=os.environ | {"DAYTONA_SERVICE_BINARY": str(service)},
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
         assert done.returncode == 0, done.stderr
-        until(lambda: not [each for each in descendants(1) if str(service) in each.words])  # none is left behind
+        # none is left behind
+        until(lambda: not [each for each in descendants(1) if str(service) in each.words])
         return json.loads(done.stdout)
 
     return run
@@ -75,7 +94,10 @@ def plugin(tmp_path, monkeypatch):
 def test_a_service_that_never_answers(plugin):
     """No tools, nothing runs on the machine instead, and OpenCode goes on and ends."""
     seen = plugin("deaf", "guard", "event", "dispose")
-    assert seen["said"]["guard"] == "Daytona is not available, and nothing runs on this machine instead: it does not answer"
+    assert (
+        seen["said"]["guard"]
+        == "Daytona is not available, and nothing runs on this machine instead: it does not answer"
+    )
     assert seen["said"]["event"] == seen["said"]["dispose"] == "done"
     assert seen["toasts"] == ["it does not answer; tools are blocked"]
 
@@ -84,10 +106,14 @@ def test_a_service_that_never_answers(plugin):
 def test_a_service_that_stands_still(plugin, what):
     """It is ended and replaced, and at the second time given up."""
     seen = plugin("stopped", what, what, what, "dispose")
-    assert seen["said"][what].startswith("Daytona is not available, and nothing runs on this machine instead: ")
+    assert seen["said"][what].startswith(
+        "Daytona is not available, and nothing runs on this machine instead: "
+    )
     assert seen["said"]["dispose"] == "done"
     assert "it does not answer" in seen["toasts"][0]
-    assert seen["toasts"][1] == "the Daytona service ended twice: it does not answer; restart OpenCode"
+    assert (
+        seen["toasts"][1] == "the Daytona service ended twice: it does not answer; restart OpenCode"
+    )
     assert plugin("stopped", what)["said"][what] == GONE
 
 

@@ -1,4 +1,5 @@
-"""The README's three minutes as they stand there: the wheel installed, an empty HOME, the real OpenCode, an embedded Daytona."""
+"""The README's three minutes as they stand there: the wheel installed, an empty HOME, the real
+OpenCode, an embedded Daytona."""
 
 import json
 import os
@@ -6,17 +7,19 @@ import shutil
 from pathlib import Path
 
 import pytest
-from model import Model
 
-import tour
-from installed import Installed, installed
-from rig import Repo
+from support import tour
+from support.installation import Installed, installed
+from support.round_trip import Repo
+from support.scripted_model import Model
 
 __all__ = ["installed"]
 
 
 @pytest.fixture
-def environment(installed: Installed, binary: Path, database: list[Path], model: Model, home: Path) -> dict[str, str]:
+def environment(
+    installed: Installed, binary: Path, database: list[Path], model: Model, home: Path
+) -> dict[str, str]:
     """A user who has OpenCode with a model, git with colours, and this program from the wheel."""
     data = home / ".local/share/opencode"
     data.mkdir(parents=True)
@@ -28,7 +31,12 @@ def environment(installed: Installed, binary: Path, database: list[Path], model:
         "options": {"baseURL": f"http://127.0.0.1:{model.port}/v1", "apiKey": "x"},
         "models": {"m": {"tool_call": True, "limit": {"context": 100000, "output": 10000}}},
     }
-    configuration = {"provider": {"local": provider}, "model": "local/m", "small_model": "local/m", "autoupdate": False}
+    configuration = {
+        "provider": {"local": provider},
+        "model": "local/m",
+        "small_model": "local/m",
+        "autoupdate": False,
+    }
     (home / ".config/opencode/opencode.json").write_text(json.dumps(configuration))
     (home / "models.json").write_text("{}")
     with (home / ".gitconfig").open("a") as config:
@@ -45,7 +53,11 @@ def environment(installed: Installed, binary: Path, database: list[Path], model:
 
 
 def test_the_tour_of_the_readme(
-    environment: dict[str, str], model: Model, repo: Repo, home: Path, request: pytest.FixtureRequest
+    environment: dict[str, str],
+    model: Model,
+    repo: Repo,
+    home: Path,
+    request: pytest.FixtureRequest,
 ) -> None:
     repo.path = repo.path.rename(home / "project")
     model.title = "Add a greeting"
@@ -68,4 +80,6 @@ def test_the_tour_of_the_readme(
         other = request.config.rootpath / "build" / "tour.svg"
         other.parent.mkdir(exist_ok=True)
         other.write_text(new, "utf-8")
-        pytest.fail("man/tour.svg is not what the tour prints now: bin/test tests/opencode/test_tour.py --renew")
+        pytest.fail(
+            "man/tour.svg is not what the tour prints now: bin/test tests/opencode/test_tour.py --renew"
+        )

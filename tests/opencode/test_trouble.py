@@ -1,4 +1,5 @@
-"""What the user sees when something is wrong: asserted where the user sees it, in the tool's result and the toasts."""
+"""What the user sees when something is wrong: asserted where the user sees it, in the tool's result
+and the toasts."""
 
 import json
 import subprocess
@@ -45,7 +46,10 @@ def test_the_api_is_down(opencode, model, repo, monkeypatch):
 
 
 def test_the_gateways_key_changed(opencode, model, repo, local, home, tmp_path):
-    subprocess.run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", tmp_path / "other"), check=True)
+    subprocess.run(
+        ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", tmp_path / "other"),
+        check=True,
+    )
     pins = home / ".local/share/opencode/storage/daytona/gateway_known_hosts"
     pins.parent.mkdir(parents=True, exist_ok=True)
     pins.write_text(f"[127.0.0.1]:{local.gateway_port} {(tmp_path / 'other.pub').read_text()}")

@@ -1,4 +1,5 @@
-// A third plugin, of some tests: a clock in OpenCode's own loop, which writes down where it stood still, and when tools began and ended.
+// A third plugin, of some tests: a clock in OpenCode's own loop, which writes down where it stood
+// still, and when tools began and ended.
 import { appendFileSync } from "node:fs"
 
 const BEAT_MS = 5

@@ -1,6 +1,6 @@
 """The fixtures of rig.py and told.py."""
 
-from rig import begin, command, coordinate, local, repo, server
-from told import tell
+from support.program import tell
+from support.round_trip import begin, command, coordinate, local, repo, server
 
 __all__ = ["begin", "command", "coordinate", "local", "repo", "server", "tell"]

@@ -1,4 +1,5 @@
-"""Bad input of every command of git-daytona and daytona-token: one error line, one hint line, the documented status, no traceback."""
+"""Bad input of every command of git-daytona and daytona-token: one error line, one hint line, the
+documented status, no traceback."""
 
 import http.server
 import os
@@ -9,14 +10,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from git_daytona import errors
-from told import Told
+from git_daytona.base import errors
+from support.program import Told
 
 STATUSES = {status for status, _ in errors.table()}
 USAGE, UNREACHABLE, NO_KEY, KEY_REFUSED, FORBIDDEN, NOT_FOUND, NO_REPOSITORY = 2, 4, 5, 6, 7, 8, 9
 MISSING, SETTING, ANSWER = 12, 13, 15
 
-GIT_VERBS = (("start",), ("status",), ("sync", "1"), ("fetch", "1"), ("push", "1"), ("delete", "1"), ("exec", "1", "--", "true"))
+GIT_VERBS = (
+    ("start",),
+    ("status",),
+    ("sync", "1"),
+    ("fetch", "1"),
+    ("push", "1"),
+    ("delete", "1"),
+    ("exec", "1", "--", "true"),
+)
 TOKEN_VERBS = (("mint", "sb1"), ("revoke", "--all", "sb1"), ("exec", "sb1", "--", "true"))
 """Verbs that talk to Daytona; so does reap, when there is something to reap."""
 
@@ -32,21 +41,39 @@ def check(told: Told, program: str, status: int, says: str, hint: str) -> None:
     assert told.out == ""
 
 
-@pytest.mark.parametrize("verb", [("start",), ("sync", "1"), ("fetch", "1"), ("push", "1")], ids=lambda words: words[0])
+@pytest.mark.parametrize(
+    "verb", [("start",), ("sync", "1"), ("fetch", "1"), ("push", "1")], ids=lambda words: words[0]
+)
 def test_no_repository(local, tell, verb):
-    check(tell("git-daytona", *verb), "git-daytona", NO_REPOSITORY, "is not in a git repository", "git init")
+    check(
+        tell("git-daytona", *verb),
+        "git-daytona",
+        NO_REPOSITORY,
+        "is not in a git repository",
+        "git init",
+    )
     assert local.calls == []
 
 
-@pytest.mark.parametrize("verb", [("delete", "1"), ("exec", "1", "--", "true")], ids=lambda words: words[0])
+@pytest.mark.parametrize(
+    "verb", [("delete", "1"), ("exec", "1", "--", "true")], ids=lambda words: words[0]
+)
 def test_no_repository_and_no_session_either(local, tell, verb):
     """These work without a repository, too, for the sessions of OpenCode that have none."""
-    check(tell("git-daytona", *verb), "git-daytona", NOT_FOUND, "there is no session '1'", "git daytona status")
+    check(
+        tell("git-daytona", *verb),
+        "git-daytona",
+        NOT_FOUND,
+        "there is no session '1'",
+        "git daytona status",
+    )
     assert local.calls == []
 
 
 @pytest.mark.parametrize("verb", GIT_VERBS[2:], ids=lambda words: words[0])
-@pytest.mark.parametrize("name", ["1", "sandbox-9", "opencode/3", "ses_none", "0", "-1x", "../x", "a\x1b[2Jb\nc", "ö"])
+@pytest.mark.parametrize(
+    "name", ["1", "sandbox-9", "opencode/3", "ses_none", "0", "-1x", "../x", "a\x1b[2Jb\nc", "ö"]
+)
 def test_unknown_session(local, repo, tell, verb, name):
     words = [verb[0], *(["--"] if name.startswith("-") else []), name, *verb[2:]]
     told = tell("git-daytona", *words, cwd=repo.path)
@@ -58,7 +85,12 @@ def test_unknown_session(local, repo, tell, verb, name):
 @pytest.mark.parametrize("verb", TOKEN_VERBS, ids=lambda words: words[0])
 @pytest.mark.parametrize("sandbox", ["no-such-sandbox", "../x", "a b", "", "-x", "a\nb", "%2e%2e"])
 def test_unknown_sandbox(local, tell, verb, sandbox):
-    words = [verb[0], *(word for word in verb[1:] if word.startswith("--a")), *(["--"] if sandbox.startswith("-") else []), sandbox]
+    words = [
+        verb[0],
+        *(word for word in verb[1:] if word.startswith("--a")),
+        *(["--"] if sandbox.startswith("-") else []),
+        sandbox,
+    ]
     told = tell("daytona-token", *words, *(["true"] if verb[0] == "exec" else []))
     if verb[0] == "revoke" and sandbox == "no-such-sandbox":
         assert told.status == 0, "it opens nothing, which is what was asked for"
@@ -72,7 +104,11 @@ def test_unknown_sandbox(local, tell, verb, sandbox):
     [
         (("git-daytona", "nonsense"), "no such command 'nonsense'", "git daytona --help"),
         (("git-daytona", "--nonsense"), "no such option", "git daytona --help"),
-        (("git-daytona", "start", "extra"), "unexpected extra argument", "git daytona start --help"),
+        (
+            ("git-daytona", "start", "extra"),
+            "unexpected extra argument",
+            "git daytona start --help",
+        ),
         (("git-daytona", "start", "--session"), "requires an argument", "git daytona --help"),
         (("git-daytona", "sync"), "missing argument", "git daytona sync --help"),
         (("git-daytona", "fetch"), "missing argument", "git daytona fetch --help"),
@@ -81,15 +117,35 @@ def test_unknown_sandbox(local, tell, verb, sandbox):
         (("git-daytona", "exec"), "missing argument", "git daytona exec --help"),
         (("git-daytona", "exec", "1"), "missing argument", "git daytona exec --help"),
         (("git-daytona", "exec", "1", "--"), "missing argument", "git daytona exec --help"),
-        (("git-daytona", "exec", "--timeout", "0", "1", "true"), "invalid value for '--timeout'", "git daytona exec --help"),
-        (("git-daytona", "exec", "--timeout", "x", "1", "true"), "invalid value for '--timeout'", "git daytona exec --help"),
+        (
+            ("git-daytona", "exec", "--timeout", "0", "1", "true"),
+            "invalid value for '--timeout'",
+            "git daytona exec --help",
+        ),
+        (
+            ("git-daytona", "exec", "--timeout", "x", "1", "true"),
+            "invalid value for '--timeout'",
+            "git daytona exec --help",
+        ),
         (("git-daytona", "sync", "1", "2"), "unexpected extra argument", "git daytona sync --help"),
         (("git-daytona", "status", "--jsn"), "no such option", "git daytona status --help"),
         (("daytona-token", "nonsense"), "no such command 'nonsense'", "daytona-token --help"),
         (("daytona-token", "mint"), "missing argument", "daytona-token mint --help"),
-        (("daytona-token", "mint", "a", "b"), "unexpected extra argument", "daytona-token mint --help"),
-        (("daytona-token", "mint", "--minutes", "0", "a"), "invalid value for '--minutes'", "daytona-token mint --help"),
-        (("daytona-token", "mint", "--minutes", "1441", "a"), "invalid value for '--minutes'", "daytona-token mint --help"),
+        (
+            ("daytona-token", "mint", "a", "b"),
+            "unexpected extra argument",
+            "daytona-token mint --help",
+        ),
+        (
+            ("daytona-token", "mint", "--minutes", "0", "a"),
+            "invalid value for '--minutes'",
+            "daytona-token mint --help",
+        ),
+        (
+            ("daytona-token", "mint", "--minutes", "1441", "a"),
+            "invalid value for '--minutes'",
+            "daytona-token mint --help",
+        ),
         (("daytona-token", "revoke"), "missing argument", "daytona-token revoke --help"),
         (("daytona-token", "exec", "a"), "missing argument", "daytona-token exec --help"),
         (("daytona-token", "exec", "a", "--"), "missing argument", "daytona-token exec --help"),
@@ -103,7 +159,13 @@ def test_wrong_arguments(local, repo, tell, words, says, where):
 
 @pytest.mark.parametrize("session", ["a\nb", "\x1b[2J", "x" * 201, "  "])
 def test_a_session_id_that_is_none(local, repo, tell, session):
-    check(tell("git-daytona", "start", "--session", session, cwd=repo.path), "git-daytona", USAGE, "no session id", "use letters")
+    check(
+        tell("git-daytona", "start", "--session", session, cwd=repo.path),
+        "git-daytona",
+        USAGE,
+        "no session id",
+        "use letters",
+    )
     assert local.counts["create"] == 0
 
 
@@ -117,7 +179,9 @@ def everything(tell, repo) -> Iterator[tuple[Told, str]]:
 def test_no_key(local, repo, tell, monkeypatch):
     monkeypatch.delenv("DAYTONA_API_KEY")
     for told, program in everything(tell, repo):
-        check(told, program, NO_KEY, f"there is no API key for {local.api_url}", "set DAYTONA_API_KEY")
+        check(
+            told, program, NO_KEY, f"there is no API key for {local.api_url}", "set DAYTONA_API_KEY"
+        )
     assert not any(call.route in ("create", "mint", "revoke") for call in local.calls)
 
 
@@ -126,7 +190,9 @@ def test_a_broken_dotenv(local, repo, tell, monkeypatch):
     os.mkfifo(repo.path / ".env")
     for told, program in everything(tell, repo):
         check(told, program, NO_KEY, "there is no API key", "set DAYTONA_API_KEY")
-        assert told.err.startswith(f"{program}: warning: '.env' of the project not read: it is not a regular file\n")
+        assert told.err.startswith(
+            f"{program}: warning: '.env' of the project not read: it is not a regular file\n"
+        )
     (repo.path / ".env").unlink()
     (repo.path / ".env").write_text("DAYTONA_API_KEY='open\nDAYTONA_SNAPSHOT=\n", encoding="utf-16")
     told = tell("daytona-token", "mint", "sb1", cwd=repo.path)
@@ -137,7 +203,13 @@ def test_a_broken_dotenv(local, repo, tell, monkeypatch):
 def test_a_wrong_key(local, repo, tell, monkeypatch):
     monkeypatch.setenv("DAYTONA_API_KEY", "dtn_0123456789wrongwrong")
     for told, program in everything(tell, repo):
-        check(told, program, KEY_REFUSED, "does not accept the API key from the environment", "set DAYTONA_API_KEY")
+        check(
+            told,
+            program,
+            KEY_REFUSED,
+            "does not accept the API key from the environment",
+            "set DAYTONA_API_KEY",
+        )
         assert "dtn_" not in told.err
     assert len([call for call in local.calls if call.status == 401]) == 4, "no second try"
 
@@ -152,13 +224,28 @@ def test_an_api_that_is_not_there(local, repo, tell, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     monkeypatch.setenv("DAYTONA_API_URL", f"http://127.0.0.1:{port}/api")
-    monkeypatch.setattr("git_daytona.leases._wait", lambda state: 0.01)
+    monkeypatch.setattr("git_daytona.transfer.leases._wait", lambda state: 0.01)
     for told, program in everything(tell, repo):
-        check(told, program, UNREACHABLE, f"http://127.0.0.1:{port}/api cannot be reached", "check the network and DAYTONA_API_URL")
+        check(
+            told,
+            program,
+            UNREACHABLE,
+            f"http://127.0.0.1:{port}/api cannot be reached",
+            "check the network and DAYTONA_API_URL",
+        )
 
 
 @pytest.mark.parametrize(
-    "url", ["nonsense", "ftp://x", "http://", "http://h:99999/", "https://user:secret@h/", "http://h/?key=x", "http://\x1b[2J"]
+    "url",
+    [
+        "nonsense",
+        "ftp://x",
+        "http://",
+        "http://h:99999/",
+        "https://user:secret@h/",
+        "http://h/?key=x",
+        "http://\x1b[2J",
+    ],
 )
 def test_an_api_url_that_is_none(local, repo, tell, monkeypatch, url):
     monkeypatch.setenv("DAYTONA_API_URL", url)
@@ -169,7 +256,8 @@ def test_an_api_url_that_is_none(local, repo, tell, monkeypatch, url):
 
 
 class Strange(http.server.BaseHTTPRequestHandler):
-    """A web server that is no Daytona, or one that Daytona sends people to; it notes the headers."""
+    """A web server that is no Daytona, or one that Daytona sends people to; it notes the
+    headers."""
 
     heard: list[str]
 
@@ -189,7 +277,9 @@ class Strange(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def strange() -> Iterator[tuple[str, list[str]]]:
     heard: list[str] = []
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Strange", (Strange,), {"heard": heard}))
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), type("Strange", (Strange,), {"heard": heard})
+    )
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}", heard
@@ -247,18 +337,37 @@ def test_missing_programs(local, repo, begin, tell, monkeypatch, tmp_path):
     ):
         if words[1] == "push":
             continue  # nothing to push: nothing needs ssh
-        check(tell(*words, cwd=repo.path), words[0], MISSING, "no OpenSSH client found on PATH", "install it")
+        check(
+            tell(*words, cwd=repo.path),
+            words[0],
+            MISSING,
+            "no OpenSSH client found on PATH",
+            "install it",
+        )
     assert local.counts["mint"] == local.counts["create"] == 0
     (tmp_path / "nothing").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    check(tell("git-daytona", "status", cwd=repo.path), "git-daytona", MISSING, "git is not installed", "install it")
+    check(
+        tell("git-daytona", "status", cwd=repo.path),
+        "git-daytona",
+        MISSING,
+        "git is not installed",
+        "install it",
+    )
 
 
 @pytest.mark.parametrize(
     ("binary", "says"),
-    [("ssh", "not an absolute path"), ("{}/none", "does not exist"), ("{}", "is a directory"), ("{}/plain", "cannot be executed")],
+    [
+        ("ssh", "not an absolute path"),
+        ("{}/none", "does not exist"),
+        ("{}", "is a directory"),
+        ("{}/plain", "cannot be executed"),
+    ],
 )
-def test_case_22_a_named_ssh_that_cannot_be_used(local, repo, tell, monkeypatch, tmp_path, binary, says):
+def test_case_22_a_named_ssh_that_cannot_be_used(
+    local, repo, tell, monkeypatch, tmp_path, binary, says
+):
     (tmp_path / "plain").write_text("")
     monkeypatch.setenv("DAYTONA_SSH_BINARY", binary.format(tmp_path))
     for words in (("git-daytona", "start"), ("daytona-token", "exec", "sb1", "--", "true")):
@@ -274,7 +383,9 @@ def test_case_22_a_named_ssh_that_cannot_be_used(local, repo, tell, monkeypatch,
 
 @pytest.mark.parametrize("name", ["XDG_DATA_HOME", "XDG_STATE_HOME"])
 @pytest.mark.parametrize("place", ["{}/file", "/proc/readonly", "/dev/null"])
-def test_case_55_a_folder_that_cannot_be_written(local, repo, tell, monkeypatch, tmp_path, name, place):
+def test_case_55_a_folder_that_cannot_be_written(
+    local, repo, tell, monkeypatch, tmp_path, name, place
+):
     """A clear error before a sandbox is created."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(name, place.format(tmp_path))
@@ -285,8 +396,20 @@ def test_case_55_a_folder_that_cannot_be_written(local, repo, tell, monkeypatch,
 
 def test_case_36_kinds_of_repositories_that_cannot_be_used(local, repo, tell, tmp_path):
     repo.git("clone", "-q", "--bare", ".", str(tmp_path / "bare.git"))
-    check(tell("git-daytona", "start", cwd=tmp_path / "bare.git"), "git-daytona", NO_REPOSITORY, "bare repository", "worktree")
-    check(tell("git-daytona", "start", cwd=repo.path / ".git"), "git-daytona", NO_REPOSITORY, "inside a .git directory", "worktree")
+    check(
+        tell("git-daytona", "start", cwd=tmp_path / "bare.git"),
+        "git-daytona",
+        NO_REPOSITORY,
+        "bare repository",
+        "worktree",
+    )
+    check(
+        tell("git-daytona", "start", cwd=repo.path / ".git"),
+        "git-daytona",
+        NO_REPOSITORY,
+        "inside a .git directory",
+        "worktree",
+    )
     repo.git("branch", "opencode")
     told = tell("git-daytona", "start", cwd=repo.path)
     assert "opencode" in told.complaint[0]

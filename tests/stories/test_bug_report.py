@@ -1,9 +1,11 @@
-"""``git daytona version --verbose`` and ``doctor --bundle``: all that a bug report needs, and no secret."""
+"""``git daytona version --verbose`` and ``doctor --bundle``: all that a bug report needs, and no
+secret."""
 
 import re
 
-from git_daytona import __version__, log, paths, secret
-from leaks import forms
+from git_daytona import __version__
+from git_daytona.base import log, paths, secret
+from support.secret_search import forms
 
 CANARY = "canary-Zk4+odd/form%2F=="
 OTHER = "dtn_0123456789abcdefcanary"
@@ -11,22 +13,41 @@ OTHER = "dtn_0123456789abcdefcanary"
 
 def test_versions(tell):
     assert tell("git-daytona", "version").out == f"git-daytona {__version__}\n"
-    lines = dict(line.split(": ", 1) for line in tell("git-daytona", "version", "--verbose").out.splitlines())
-    assert lines["git-daytona"] == __version__ and lines["git"].startswith("git version 2.") and "OpenSSH_" in lines["ssh"]
-    assert {"Python", "system", "OpenCode", "click", "asyncssh", "daytona-api-client"} <= lines.keys()
+    lines = dict(
+        line.split(": ", 1) for line in tell("git-daytona", "version", "--verbose").out.splitlines()
+    )
+    assert (
+        lines["git-daytona"] == __version__
+        and lines["git"].startswith("git version 2.")
+        and "OpenSSH_" in lines["ssh"]
+    )
+    assert {
+        "Python",
+        "system",
+        "OpenCode",
+        "click",
+        "asyncssh",
+        "daytona-api-client",
+    } <= lines.keys()
     assert re.match(r"\d+\.\d+", lines["click"])
 
 
-def test_a_bundle_holds_what_happened_and_no_secret(local, repo, begin, tell, monkeypatch, tmp_path, home):
+def test_a_bundle_holds_what_happened_and_no_secret(
+    local, repo, begin, tell, monkeypatch, tmp_path, home
+):
     log.to_file()
     session = begin(repo)
     session.sync()
     file = session.coordinator.state
     found = session.coordinator.find("1")
     file.set_title(found.id, "Something private")
-    file.note(found.id, "failed", f"the server said {local.api_key} and ssh://{OTHER}@host to {CANARY}")
+    file.note(
+        found.id, "failed", f"the server said {local.api_key} and ssh://{OTHER}@host to {CANARY}"
+    )
     with paths.log_file().open("a") as handle:  # as an earlier tool would have written it
-        handle.write(f"2026-01-01 INFO old line with {CANARY} and Bearer {OTHER} in {home}/somewhere\n")
+        handle.write(
+            f"2026-01-01 INFO old line with {CANARY} and Bearer {OTHER} in {home}/somewhere\n"
+        )
     (repo.path / ".env").write_text(f"DAYTONA_API_KEY={CANARY}\n")
     repo.git("config", "daytona.snapshot", OTHER)
     monkeypatch.setenv("DAYTONA_ODD", CANARY)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from git_daytona import copying
+from git_daytona.sessions import copy
 
 
 @pytest.fixture
@@ -23,15 +23,23 @@ def test_both_ways(local, repo, there, tell, tmp_path, monkeypatch):
     there.agent("mkdir -p sub && printf 'bytes\\0\\377' >'sub/a b' && chmod +x 'sub/a b'")
     cp("1:sub/a b", str(here))
     assert (here / "a b").read_bytes() == b"bytes\0\xff" and (here / "a b").stat().st_mode & 0o100
-    assert cp("sandbox-1:/home/daytona/project/sub/a b", str(here / "other")).err.splitlines()[-1] == "1 file copied"
+    assert (
+        cp("sandbox-1:/home/daytona/project/sub/a b", str(here / "other")).err.splitlines()[-1]
+        == "1 file copied"
+    )
     (here / "other").write_text("old")
     cp("opencode/1:sub/a b".replace("opencode/1", "1"), str(here / "other"))
     assert (here / "other").read_bytes() == b"bytes\0\xff"
     # a directory: below its own name, under another, added to
-    there.agent("ln -s 'a b' sub/link && ln -s /etc/passwd sub/out && mkdir -p sub/.git && echo x >sub/.git/config")
+    there.agent(
+        "ln -s 'a b' sub/link && ln -s /etc/passwd sub/out && mkdir -p sub/.git && echo x >sub/.git/config"
+    )
     told = cp("-r", "1:sub", str(here), status=1)
     assert sorted(each.name for each in (here / "sub").iterdir()) == ["a b", "link"]
-    assert "left out: 'out' (a link out of it)" in told.err and "without '.git': history comes by git daytona sync" in told.err
+    assert (
+        "left out: 'out' (a link out of it)" in told.err
+        and "without '.git': history comes by git daytona sync" in told.err
+    )
     there.agent("rm -r sub/.git sub/out")
     cp("1:sub/", str(here / "renamed"))
     assert (here / "renamed" / "link").read_bytes() == b"bytes\0\xff"
@@ -45,17 +53,20 @@ def test_both_ways(local, repo, there, tell, tmp_path, monkeypatch):
     cp(str(here / "file é"), "1:sub/renamed")
     cp(str(here / "sub"), "1:whole")
     cp(str(here / "sub"), "1:whole")
-    assert there.agent("cat 'file é' sub/renamed whole/own whole/sub/own; readlink whole/link") == "mine\nmine\nminemine" + "a b\n"
+    assert (
+        there.agent("cat 'file é' sub/renamed whole/own whole/sub/own; readlink whole/link")
+        == "mine\nmine\nminemine" + "a b\n"
+    )
     assert there.agent("ls -A /tmp | grep git-daytona || echo clean") == "clean\n"
     # more than one part
-    monkeypatch.setattr(copying, "PART_BYTES", 100_000)
+    monkeypatch.setattr(copy, "PART_BYTES", 100_000)
     there.agent("head -c 1000000 /dev/urandom >large; cp large large2")
-    copying.copy_out(there.coordinator, "1", "large", str(here / "large"))
-    copying.copy_in(there.coordinator, "1", str(here / "large"), "large2")
+    copy.copy_out(there.coordinator, "1", "large", str(here / "large"))
+    copy.copy_in(there.coordinator, "1", str(here / "large"), "large2")
     there.agent("cmp large large2")
-    monkeypatch.setattr(copying, "LIMIT_BYTES", 500_000)
+    monkeypatch.setattr(copy, "LIMIT_BYTES", 500_000)
     with pytest.raises(Exception, match="GiB"):
-        copying.copy_out(there.coordinator, "1", "large", str(here / "large3"))
+        copy.copy_out(there.coordinator, "1", "large", str(here / "large3"))
     assert not (here / "large3").exists()
 
 
@@ -93,7 +104,7 @@ def test_a_copy_that_fails_leaves_nothing_there(local, repo, there, tell):
 
 
 def test_a_colon_behind_a_slash_is_no_session():
-    assert copying.place("./a:b") == copying.Place(None, "./a:b")
-    assert copying.place("1:") == copying.Place("1", ".")
-    assert copying.place("1:a:b") == copying.Place("1", "a:b")
-    assert copying.place(":x") == copying.Place(None, ":x")
+    assert copy.place("./a:b") == copy.Place(None, "./a:b")
+    assert copy.place("1:") == copy.Place("1", ".")
+    assert copy.place("1:a:b") == copy.Place("1", "a:b")
+    assert copy.place(":x") == copy.Place(None, ":x")

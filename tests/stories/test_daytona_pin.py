@@ -1,4 +1,5 @@
-"""daytona-pin as people meet it: arguments in; exit status, stdout, stderr and files out; against the embedded Daytona."""
+"""daytona-pin as people meet it: arguments in; exit status, stdout, stderr and files out; against
+the embedded Daytona."""
 
 import http.server
 import json
@@ -15,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from git_daytona import paths
+from git_daytona.base import paths
 from git_daytona.local.server import LocalDaytona
-from git_daytona.trust.hostkeys import parse_line
+from git_daytona.trust.host_keys import parse_line
 
 PROGRAM = Path(__file__).resolve().parents[2] / "bin" / "daytona-pin"
 
@@ -83,7 +84,7 @@ def dead_api() -> str:
         return f"http://127.0.0.1:{listener.getsockname()[1]}/api"
 
 
-# -- verify ---------------------------------------------------------------------------------------------------------------------------
+# -- verify ----------------------------------------------------------------------------------------
 
 
 def test_a_key_from_first_sight_to_the_end_of_its_rotation(local: LocalDaytona) -> None:
@@ -193,7 +194,9 @@ def test_verify_when_nobody_can_be_asked(local: LocalDaytona) -> None:
     ],
     ids=lambda fault: next(iter(fault)),
 )
-def test_case_33_an_api_that_answers_nonsense_leaves_the_pin_in_force(local: LocalDaytona, fault: dict[str, object]) -> None:
+def test_case_33_an_api_that_answers_nonsense_leaves_the_pin_in_force(
+    local: LocalDaytona, fault: dict[str, object]
+) -> None:
     tell("pin")
     before = paths.pin_file().read_bytes()
     with local.faults.call(route="config", **fault):
@@ -215,7 +218,9 @@ def test_the_key_goes_to_no_redirected_host(local: LocalDaytona) -> None:
         thread = threading.Thread(target=elsewhere.serve_forever)
         thread.start()
         try:
-            with local.faults.call(route="config", redirect=f"http://127.0.0.1:{elsewhere.server_port}/config"):
+            with local.faults.call(
+                route="config", redirect=f"http://127.0.0.1:{elsewhere.server_port}/config"
+            ):
                 assert tell("verify").status == 4
         finally:
             elsewhere.shutdown()
@@ -264,7 +269,9 @@ def test_verify_as_json(local: LocalDaytona) -> None:
 def test_fingerprints_are_as_ssh_keygen_prints_them(local: LocalDaytona, tmp_path: Path) -> None:
     file = tmp_path / "key.pub"
     file.write_text(presented(local) + "\n")
-    listed = subprocess.run(("ssh-keygen", "-lf", str(file)), check=True, capture_output=True, text=True, timeout=30).stdout
+    listed = subprocess.run(
+        ("ssh-keygen", "-lf", str(file)), check=True, capture_output=True, text=True, timeout=30
+    ).stdout
     assert listed.split()[1] in tell("verify", "--live").out
 
 
@@ -273,13 +280,16 @@ def test_an_unusable_pin_file_is_a_mismatch(local: LocalDaytona) -> None:
     paths.pin_file().write_text("")
     told = tell("verify")
     assert (told.status, told.out) == (1, "")
-    assert f"daytona-pin: error: the pin file '{paths.pin_file()}' cannot be used: it holds no key" in told.err
+    assert (
+        f"daytona-pin: error: the pin file '{paths.pin_file()}' cannot be used: it holds no key"
+        in told.err
+    )
     assert tell("verify", "--json").json["status"] == 1
     assert tell("pin").status == 11
     assert paths.pin_file().read_text() == ""
 
 
-# -- manual and inherited mode --------------------------------------------------------------------------------------------------------
+# -- manual and inherited mode ---------------------------------------------------------------------
 
 
 def test_verify_a_manual_file(local: LocalDaytona, tmp_path: Path) -> None:
@@ -289,7 +299,10 @@ def test_verify_a_manual_file(local: LocalDaytona, tmp_path: Path) -> None:
     assert told.status == 0
     assert "mode:     manual" in told.out
     assert "verified: published = manual = presented" in told.out
-    assert f"note: line 1 of '{file}' is skipped by ssh: there is no key after the host name" in told.err
+    assert (
+        f"note: line 1 of '{file}' is skipped by ssh: there is no key after the host name"
+        in told.err
+    )
     assert not paths.pin_file().exists()
 
 
@@ -298,7 +311,10 @@ def test_a_manual_line_for_the_bare_host_is_explained(local: LocalDaytona, tmp_p
     file.write_text(f"{local.gateway_host} {presented(local)}\n")
     told = tell("verify", "--live", DAYTONA_SSH_KNOWN_HOSTS=str(file))
     assert told.status == 1
-    assert f"line 1 is for '127.0.0.1' on port 22 and does not serve port {local.gateway_port}" in told.out
+    assert (
+        f"line 1 is for '127.0.0.1' on port 22 and does not serve port {local.gateway_port}"
+        in told.out
+    )
 
 
 def test_a_missing_manual_file_is_named(local: LocalDaytona, tmp_path: Path) -> None:
@@ -315,7 +331,7 @@ def test_inherited_by_choice(local: LocalDaytona) -> None:
     assert tell("pin", DAYTONA_SSH_AUTO_PIN="false").status == 13
 
 
-# -- show, pin, forget, import, path, scan --------------------------------------------------------------------------------------------
+# -- show, pin, forget, import, path, scan ---------------------------------------------------------
 
 
 def test_show_asks_nobody(local: LocalDaytona) -> None:
@@ -324,7 +340,10 @@ def test_show_asks_nobody(local: LocalDaytona) -> None:
     assert "(there is none yet)" in told.out
     tell("pin")
     told = tell("show", DAYTONA_API_URL=dead_api())
-    assert f"{name_of(local)}  ssh-ed25519 {fingerprint(presented(local))}  (from {local.api_url} on 20" in told.out
+    assert (
+        f"{name_of(local)}  ssh-ed25519 {fingerprint(presented(local))}  (from {local.api_url} on 20"
+        in told.out
+    )
     keys = tell("show", "--json").json["keys"]
     assert isinstance(keys, list)
     assert keys[0]["source"] == local.api_url
@@ -364,11 +383,21 @@ def test_forget_does_not_drop_a_key_unasked(local: LocalDaytona) -> None:
     assert tell("forget", "a b", "--yes").status == 2
 
 
-@pytest.mark.parametrize(("answer", "status", "left"), [("y", 0, False), ("n", 130, True), ("", 130, True)])
-def test_forget_asks_on_a_terminal(local: LocalDaytona, answer: str, status: int, left: bool) -> None:
+@pytest.mark.parametrize(
+    ("answer", "status", "left"), [("y", 0, False), ("n", 130, True), ("", 130, True)]
+)
+def test_forget_asks_on_a_terminal(
+    local: LocalDaytona, answer: str, status: int, left: bool
+) -> None:
     tell("pin")
     ours, theirs = pty.openpty()
-    process = subprocess.Popen((str(PROGRAM), "forget"), stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        (str(PROGRAM), "forget"),
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     os.close(theirs)
     os.write(ours, f"{answer}\n".encode())
     out, err = process.communicate(timeout=60)
@@ -414,7 +443,9 @@ def test_path(local: LocalDaytona, tmp_path: Path) -> None:
     assert tell("path", "--json").json == {"file": str(paths.pin_file()), "exists": False}
     for relative in ("", "relative"):
         told = tell("path", XDG_DATA_HOME=relative)
-        assert told.out == f"{Path.home()}/.local/share/opencode/storage/daytona/gateway_known_hosts\n"
+        assert (
+            told.out == f"{Path.home()}/.local/share/opencode/storage/daytona/gateway_known_hosts\n"
+        )
 
 
 def test_scan_warns_that_it_proves_nothing(local: LocalDaytona) -> None:
@@ -423,7 +454,11 @@ def test_scan_warns_that_it_proves_nothing(local: LocalDaytona) -> None:
     assert "proves nothing" in told.err
     assert fingerprint(presented(local)) in told.err
     assert tell("scan", "--json", "--host", name_of(local)).json["keys"] == [
-        {"type": "ssh-ed25519", "fingerprint": fingerprint(presented(local)), "key": presented(local)}
+        {
+            "type": "ssh-ed25519",
+            "fingerprint": fingerprint(presented(local)),
+            "key": presented(local),
+        }
     ]
     assert local.live_tokens() == 0
 
@@ -440,20 +475,24 @@ def test_scan_of_what_is_no_ssh_server(local: LocalDaytona) -> None:
     assert (told.status, told.out) == (4, "")
 
 
-# -- the program itself ---------------------------------------------------------------------------------------------------------------
+# -- the program itself ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("verify", "--offline"), ("show",), ("path",)])
 def test_what_needs_no_api_loads_neither_the_sdk_nor_keyring(arguments: tuple[str, ...]) -> None:
     paths.pin_file().parent.mkdir(parents=True)
-    paths.pin_file().write_text("gw ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f\n")
+    paths.pin_file().write_text(
+        "gw ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f\n"
+    )
     script = (
         "import sys\nfrom git_daytona.__main__ import main\n"
         f"status = main(['daytona-pin', *{arguments!r}])\n"
         "heavy = {'daytona', 'daytona_api_client', 'keyring', 'asyncssh', 'httpx', 'pydantic', 'aiohttp'} & set(sys.modules)\n"
         "sys.exit(f'loaded: {sorted(heavy)}' if heavy else status)"
     )
-    done = subprocess.run((sys.executable, "-I", "-c", script), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        (sys.executable, "-I", "-c", script), capture_output=True, text=True, timeout=60
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -464,9 +503,15 @@ def test_wrong_arguments() -> None:
         assert told.err.startswith("daytona-pin: error: ")
 
 
-def test_a_repository_decides_nothing(local: LocalDaytona, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / ".env").write_text(f"DAYTONA_SSH_KNOWN_HOSTS={tmp_path}/evil\nDAYTONA_API_URL=http://127.0.0.1:9/api\n")
-    (tmp_path / "evil").write_text("* ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f\n")
+def test_a_repository_decides_nothing(
+    local: LocalDaytona, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".env").write_text(
+        f"DAYTONA_SSH_KNOWN_HOSTS={tmp_path}/evil\nDAYTONA_API_URL=http://127.0.0.1:9/api\n"
+    )
+    (tmp_path / "evil").write_text(
+        "* ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f\n"
+    )
     monkeypatch.chdir(tmp_path)
     assert tell("path").out == f"{paths.pin_file()}\n"
     assert tell("verify", "--live").status == 0

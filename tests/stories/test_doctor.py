@@ -1,5 +1,6 @@
-"""`git daytona doctor`: a chain that holds, each link that can fail and what it says then. Real git, ssh and embedded Daytona; the one
-program that is played is `opencode`, which only has to tell its version."""
+"""`git daytona doctor`: a chain that holds, each link that can fail and what it says then. Real
+git, ssh and embedded Daytona; the one program that is played is `opencode`, which only has to tell
+its version."""
 
 import json
 import os
@@ -12,18 +13,31 @@ from pathlib import Path
 
 import pytest
 
-from git_daytona import paths
-from git_daytona.doctor import Status, findings, machine, service
+from git_daytona.base import paths
+from git_daytona.base.errors import BadSetting
+from git_daytona.doctor import Status, daytona, findings, machine
 from git_daytona.doctor.findings import Check, ok
-from git_daytona.errors import BadSetting
 from git_daytona.local.server import LocalDaytona
-from git_daytona.opencode import registered
-from rig import Repo, Session
-from told import Told
+from git_daytona.opencode import registration
+from support.program import Told
+from support.round_trip import Repo, Session
 
 Tell = Callable[..., Told]
 LINKS = [
-    *("python", "plugin file", "opencode", "git", "repository", "plugin", "ssh", "files", "settings", "key", "api", "key accepted"),
+    *(
+        "python",
+        "plugin file",
+        "opencode",
+        "git",
+        "repository",
+        "plugin",
+        "ssh",
+        "files",
+        "settings",
+        "key",
+        "api",
+        "key accepted",
+    ),
     *("clock", "snapshot", "gateway", "leases", "sessions", "daytona-local"),
 ]
 
@@ -51,7 +65,7 @@ def shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "site-packages" / "git_daytona" / "opencode" / "daytona.js"
     path.parent.mkdir(parents=True)
     path.write_text("export default async () => ({})\n")
-    monkeypatch.setattr(registered, "SHIM", path)
+    monkeypatch.setattr(registration, "SHIM", path)
     return path
 
 
@@ -82,7 +96,9 @@ class Examined:
 
     def only(self, check: str, status: str) -> tuple[str, str]:
         """Detail and hint of the one finding that is not fine; what needs it is skipped."""
-        assert {name for name, row in self.rows.items() if row["status"] in ("warn", "fail")} == {check}
+        assert {name for name, row in self.rows.items() if row["status"] in ("warn", "fail")} == {
+            check
+        }
         assert self.rows[check]["status"] == status
         return self[check][1:]
 
@@ -92,7 +108,7 @@ def examine(tell: Tell) -> Callable[[Path], Examined]:
     return lambda place: Examined(tell("git-daytona", "doctor", "--json", cwd=place))
 
 
-# -- a chain that holds -----------------------------------------------------------------------------------------------------
+# -- a chain that holds ----------------------------------------------------------------------------
 
 
 def test_all_is_well(healthy: Repo, tell: Tell, local: LocalDaytona, tools: Path) -> None:
@@ -111,7 +127,9 @@ def test_all_is_well(healthy: Repo, tell: Tell, local: LocalDaytona, tools: Path
 
 
 def test_no_secret_in_it(healthy: Repo, tell: Tell, local: LocalDaytona) -> None:
-    (healthy.path / ".env").write_text(f"DAYTONA_API_URL=http://someone:{local.api_key}@127.0.0.1\n")
+    (healthy.path / ".env").write_text(
+        f"DAYTONA_API_URL=http://someone:{local.api_key}@127.0.0.1\n"
+    )
     for words in (("doctor",), ("doctor", "--json")):
         told = tell("git-daytona", *words, cwd=healthy.path)
         assert local.api_key not in told.out + told.err
@@ -119,7 +137,9 @@ def test_no_secret_in_it(healthy: Repo, tell: Tell, local: LocalDaytona) -> None
     assert not paths.log_file().exists() or local.api_key not in paths.log_file().read_text()
 
 
-def test_outside_a_repository(healthy: Repo, tell: Tell, examine: Callable[[Path], Examined], tmp_path: Path) -> None:
+def test_outside_a_repository(
+    healthy: Repo, tell: Tell, examine: Callable[[Path], Examined], tmp_path: Path
+) -> None:
     assert tell("git-daytona", "install", "--global").status == 0
     (tmp_path / "nowhere").mkdir()
     found = examine(tmp_path / "nowhere")
@@ -128,7 +148,9 @@ def test_outside_a_repository(healthy: Repo, tell: Tell, examine: Callable[[Path
     assert found["sessions"] == ("skipped", "there is no repository here", "")
 
 
-def test_a_session_that_is_synced(healthy: Repo, examine: Callable[[Path], Examined], begin: Callable[..., Session]) -> None:
+def test_a_session_that_is_synced(
+    healthy: Repo, examine: Callable[[Path], Examined], begin: Callable[..., Session]
+) -> None:
     session = begin(healthy)
     found = examine(healthy.path)
     detail, hint = found.only("sessions", "warn")
@@ -139,19 +161,32 @@ def test_a_session_that_is_synced(healthy: Repo, examine: Callable[[Path], Exami
     assert found["gateway"][1].endswith("verified: published = pinned = presented")
     session.coordinator.state.note(session.coordinator.find("1").id, "failed", "the disk is full")
     detail, hint = examine(healthy.path).only("sessions", "warn")
-    assert (detail, hint) == ("session 1 was not synced: the disk is full", "try again: git daytona sync 1")
+    assert (detail, hint) == (
+        "session 1 was not synced: the disk is full",
+        "try again: git daytona sync 1",
+    )
 
 
-# -- links on this machine --------------------------------------------------------------------------------------------------
+# -- links on this machine -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("script", "status", "says", "hint"),
     [
         ("echo 1.14.2", "warn", "1.14.2 ", "opencode upgrade"),
-        ("echo opencode v2.0.0-beta1", "warn", "newer than any that was tested", "update git-daytona"),
+        (
+            "echo opencode v2.0.0-beta1",
+            "warn",
+            "newer than any that was tested",
+            "update git-daytona",
+        ),
         ("echo hello; exit 3", "warn", "does not tell its version", "--version"),
-        ("exec sleep 60", "fail", "does not tell its version within 1 seconds", "see what keeps it"),
+        (
+            "exec sleep 60",
+            "fail",
+            "does not tell its version within 1 seconds",
+            "see what keeps it",
+        ),
     ],
 )
 def test_opencode(
@@ -170,7 +205,9 @@ def test_opencode(
     assert says in found[0] and hint in found[1]
 
 
-def test_opencode_is_told_no_key(healthy: Repo, examine: Callable[[Path], Examined], tools: Path, tmp_path: Path) -> None:
+def test_opencode_is_told_no_key(
+    healthy: Repo, examine: Callable[[Path], Examined], tools: Path, tmp_path: Path
+) -> None:
     program(tools, "opencode", f"env >'{tmp_path}/seen'; echo 1.18.0")
     examine(healthy.path)
     assert "PATH=" in (tmp_path / "seen").read_text()
@@ -187,15 +224,23 @@ def test_no_opencode_but_one_in_the_working_directory(
     assert "https://opencode.ai" in hint
 
 
-def test_the_plugin_is_missing(healthy: Repo, tell: Tell, examine: Callable[[Path], Examined], shim: Path) -> None:
+def test_the_plugin_is_missing(
+    healthy: Repo, tell: Tell, examine: Callable[[Path], Examined], shim: Path
+) -> None:
     tell("git-daytona", "uninstall", cwd=healthy.path)
     detail, hint = examine(healthy.path).only("plugin", "fail")
-    assert (detail, hint) == ("OpenCode's configuration does not name it", "register it: git daytona install")
+    assert (detail, hint) == (
+        "OpenCode's configuration does not name it",
+        "register it: git daytona install",
+    )
     tell("git-daytona", "install", cwd=healthy.path)
     shim.unlink()
     found = examine(healthy.path)
     assert found["plugin file"][0] == "fail"
-    assert found["plugin"][1] == f"'{healthy.path / 'opencode.json'}' names '{shim}', which does not exist"
+    assert (
+        found["plugin"][1]
+        == f"'{healthy.path / 'opencode.json'}' names '{shim}', which does not exist"
+    )
 
 
 def _other(tmp_path: Path) -> Path:
@@ -206,7 +251,13 @@ def _other(tmp_path: Path) -> Path:
 
 
 def test_the_plugin_twice(
-    healthy: Repo, tell: Tell, examine: Callable[[Path], Examined], home: Path, shim: Path, tmp_path: Path, monkeypatch
+    healthy: Repo,
+    tell: Tell,
+    examine: Callable[[Path], Examined],
+    home: Path,
+    shim: Path,
+    tmp_path: Path,
+    monkeypatch,
 ) -> None:
     tell("git-daytona", "install", "--global")
     assert examine(healthy.path)["plugin"][0] == "ok", "the same in both files is loaded once"
@@ -223,7 +274,7 @@ def test_the_plugin_twice(
     shared.with_suffix(".jsonc").write_text('{"plugin": []}')
     assert examine(healthy.path)["plugin"][1] == "OpenCode's configuration does not name it"
     # Where OpenCode looks besides.
-    (tmp_path / "named.json").write_text(json.dumps({"plugin": [registered.entry()]}))
+    (tmp_path / "named.json").write_text(json.dumps({"plugin": [registration.entry()]}))
     monkeypatch.setenv("OPENCODE_CONFIG", str(tmp_path / "named.json"))
     assert examine(healthy.path)["plugin"][1] == f"registered in '{tmp_path / 'named.json'}'"
     monkeypatch.delenv("OPENCODE_CONFIG")
@@ -246,15 +297,23 @@ def test_the_other_plugin_of_daytona(healthy: Repo, examine: Callable[[Path], Ex
     assert f"'{config}' is not JSON with comments" in detail
 
 
-def test_plugins_are_off(healthy: Repo, examine: Callable[[Path], Examined], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugins_are_off(
+    healthy: Repo, examine: Callable[[Path], Examined], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPENCODE_PURE", "1")
     detail, hint = examine(healthy.path).only("plugin", "warn")
     assert "OpenCode loads no plugins" in detail and hint == "unset OPENCODE_PURE"
 
 
 def test_git(healthy: Repo, examine: Callable[[Path], Examined], tools: Path) -> None:
-    real = subprocess.run(("sh", "-c", "command -v git"), capture_output=True, text=True, check=True).stdout.strip()
-    program(tools, "git", f'[ "$1" = --version ] && exec echo "git version 2.34.1 (Apple Git-1)"; exec {real} "$@"')
+    real = subprocess.run(
+        ("sh", "-c", "command -v git"), capture_output=True, text=True, check=True
+    ).stdout.strip()
+    program(
+        tools,
+        "git",
+        f'[ "$1" = --version ] && exec echo "git version 2.34.1 (Apple Git-1)"; exec {real} "$@"',
+    )
     found = examine(healthy.path)
     assert found["git"] == ("fail", "2.34.1 (Apple Git-1) is older than 2.36", "update git")
     assert found["repository"] == ("skipped", "it needs 'git'", "")
@@ -279,13 +338,22 @@ def test_no_git_and_no_ssh(
     ],
 )
 def test_ssh(
-    healthy: Repo, examine: Callable[[Path], Examined], tmp_path: Path, monkeypatch, script: str, status: str, says: str
+    healthy: Repo,
+    examine: Callable[[Path], Examined],
+    tmp_path: Path,
+    monkeypatch,
+    script: str,
+    status: str,
+    says: str,
 ) -> None:
     monkeypatch.setenv("DAYTONA_SSH_BINARY", str(program(tmp_path / "ssh", "ssh", script)))
     found = examine(healthy.path)
     assert found["ssh"][0] == status and says in found["ssh"][1]
     monkeypatch.setenv("DAYTONA_SSH_BINARY", "ssh")
-    assert examine(healthy.path)["ssh"][:2] == ("fail", "DAYTONA_SSH_BINARY is not an absolute path")
+    assert examine(healthy.path)["ssh"][:2] == (
+        "fail",
+        "DAYTONA_SSH_BINARY is not an absolute path",
+    )
 
 
 def test_repositories(healthy: Repo, examine: Callable[[Path], Examined], tmp_path: Path) -> None:
@@ -300,7 +368,12 @@ def test_repositories(healthy: Repo, examine: Callable[[Path], Examined], tmp_pa
     assert "it is bare" in examine(tmp_path / "bare.git")["repository"][1]
 
 
-def test_files(healthy: Repo, examine: Callable[[Path], Examined], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files(
+    healthy: Repo,
+    examine: Callable[[Path], Examined],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     paths.storage().mkdir(parents=True)
     (paths.storage() / "abc.json.corrupt-1").write_text("{")
     detail, _hint = examine(healthy.path).only("files", "warn")
@@ -308,21 +381,36 @@ def test_files(healthy: Repo, examine: Callable[[Path], Examined], tmp_path: Pat
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     found = examine(healthy.path)
-    assert found["files"] == ("fail", f"'{tmp_path / 'file'}' is not a directory", "move it out of the way")
+    assert found["files"] == (
+        "fail",
+        f"'{tmp_path / 'file'}' is not a directory",
+        "move it out of the way",
+    )
     assert found["leases"][0] == "skipped"
 
 
-def test_isolation(healthy: Repo, examine: Callable[[Path], Examined], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert examine(healthy.path)["daytona-local"][1] in ("bubblewrap works here", "namespaces works here")
+def test_isolation(
+    healthy: Repo, examine: Callable[[Path], Examined], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert examine(healthy.path)["daytona-local"][1] in (
+        "bubblewrap works here",
+        "namespaces works here",
+    )
     plain = machine.isolation(lambda: "plain", matters=True)
-    assert plain.status is Status.WARN and plain.hint is not None and "apt install bubblewrap" in plain.hint
+    assert (
+        plain.status is Status.WARN
+        and plain.hint is not None
+        and "apt install bubblewrap" in plain.hint
+    )
     assert machine.isolation(lambda: "plain", matters=False).status is Status.OK
 
 
-# -- links to Daytona -------------------------------------------------------------------------------------------------------
+# -- links to Daytona ------------------------------------------------------------------------------
 
 
-def test_settings(healthy: Repo, examine: Callable[[Path], Examined], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings(
+    healthy: Repo, examine: Callable[[Path], Examined], monkeypatch: pytest.MonkeyPatch
+) -> None:
     (healthy.path / ".env").write_text("DAYTONA_SSH_BINARY=/tmp/evil\n")
     detail, _hint = examine(healthy.path).only("settings", "warn")
     assert "DAYTONA_SSH_BINARY in '.env' ignored" in detail
@@ -333,7 +421,12 @@ def test_settings(healthy: Repo, examine: Callable[[Path], Examined], monkeypatc
         assert found[check][0] == "skipped"
 
 
-def test_keys(healthy: Repo, examine: Callable[[Path], Examined], local: LocalDaytona, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys(
+    healthy: Repo,
+    examine: Callable[[Path], Examined],
+    local: LocalDaytona,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("DAYTONA_API_KEY")
     found = examine(healthy.path)
     detail, hint = found.only("key", "fail")
@@ -349,7 +442,9 @@ def test_keys(healthy: Repo, examine: Callable[[Path], Examined], local: LocalDa
     profile = paths.daytona_cli_config()
     profile.parent.mkdir(parents=True)
     api = {"url": local.api_url, "key": local.api_key}
-    profile.write_text(json.dumps({"activeProfile": "1", "profiles": [{"id": "1", "name": "mine", "api": api}]}))
+    profile.write_text(
+        json.dumps({"activeProfile": "1", "profiles": [{"id": "1", "name": "mine", "api": api}]})
+    )
     profile.chmod(0o644)  # as the Daytona CLI leaves it
     found = examine(healthy.path)
     detail, hint = found.only("key", "warn")
@@ -360,20 +455,37 @@ def test_keys(healthy: Repo, examine: Callable[[Path], Examined], local: LocalDa
 @pytest.mark.parametrize(
     ("answer", "status", "says"),
     [
-        ({"name": "ci", "permissions": ["read:volumes"]}, "fail", "it lacks the permission write:sandboxes and delete:sandboxes"),
-        ({"name": "ci", "expiresAt": "2020-01-01T00:00:00.000Z"}, "warn", "named 'ci', but it expires in 0 days"),
+        (
+            {"name": "ci", "permissions": ["read:volumes"]},
+            "fail",
+            "it lacks the permission write:sandboxes and delete:sandboxes",
+        ),
+        (
+            {"name": "ci", "expiresAt": "2020-01-01T00:00:00.000Z"},
+            "warn",
+            "named 'ci', but it expires in 0 days",
+        ),
         ({"expiresAt": "soon", "permissions": "all"}, "ok", "accepted"),
     ],
 )
 def test_what_a_key_may(
-    healthy: Repo, examine: Callable[[Path], Examined], local: LocalDaytona, answer: dict[str, object], status: str, says: str
+    healthy: Repo,
+    examine: Callable[[Path], Examined],
+    local: LocalDaytona,
+    answer: dict[str, object],
+    status: str,
+    says: str,
 ) -> None:
-    with local.faults.call(route="key", body=json.dumps(answer).encode(), content_type="application/json", times=1):
+    with local.faults.call(
+        route="key", body=json.dumps(answer).encode(), content_type="application/json", times=1
+    ):
         found = examine(healthy.path)["key accepted"]
     assert found[0] == status and says in found[1]
 
 
-def test_an_api_that_is_down(healthy: Repo, examine: Callable[[Path], Examined], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_api_that_is_down(
+    healthy: Repo, examine: Callable[[Path], Examined], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     monkeypatch.setenv("DAYTONA_API_URL", f"http://127.0.0.1:{port}/api")
@@ -383,8 +495,10 @@ def test_an_api_that_is_down(healthy: Repo, examine: Callable[[Path], Examined],
     assert found["gateway"] == ("skipped", "it needs 'api'", "")
 
 
-def test_an_api_that_never_answers(healthy: Repo, examine: Callable[[Path], Examined], local: LocalDaytona, monkeypatch) -> None:
-    monkeypatch.setattr(service, "REQUEST_SECONDS", 0.5)
+def test_an_api_that_never_answers(
+    healthy: Repo, examine: Callable[[Path], Examined], local: LocalDaytona, monkeypatch
+) -> None:
+    monkeypatch.setattr(daytona, "REQUEST_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("DAYTONA_API_URL", f"http://127.0.0.1:{silent.getsockname()[1]}/api")
         begin = time.monotonic()
@@ -393,14 +507,19 @@ def test_an_api_that_never_answers(healthy: Repo, examine: Callable[[Path], Exam
     assert "did not answer in time" in found.only("api", "fail")[0]
 
 
-def test_a_clock_that_is_wrong(healthy: Repo, examine: Callable[[Path], Examined], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "SKEW_SECONDS", -1.0)
+def test_a_clock_that_is_wrong(
+    healthy: Repo, examine: Callable[[Path], Examined], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daytona, "SKEW_SECONDS", -1.0)
     detail, hint = examine(healthy.path).only("clock", "warn")
     assert "seconds" in detail and "set the clock" in hint
 
 
 def test_snapshots(
-    healthy: Repo, examine: Callable[[Path], Examined], local: LocalDaytona, monkeypatch: pytest.MonkeyPatch
+    healthy: Repo,
+    examine: Callable[[Path], Examined],
+    local: LocalDaytona,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("DAYTONA_SNAPSHOT", "no/such")
     detail, hint = examine(healthy.path).only("snapshot", "fail")
@@ -408,16 +527,23 @@ def test_snapshots(
     assert "correct DAYTONA_SNAPSHOT" in hint
     for state, status in (("active", "ok"), ("pulling", "warn"), ("build_failed", "fail")):
         body = json.dumps({"state": state}).encode()
-        with local.faults.call(route="snapshot-get", body=body, content_type="application/json", times=1):
+        with local.faults.call(
+            route="snapshot-get", body=body, content_type="application/json", times=1
+        ):
             assert examine(healthy.path)["snapshot"][0] == status
 
 
-def test_a_gateway_with_another_key(healthy: Repo, tell: Tell, examine: Callable[[Path], Examined], local: LocalDaytona) -> None:
+def test_a_gateway_with_another_key(
+    healthy: Repo, tell: Tell, examine: Callable[[Path], Examined], local: LocalDaytona
+) -> None:
     assert tell("daytona-pin", "pin").status == 0
     local.published.host_keys = local.gateway.presented_keys()
     local.gateway.rotate()
     detail, hint = examine(healthy.path).only("gateway", "fail")
-    assert "mismatch: the gateway presents SHA256:" in detail or "mismatch: the gateway presents" in detail
+    assert (
+        "mismatch: the gateway presents SHA256:" in detail
+        or "mismatch: the gateway presents" in detail
+    )
     assert "nothing is sent to it" in hint
     local.published.nothing()
     tell("daytona-pin", "forget", "--yes")
@@ -425,15 +551,27 @@ def test_a_gateway_with_another_key(healthy: Repo, tell: Tell, examine: Callable
     assert "inherited, nothing to verify against" in detail
 
 
-def test_stale_leases(healthy: Repo, examine: Callable[[Path], Examined], local: LocalDaytona) -> None:
+def test_stale_leases(
+    healthy: Repo, examine: Callable[[Path], Examined], local: LocalDaytona
+) -> None:
     paths.leases().mkdir(parents=True)
-    entry = {"sandboxId": "x", "apiUrl": local.api_url, "pid": 1, "started": "1", "at": 0, "state": "lost"}
+    entry = {
+        "sandboxId": "x",
+        "apiUrl": local.api_url,
+        "pid": 1,
+        "started": "1",
+        "at": 0,
+        "state": "lost",
+    }
     (paths.leases() / "0.json").write_text(json.dumps(entry))
     detail, hint = examine(healthy.path).only("leases", "warn")
-    assert detail.startswith("1 left by killed processes") and hint == "revoke them: git daytona recover"
+    assert (
+        detail.startswith("1 left by killed processes")
+        and hint == "revoke them: git daytona recover"
+    )
 
 
-# -- how checks are run -----------------------------------------------------------------------------------------------------
+# -- how checks are run ----------------------------------------------------------------------------
 
 
 def test_checks_are_bounded_and_independent() -> None:
@@ -459,14 +597,26 @@ def test_checks_are_bounded_and_independent() -> None:
     ]
     found = {each.check: each for each in findings.run(checks, seconds=0.2)}
     release.set()
-    assert [each.status.value for each in found.values()] == ["fail", "skipped", "skipped", "fail", "fail", "ok"]
+    assert [each.status.value for each in found.values()] == [
+        "fail",
+        "skipped",
+        "skipped",
+        "fail",
+        "fail",
+        "ok",
+    ]
     assert found["hangs"].detail == "no answer within 0 seconds"
     assert found["needs that"].detail == "it needs 'needs it'"
     assert found["breaks"].detail == "the check itself failed"
-    assert str(found["refuses"]) == "FAIL    refuses: it is wrong \\x1b[31m\nhint: the log may say more: git daytona logs"
+    assert (
+        str(found["refuses"])
+        == "FAIL    refuses: it is wrong \\x1b[31m\nhint: the log may say more: git daytona logs"
+    )
 
 
-def test_a_preference_that_makes_no_sense(healthy: Repo, examine: Callable[[Path], Examined]) -> None:
+def test_a_preference_that_makes_no_sense(
+    healthy: Repo, examine: Callable[[Path], Examined]
+) -> None:
     healthy.git("config", "daytona.keptAge", "soonish")
     detail, hint = examine(healthy.path).only("settings", "warn")
     assert "daytona.keptAge is 'soonish'" in detail and "git config --local daytona.keptAge" in hint

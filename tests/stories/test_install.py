@@ -1,4 +1,5 @@
-"""`git daytona install` and `uninstall`: what people see, what becomes of OpenCode's configuration files, and what is refused."""
+"""`git daytona install` and `uninstall`: what people see, what becomes of OpenCode's configuration
+files, and what is refused."""
 
 import json
 import os
@@ -8,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from git_daytona.errors import BadSetting, NoRepository
-from git_daytona.opencode import registered
-from rig import Repo
-from told import Told
+from git_daytona.base.errors import BadSetting, NoRepository
+from git_daytona.opencode import registration
+from support.program import Told
+from support.round_trip import Repo
 
 Tell = Callable[..., Told]
 OLD = "file:///opt/old/lib/python3.11/site-packages/git_daytona/opencode/daytona.js"
@@ -23,13 +24,13 @@ def shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "site packages" / "git_daytona" / "opencode" / "daytona.js"
     path.parent.mkdir(parents=True)
     path.write_text("export default async () => ({})\n")
-    monkeypatch.setattr(registered, "SHIM", path)
+    monkeypatch.setattr(registration, "SHIM", path)
     return path
 
 
 def fresh() -> str:
     """The file that is written where there is none."""
-    return f'{{\n  "$schema": "https://opencode.ai/config.json",\n  "plugin": ["{registered.entry()}"]\n}}\n'
+    return f'{{\n  "$schema": "https://opencode.ai/config.json",\n  "plugin": ["{registration.entry()}"]\n}}\n'
 
 
 def plugins(path: Path) -> object:
@@ -38,11 +39,13 @@ def plugins(path: Path) -> object:
 
 def tree(root: Path) -> dict[str, bytes]:
     return {
-        str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file() and ".git" not in path.parts
+        str(path.relative_to(root)): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file() and ".git" not in path.parts
     }
 
 
-# -- where there is nothing yet ---------------------------------------------------------------------------------------------
+# -- where there is nothing yet --------------------------------------------------------------------
 
 
 def test_the_whole_story(tell: Tell, repo: Repo) -> None:
@@ -52,7 +55,7 @@ def test_the_whole_story(tell: Tell, repo: Repo) -> None:
     shown = tell("git-daytona", "install", "--dry-run", cwd=repo.path)
     assert shown.status == 0
     assert f"+++ {config}" in shown.out
-    assert f'+  "plugin": ["{registered.entry()}"]\n' in shown.out
+    assert f'+  "plugin": ["{registration.entry()}"]\n' in shown.out
     assert f"'{config}' would be written" in shown.err
     assert tree(repo.path) == before
 
@@ -78,17 +81,22 @@ def test_the_whole_story(tell: Tell, repo: Repo) -> None:
 
     more = tell("git-daytona", "uninstall", cwd=repo.path)
     assert more.status == 1
-    assert more.complaint[0] == "git-daytona: error: OpenCode's project configuration does not name the plugin [failed]"
+    assert (
+        more.complaint[0]
+        == "git-daytona: error: OpenCode's project configuration does not name the plugin [failed]"
+    )
 
 
 def test_in_a_subdirectory_the_root_is_meant(tell: Tell, repo: Repo) -> None:
     (repo.path / "deep" / "er").mkdir(parents=True)
     assert tell("git-daytona", "install", "--project", cwd=repo.path / "deep" / "er").status == 0
-    assert plugins(repo.path / "opencode.json") == [registered.entry()]
+    assert plugins(repo.path / "opencode.json") == [registration.entry()]
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_for_all_projects(tell: Tell, home: Path, monkeypatch: pytest.MonkeyPatch, named: bool) -> None:
+def test_for_all_projects(
+    tell: Tell, home: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
     """Outside a repository, too. XDG_CONFIG_HOME counts unless it is empty."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "elsewhere") if named else "")
     done = tell("git-daytona", "install", "--global")
@@ -119,7 +127,7 @@ def test_a_bare_repository(tell: Tell, repo: Repo, tmp_path: Path) -> None:
     assert tell("git-daytona", "install", cwd=tmp_path / "bare.git").status == NoRepository.status
 
 
-# -- where there is something -----------------------------------------------------------------------------------------------
+# -- where there is something ----------------------------------------------------------------------
 
 LIVED_IN = """\
 // Ours.
@@ -145,9 +153,13 @@ def test_everything_else_stays(tell: Tell, repo: Repo, newline: str, mark: str) 
 
     done = tell("git-daytona", "install", cwd=repo.path)
     assert f"changed: '{config}'" in done.err
-    assert f'\n+\t\t"{registered.entry()}",\n' in done.out
-    assert [line for line in done.out.splitlines() if line.startswith("-") and not line.startswith("---")] == []
-    added = f'{newline}\t\t"{registered.entry()}",'.encode()
+    assert f'\n+\t\t"{registration.entry()}",\n' in done.out
+    assert [
+        line
+        for line in done.out.splitlines()
+        if line.startswith("-") and not line.startswith("---")
+    ] == []
+    added = f'{newline}\t\t"{registration.entry()}",'.encode()
     where = config.read_bytes().index(added)
     assert config.read_bytes() == before[:where] + added + before[where:]
     assert before[:where].endswith(b"// who asked for this?")
@@ -161,29 +173,39 @@ def test_everything_else_stays(tell: Tell, repo: Repo, newline: str, mark: str) 
 
 
 def test_which_file_of_a_project(tell: Tell, repo: Repo) -> None:
-    """opencode.json before opencode.jsonc, the root before .opencode; but where the plugin is already, it stays."""
+    """opencode.json before opencode.jsonc, the root before .opencode; but where the plugin is
+    already, it stays."""
     (repo.path / ".opencode").mkdir()
     files = [
-        repo.path / name for name in ("opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc")
+        repo.path / name
+        for name in (
+            "opencode.json",
+            "opencode.jsonc",
+            ".opencode/opencode.json",
+            ".opencode/opencode.jsonc",
+        )
     ]
     for path in reversed(files):
         path.write_text("{}")
-        assert tell("git-daytona", "install", "--dry-run", cwd=repo.path).out.startswith(f"--- {path}\n")
-    files[3].write_text(json.dumps({"plugin": [registered.entry()]}))
+        assert tell("git-daytona", "install", "--dry-run", cwd=repo.path).out.startswith(
+            f"--- {path}\n"
+        )
+    files[3].write_text(json.dumps({"plugin": [registration.entry()]}))
     assert f"nothing to do: '{files[3]}'" in tell("git-daytona", "install", cwd=repo.path).err
 
 
 def test_of_the_global_files_the_one_whose_plugins_count(tell: Tell, home: Path) -> None:
-    """There OpenCode takes the last array alone: one in opencode.jsonc hides that in opencode.json, and both hide config.json's."""
+    """There OpenCode takes the last array alone: one in opencode.jsonc hides that in opencode.json,
+    and both hide config.json's."""
     folder = home / ".config" / "opencode"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text('{"plugin": ["a"]}')
     (folder / "opencode.jsonc").write_text('{"model": "m"}')
     tell("git-daytona", "install", "--global")
-    assert plugins(folder / "config.json") == ["a", registered.entry()]
+    assert plugins(folder / "config.json") == ["a", registration.entry()]
     (folder / "opencode.jsonc").write_text('{"plugin": []}')
     tell("git-daytona", "install", "--global")
-    assert plugins(folder / "opencode.jsonc") == [registered.entry()]
+    assert plugins(folder / "opencode.jsonc") == [registration.entry()]
     assert tell("git-daytona", "uninstall", "--global").status == 0
     assert (folder / "config.json").read_text() == '{"plugin": ["a"]}'
     assert (folder / "opencode.jsonc").read_text() == '{"plugin": []}'
@@ -198,7 +220,7 @@ def test_a_link_stays_a_link(tell: Tell, home: Path, tmp_path: Path) -> None:
     config.symlink_to(dotfiles / "oc.json")
     tell("git-daytona", "install", "--global")
     assert config.is_symlink()
-    assert plugins(dotfiles / "oc.json") == [registered.entry()]
+    assert plugins(dotfiles / "oc.json") == [registration.entry()]
     tell("git-daytona", "uninstall", "--global")
     assert config.is_symlink()
     assert (dotfiles / "oc.json").read_text() == "{}\n"
@@ -206,15 +228,19 @@ def test_a_link_stays_a_link(tell: Tell, home: Path, tmp_path: Path) -> None:
     # What looks as if we had made it is the user's own if it lies behind a link.
     (dotfiles / "oc.json").write_text(fresh())
     tell("git-daytona", "uninstall", "--global")
-    assert json.loads((dotfiles / "oc.json").read_text()) == {"$schema": "https://opencode.ai/config.json"}
+    assert json.loads((dotfiles / "oc.json").read_text()) == {
+        "$schema": "https://opencode.ai/config.json"
+    }
 
 
 def test_an_older_installation_is_replaced(tell: Tell, repo: Repo) -> None:
     config = repo.path / "opencode.json"
-    config.write_text(f'{{"plugin": ["a", ["{OLD}", {{"x": 1}}], "/opt/b/git_daytona/opencode/daytona.js", "b"]}}')
+    config.write_text(
+        f'{{"plugin": ["a", ["{OLD}", {{"x": 1}}], "/opt/b/git_daytona/opencode/daytona.js", "b"]}}'
+    )
     done = tell("git-daytona", "install", cwd=repo.path)
     assert f"replaced: '{OLD}', a plugin of another installation" in done.err
-    assert config.read_text() == f'{{"plugin": ["a", ["{registered.entry()}", {{"x": 1}}], "b"]}}'
+    assert config.read_text() == f'{{"plugin": ["a", ["{registration.entry()}", {{"x": 1}}], "b"]}}'
     tell("git-daytona", "uninstall", cwd=repo.path)
     assert config.read_text() == '{"plugin": ["a", "b"]}'
 
@@ -224,24 +250,34 @@ def test_what_others_added_since_stays(tell: Tell, repo: Repo) -> None:
     tell("git-daytona", "install", cwd=repo.path)
     config.write_text(fresh().replace('"]', '", "theirs"]'))
     tell("git-daytona", "uninstall", cwd=repo.path)
-    assert config.read_text() == fresh().replace(registered.entry(), "theirs")
+    assert config.read_text() == fresh().replace(registration.entry(), "theirs")
     config.write_text(fresh().replace('"]', '"],\n  "model": "m"'))
     tell("git-daytona", "uninstall", cwd=repo.path)
-    assert config.read_text() == '{\n  "$schema": "https://opencode.ai/config.json",\n  "model": "m"\n}\n'
+    assert (
+        config.read_text()
+        == '{\n  "$schema": "https://opencode.ai/config.json",\n  "model": "m"\n}\n'
+    )
 
 
-@pytest.mark.parametrize("spec", ["@daytona/opencode", "@daytona/opencode@1.2.3", "@daytonaio/opencode@latest"])
+@pytest.mark.parametrize(
+    "spec", ["@daytona/opencode", "@daytona/opencode@1.2.3", "@daytonaio/opencode@latest"]
+)
 def test_beside_the_other_plugin_of_daytona(tell: Tell, repo: Repo, home: Path, spec: str) -> None:
     shared = home / ".config" / "opencode" / "opencode.jsonc"
     shared.parent.mkdir(parents=True)
     shared.write_text(json.dumps({"plugin": [spec]}))
     done = tell("git-daytona", "install", cwd=repo.path)
     assert done.status == 0
-    assert f"warning: '{shared}' also names Daytona's other plugin, '{spec}', and both would run" in done.err
+    assert (
+        f"warning: '{shared}' also names Daytona's other plugin, '{spec}', and both would run"
+        in done.err
+    )
     assert "warning" not in tell("git-daytona", "uninstall", cwd=repo.path).err
 
 
-def test_beside_plugins_that_lie_in_a_folder_or_belong_to_another_installation(tell: Tell, repo: Repo, home: Path) -> None:
+def test_beside_plugins_that_lie_in_a_folder_or_belong_to_another_installation(
+    tell: Tell, repo: Repo, home: Path
+) -> None:
     loose = repo.path / ".opencode" / "plugin" / "daytona.ts"
     loose.parent.mkdir(parents=True)
     loose.write_text("")
@@ -254,13 +290,16 @@ def test_beside_plugins_that_lie_in_a_folder_or_belong_to_another_installation(t
     assert done.err.count("warning") == 2
 
 
-# -- what is refused --------------------------------------------------------------------------------------------------------
+# -- what is refused -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"{\n  'plugin': []\n}", "is not JSON with comments: line 2: a property name in double quotes is missing"),
+        (
+            b"{\n  'plugin': []\n}",
+            "is not JSON with comments: line 2: a property name in double quotes is missing",
+        ),
         (b'{"plugin": "x"}', "\"plugin\" in '{}' is not an array"),
         (b'{"plugin": {"a": 1}}', "\"plugin\" in '{}' is not an array"),
         (b"[]", "holds no JSON object"),
@@ -271,7 +310,9 @@ def test_beside_plugins_that_lie_in_a_folder_or_belong_to_another_installation(t
     ],
 )
 @pytest.mark.parametrize("verb", ["install", "uninstall"])
-def test_files_that_cannot_be_edited(tell: Tell, repo: Repo, verb: str, content: bytes, says: str) -> None:
+def test_files_that_cannot_be_edited(
+    tell: Tell, repo: Repo, verb: str, content: bytes, says: str
+) -> None:
     config = repo.path / "opencode.json"
     config.write_bytes(content)
     done = tell("git-daytona", verb, cwd=repo.path)
@@ -306,7 +347,7 @@ def test_a_path_that_a_url_has_to_quote(tell: Tell, repo: Repo, shim: Path) -> N
     tell("git-daytona", "install", cwd=repo.path)
     (entry,) = plugins(repo.path / "opencode.json")
     assert entry.startswith("file:///") and "site%20packages" in entry
-    assert registered.target(entry) == str(shim)
+    assert registration.target(entry) == str(shim)
     assert "nothing to do" in tell("git-daytona", "install", cwd=repo.path).err
     tell("git-daytona", "uninstall", cwd=repo.path)
     assert not (repo.path / "opencode.json").exists()

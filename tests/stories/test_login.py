@@ -1,4 +1,5 @@
-"""daytona-token login, logout and whoami: the key is checked, kept and named, and shown nowhere (CASES 54)."""
+"""daytona-token login, logout and whoami: the key is checked, kept and named, and shown nowhere
+(CASES 54)."""
 
 import contextlib
 import json
@@ -11,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-import terminal
-from chosen_keyrings import keyrings
-from git_daytona.config import keystore
-from git_daytona.local import service
-from processes import descendants
-from rig import BIN
+from git_daytona.local.api import service
+from git_daytona.settings import keystore
+from support import tmux
+from support.keyrings import keyrings
+from support.processes import descendants
+from support.round_trip import BIN
 
 __all__ = ["keyrings"]
 
@@ -46,7 +47,10 @@ def with_profile(home: Path, config: object, mode: int = 0o600) -> Path:
 def profile(url: str, key: str | None, **more: object) -> dict[str, object]:
     return {
         "activeProfile": "b",
-        "profiles": [{"id": "a", "api": {"key": "other"}}, {"id": "b", "name": "work", "api": {"url": url, "key": key}} | more],
+        "profiles": [
+            {"id": "a", "api": {"key": "other"}},
+            {"id": "b", "name": "work", "api": {"url": url, "key": key}} | more,
+        ],
     }
 
 
@@ -55,7 +59,10 @@ def test_login_whoami_logout(keyless, tell, keyrings):
     assert tell(PROGRAM, "whoami").status == 5
     told = tell(PROGRAM, "login", stdin=line(f"  {key} \r"))
     assert (told.status, told.out) == (0, "")
-    assert told.err == f"the key 'daytona-local' for {keyless.api_url} is in the OS keyring: a file of the test\n"
+    assert (
+        told.err
+        == f"the key 'daytona-local' for {keyless.api_url} is in the OS keyring: a file of the test\n"
+    )
     assert keyrings.keys == {keyless.api_url: key}
     assert [call.route for call in keyless.calls] == ["key"], "one call to check it"
 
@@ -74,7 +81,10 @@ def test_login_whoami_logout(keyless, tell, keyrings):
     assert "it replaced another" in tell(PROGRAM, "login", stdin=line(key)).err
     told = tell(PROGRAM, "logout")
     assert (told.status, told.out) == (0, "")
-    assert told.err == f"the key for {keyless.api_url} was removed from the OS keyring: a file of the test\n"
+    assert (
+        told.err
+        == f"the key for {keyless.api_url} was removed from the OS keyring: a file of the test\n"
+    )
     assert keyrings.keys == {}
     told = tell(PROGRAM, "logout")
     assert (told.status, told.out) == (1, "")
@@ -94,9 +104,17 @@ def test_a_key_that_the_api_does_not_take_is_not_stored(keyless, tell, keyrings,
     key = keyless.api_key
     told = tell(PROGRAM, "login", stdin=b"dtn_wrong_but_well_formed\n")
     assert told.status == 6
-    assert "does not accept the API key from standard input; the key was not stored" in told.complaint[0]
+    assert (
+        "does not accept the API key from standard input; the key was not stored"
+        in told.complaint[0]
+    )
     assert "wrong_but" not in told.err
-    for fault, status in (({"status": 403}, 7), ({"status": 500}, 15), ({"drop": "before"}, 4), ({"drop": "after"}, 4)):
+    for fault, status in (
+        ({"status": 403}, 7),
+        ({"status": 500}, 15),
+        ({"drop": "before"}, 4),
+        ({"drop": "after"}, 4),
+    ):
         with keyless.faults.call(route="^key$", **fault):
             told = tell(PROGRAM, "login", stdin=line(key))
         assert told.status == status, told.err
@@ -126,8 +144,12 @@ def test_what_is_no_key(keyless, tell, keyrings):
         assert not stdin.strip() or stdin.decode("utf-8", "replace").strip()[:9] not in told.err
     assert keyless.calls == []
     assert keyrings.keys == {}
-    assert tell(PROGRAM, "login", "--no-check", stdin=b"a" * 4096).status == 0, "the longest, without an end of line"
-    assert tell(PROGRAM, "login", stdin=line(keyless.api_key) + b"more\n").status == 0, "one line is read"
+    assert tell(PROGRAM, "login", "--no-check", stdin=b"a" * 4096).status == 0, (
+        "the longest, without an end of line"
+    )
+    assert tell(PROGRAM, "login", stdin=line(keyless.api_key) + b"more\n").status == 0, (
+        "one line is read"
+    )
 
 
 def test_a_key_as_an_argument_is_not_repeated(keyless, tell, keyrings, home):
@@ -163,7 +185,10 @@ def test_sources_that_come_before_the_keyring(keyless, tell, keyrings, repo, mon
     rows = tell(PROGRAM, "whoami", cwd=odd).out.splitlines()
     assert (len(rows), rows[3].partition("odd")[2]) == (6, " expires never\\x1b[2J\\udcff'")
     monkeypatch.setenv("DAYTONA_API_KEY", key)
-    assert f"the key from {ENVIRONMENT} is used instead" in tell(PROGRAM, "login", stdin=line(key), cwd=odd).err
+    assert (
+        f"the key from {ENVIRONMENT} is used instead"
+        in tell(PROGRAM, "login", stdin=line(key), cwd=odd).err
+    )
     told = tell(PROGRAM, "logout")
     assert told.status == 0
     assert f"warning: there is still a key: the one from {ENVIRONMENT}" in told.err
@@ -174,15 +199,22 @@ def test_sources_that_come_before_the_keyring(keyless, tell, keyrings, repo, mon
 
 def test_whoami_as_json_with_a_lesser_key(keyless, tell, monkeypatch):
     monkeypatch.setenv("DAYTONA_API_KEY", keyless.api_key)
-    monkeypatch.setattr(service, "PERMISSIONS", ["write:sandboxes", "read:audit_logs", "odd\x1b[2J"])
-    with keyless.faults.call(route="^organization$", status=403):  # the cloud may not tell it to a key
+    monkeypatch.setattr(
+        service, "PERMISSIONS", ["write:sandboxes", "read:audit_logs", "odd\x1b[2J"]
+    )
+    # the cloud may not tell it to a key
+    with keyless.faults.call(route="^organization$", status=403):
         told = tell(PROGRAM, "whoami", "--json")
         shown = tell(PROGRAM, "whoami")
     assert json.loads(told.out) == {
         "organization": {"id": service.ORGANIZATION, "name": None},
         "apiUrl": keyless.api_url,
         "source": ENVIRONMENT,
-        "key": {"name": "daytona-local", "permissions": ["write:sandboxes", "read:audit_logs", "odd\\x1b[2J"], "expiresAt": None},
+        "key": {
+            "name": "daytona-local",
+            "permissions": ["write:sandboxes", "read:audit_logs", "odd\\x1b[2J"],
+            "expiresAt": None,
+        },
     }
     assert "warning: the key lacks the permission delete:sandboxes" in told.err
     assert f"organisation  {service.ORGANIZATION}\n" in shown.out
@@ -192,20 +224,37 @@ def test_whoami_as_json_with_a_lesser_key(keyless, tell, monkeypatch):
 def test_whoami_and_odd_answers(keyless, tell, monkeypatch):
     monkeypatch.setenv("DAYTONA_API_KEY", keyless.api_key)
     for answer, expiry, organisation in (
-        ({"expiresAt": "2031-02-03T04:05:06Z", "organizationId": "org"}, "2031-02-03 04:05 UTC", "org"),
         (
-            {"expiresAt": "tomorrow", "organizationId": "../../x", "permissions": {"a": 1}, "name": ["\x1b[2J\nmay all"] * 9_999},
+            {"expiresAt": "2031-02-03T04:05:06Z", "organizationId": "org"},
+            "2031-02-03 04:05 UTC",
+            "org",
+        ),
+        (
+            {
+                "expiresAt": "tomorrow",
+                "organizationId": "../../x",
+                "permissions": {"a": 1},
+                "name": ["\x1b[2J\nmay all"] * 9_999,
+            },
             "never",
             "../../x",
         ),
-        ({"name": None, "permissions": None, "organizationId": None, "expiresAt": 5}, "never", "the API does not say"),
+        (
+            {"name": None, "permissions": None, "organizationId": None, "expiresAt": 5},
+            "never",
+            "the API does not say",
+        ),
     ):
         with keyless.faults.call(route="^key$", body=json.dumps(answer).encode()):
             told = tell(PROGRAM, "whoami")
             as_json = tell(PROGRAM, "whoami", "--json")
         assert (told.status, as_json.status) == (0, 0), answer
         rows = dict(row.split(None, 1) for row in told.out.splitlines())
-        assert (rows["expires"], rows["organisation"], rows["may"]) == (expiry, organisation, "the API does not say")
+        assert (rows["expires"], rows["organisation"], rows["may"]) == (
+            expiry,
+            organisation,
+            "the API does not say",
+        )
         assert "\x1b" not in told.out
         assert len(told.out.splitlines()) == 6
         assert max(map(len, told.out.splitlines())) < 300
@@ -241,20 +290,28 @@ def test_the_profile_of_the_daytona_cli(keyless, tell, keyrings, home, monkeypat
     assert f"does not accept the API key from {source}" in tell(PROGRAM, "whoami").complaint[0]
     with_profile(home, profile(url, key))
     tell(PROGRAM, "login", stdin=line(key))
-    assert json.loads(tell(PROGRAM, "whoami", "--json").out)["source"].startswith("the OS keyring"), "the keyring comes before it"
+    assert json.loads(tell(PROGRAM, "whoami", "--json").out)["source"].startswith(
+        "the OS keyring"
+    ), "the keyring comes before it"
     assert "there is still a key" in tell(PROGRAM, "logout").err
 
     keyless.forget_calls()
     folder = home / "elsewhere"
     folder.mkdir()
     for config, says in (
-        (profile(url.replace("127.0.0.1", "localhost"), key), "is for another API: 'http://localhost:"),
+        (
+            profile(url.replace("127.0.0.1", "localhost"), key),
+            "is for another API: 'http://localhost:",
+        ),
         (profile(url, None, token={"accessToken": "jwt-of-a-login"}), "has no API key"),
         (profile(url, "a\nb"), "holds blanks"),
         (profile(url, key) | {"activeProfile": "c"}, ""),
         (profile(url, key) | {"activeProfile": ["b"]}, ""),
         ({"activeProfile": "b", "profiles": {"b": 1}}, ""),
-        ({"activeProfile": "b", "profiles": [7, None, {"id": "b", "name": 1, "api": []}]}, "is for another API: ''"),
+        (
+            {"activeProfile": "b", "profiles": [7, None, {"id": "b", "name": 1, "api": []}]},
+            "is for another API: ''",
+        ),
         ("[]", "it makes no sense"),
         ("{" * 100_000, "it makes no sense"),
         ("[" * 100_000, "it makes no sense"),
@@ -267,7 +324,12 @@ def test_the_profile_of_the_daytona_cli(keyless, tell, keyrings, home, monkeypat
         assert says in told.complaint[1], (says, told.err)
         assert "jwt-of-a-login" not in told.err
     path.unlink()
-    for make in (os.mkfifo, os.mkdir, lambda place: place.symlink_to("/dev/zero"), lambda place: place.symlink_to(place)):
+    for make in (
+        os.mkfifo,
+        os.mkdir,
+        lambda place: place.symlink_to("/dev/zero"),
+        lambda place: place.symlink_to(place),
+    ):
         make(path)
         told = tell(PROGRAM, "whoami")
         assert told.status == 5
@@ -324,7 +386,9 @@ def test_case_54_keyrings_in_the_way(keyless, tell, keyrings, monkeypatch):
 
     keyrings.choose("Chain")
     keyrings.keys = {}
-    assert "the OS keyring: a file of the test" in tell(PROGRAM, "login", stdin=line(key)).err, "the one of a chain that keeps it"
+    assert "the OS keyring: a file of the test" in tell(PROGRAM, "login", stdin=line(key)).err, (
+        "the one of a chain that keeps it"
+    )
     assert tell(PROGRAM, "whoami").status == tell(PROGRAM, "logout").status == 0
     assert keyrings.keys == {}
 
@@ -332,11 +396,19 @@ def test_case_54_keyrings_in_the_way(keyless, tell, keyrings, monkeypatch):
 def test_case_54_a_keyring_that_cannot_be_loaded(keyless, keyrings, tmp_path):
     """Neither the one that is chosen, nor another that is installed, shows a traceback."""
     (tmp_path / "broken.dist-info").mkdir()
-    (tmp_path / "broken.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
-    (tmp_path / "broken.dist-info" / "entry_points.txt").write_text("[keyring.backends]\nbroken = no_such_module\n")
+    (tmp_path / "broken.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: broken\nVersion: 1\n"
+    )
+    (tmp_path / "broken.dist-info" / "entry_points.txt").write_text(
+        "[keyring.backends]\nbroken = no_such_module\n"
+    )
     script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from git_daytona.__main__ import run; run()"
-    argv = (sys.executable, "-c", script, PROGRAM, "whoami")  # only reads: without a choice it may be the machine's own keyring
-    for choice, status, says in (("no_such_module.Keyring", 13, "cannot be read: ModuleNotFoundError"), (None, 5, "no API key")):
+    # only reads: without a choice it may be the machine's own keyring
+    argv = (sys.executable, "-c", script, PROGRAM, "whoami")
+    for choice, status, says in (
+        ("no_such_module.Keyring", 13, "cannot be read: ModuleNotFoundError"),
+        (None, 5, "no API key"),
+    ):
         if choice:
             keyrings.choose(choice, load=False)
         else:
@@ -349,9 +421,26 @@ def test_case_54_a_keyring_that_cannot_be_loaded(keyless, keyrings, tmp_path):
 
 def test_keyrings_alt(keyless, tell, keyrings, home, tmp_path):
     """A real backend of others, which keeps plain text."""
-    pip = (sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--retries", "0", "--timeout", "10")
+    pip = (
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-compile",
+        "--retries",
+        "0",
+        "--timeout",
+        "10",
+    )
     try:
-        subprocess.run((*pip, "--target", tmp_path, "keyrings.alt>=5"), capture_output=True, timeout=60, check=True)
+        subprocess.run(
+            (*pip, "--target", tmp_path, "keyrings.alt>=5"),
+            capture_output=True,
+            timeout=60,
+            check=True,
+        )
     except subprocess.SubprocessError:
         pytest.skip("keyrings.alt cannot be had")
     keyrings.choose("keyrings.alt.file.PlaintextKeyring")
@@ -368,8 +457,10 @@ def test_keyrings_alt(keyless, tell, keyrings, home, tmp_path):
 
 
 def test_on_a_terminal(keyless, keyrings, home):
-    """Nothing that is typed is shown; Ctrl-C stores nothing; the terminal has its echo back however it ends."""
-    with terminal.start(["sh"], {"PS1": "$ ", "ENV": ""}, (100, 30)) as shown:  # bash would mend the echo by itself
+    """Nothing that is typed is shown; Ctrl-C stores nothing; the terminal has its echo back however
+    it ends."""
+    # bash would mend the echo by itself
+    with tmux.start(["sh"], {"PS1": "$ ", "ENV": ""}, (100, 30)) as shown:
 
         def run(words: str) -> None:
             shown.type(words)
@@ -397,7 +488,9 @@ def test_on_a_terminal(keyless, keyrings, home):
         shown.wait_for("is in the OS keyring: a file of the")
         ended(0)
         assert keyrings.keys == {keyless.api_url: keyless.api_key}
-        assert below and not any(keyless.api_key.encode() in each.arguments + each.environment for each in below)
+        assert below and not any(
+            keyless.api_key.encode() in each.arguments + each.environment for each in below
+        )
 
         run(f"{BIN / PROGRAM} login; echo ended $?")
         shown.wait_for("not shown")
@@ -416,7 +509,13 @@ def test_on_a_terminal(keyless, keyrings, home):
 
 
 def test_without_standard_input(keyless, keyrings):
-    done = subprocess.run((BIN / PROGRAM, "login"), capture_output=True, text=True, timeout=60, preexec_fn=lambda: os.close(0))
+    done = subprocess.run(
+        (BIN / PROGRAM, "login"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        preexec_fn=lambda: os.close(0),
+    )
     assert done.returncode == 2
     assert "standard input" in done.stderr
 
@@ -427,7 +526,13 @@ def test_the_key_is_nowhere(keyless, tell, keyrings, home, monkeypatch):
     for key in (keyless.api_key, "another-form-of-key-0123456789"):
         for fault in (None, {"status": 401}, {"status": 403}, {"status": 500}, {"drop": "after"}):
             with keyless.faults.call(route="^key$", **fault) if fault else contextlib.nullcontext():
-                for words in (("login",), ("login", key), ("whoami",), ("whoami", "--json"), ("logout",)):
+                for words in (
+                    ("login",),
+                    ("login", key),
+                    ("whoami",),
+                    ("whoami", "--json"),
+                    ("logout",),
+                ):
                     each = tell(PROGRAM, *words, stdin=line(key))
                     assert key not in each.out + each.err, (words, fault)
         for name in ("Raising", "NotWritable", "Cutting", "Clinging"):
@@ -441,7 +546,11 @@ def test_the_key_is_nowhere(keyless, tell, keyrings, home, monkeypatch):
 
 
 def everything_below(folder: Path, but: frozenset[str] | set[str] = frozenset()) -> str:
-    return "".join(path.read_text("utf-8", "replace") for path in folder.rglob("*") if path.is_file() and path.name not in but)
+    return "".join(
+        path.read_text("utf-8", "replace")
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in but
+    )
 
 
 SECRET_SERVICE = """
@@ -454,7 +563,8 @@ gdbus call --session --dest org.freedesktop.secrets --object-path /org/freedeskt
 
 
 @pytest.mark.skipif(
-    not all(map(shutil.which, ("gnome-keyring-daemon", "dbus-run-session", "gdbus"))), reason="gnome-keyring is not there"
+    not all(map(shutil.which, ("gnome-keyring-daemon", "dbus-run-session", "gdbus"))),
+    reason="gnome-keyring is not there",
 )
 def test_case_54_the_secret_service(keyless, home, monkeypatch):
     """gnome-keyring itself: unlocked, then locked, with nobody there to unlock it."""
@@ -464,9 +574,15 @@ def test_case_54_the_secret_service(keyless, home, monkeypatch):
     env = os.environ | {"XDG_RUNTIME_DIR": str(home / "run")}
     script = ("dbus-run-session", "--", "sh", "-c", SECRET_SERVICE.format(program=BIN / PROGRAM))
     done = subprocess.run(script, capture_output=True, text=True, timeout=60, env=env)
-    assert f"the key 'daytona-local' for {keyless.api_url} is in the OS keyring: Secret Service\n" in done.stderr
+    assert (
+        f"the key 'daytona-local' for {keyless.api_url} is in the OS keyring: Secret Service\n"
+        in done.stderr
+    )
     assert "source        the OS keyring (Secret Service)\n" in done.stdout
-    assert f"was removed from the OS keyring: Secret Service\nthe key for {keyless.api_url} is in" in done.stderr
+    assert (
+        f"was removed from the OS keyring: Secret Service\nthe key for {keyless.api_url} is in"
+        in done.stderr
+    )
     assert "daytona-token: error: the keyring is locked" in done.stderr
     assert done.stdout.endswith("status 13\n")
     assert keyless.api_key not in done.stdout + done.stderr

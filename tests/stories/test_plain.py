@@ -1,4 +1,5 @@
-"""``git daytona log, diff, merge, apply``: the git command is printed and does what it says, in the user's own git."""
+"""``git daytona log, diff, merge, apply``: the git command is printed and does what it says, in the
+user's own git."""
 
 import os
 import shlex
@@ -6,15 +7,16 @@ import subprocess
 
 import pytest
 
-import terminal
-from git_daytona import state
-from git_daytona.refs import Names
-from rig import BIN, Ran, Repo
+from git_daytona.git.refs import Names
+from git_daytona.sessions import state
+from support import tmux
+from support.round_trip import BIN, Ran, Repo
 
 
 @pytest.fixture
 def worked(repo: Repo, coordinate):
-    """Session 3 on record, with two commits over its base in a repository that went on; no sandbox is needed to look at them."""
+    """Session 3 on record, with two commits over its base in a repository that went on; no sandbox
+    is needed to look at them."""
     base = repo.git("rev-parse", "HEAD")
     repo.git("checkout", "-q", "-b", "opencode/3")
     repo.commit("new.txt", "made there\n")
@@ -25,7 +27,11 @@ def worked(repo: Repo, coordinate):
     coordinator = coordinate(repo.path)
     now = state.now()
     done = state.GitReturn(state.SYNCED, "done", now)
-    coordinator.state.put(state.Session("ses_3", "box-3", 3, str(repo.path), now - 9, now - 9, done, coordinator.git_dir))
+    coordinator.state.put(
+        state.Session(
+            "ses_3", "box-3", 3, str(repo.path), now - 9, now - 9, done, coordinator.git_dir
+        )
+    )
     return repo
 
 
@@ -46,8 +52,12 @@ def test_log_and_diff_pass_everything_on(worked, command):
         done = command("git-daytona", *words, cwd=worked.path)
         assert done.status == 0 and done.out
         (line,) = said(done)
-        assert subprocess.run(line, shell=True, cwd=worked.path, capture_output=True, text=True).stdout == done.out
-    assert command("git-daytona", "diff", "3", "--quiet", cwd=worked.path).status == 1  # git's own status
+        assert (
+            subprocess.run(line, shell=True, cwd=worked.path, capture_output=True, text=True).stdout
+            == done.out
+        )
+    # git's own status
+    assert command("git-daytona", "diff", "3", "--quiet", cwd=worked.path).status == 1
     wrong = command("git-daytona", "log", "3", "--no-such-option", cwd=worked.path)
     assert wrong.status == 128 and "unrecognized argument: --no-such-option" in wrong.err
 
@@ -62,7 +72,8 @@ def test_merge(worked, command):
 def test_apply_from_a_subdirectory(worked, command):
     below = worked.path / "a folder"
     below.mkdir()
-    worked.git("config", "diff.noprefix", "true")  # what a user likes to see must not spoil the patch
+    # what a user likes to see must not spoil the patch
+    worked.git("config", "diff.noprefix", "true")
     worked.git("config", "diff.external", "false")
     done = command("git-daytona", "apply", "3", cwd=below)
     assert done.status == 0, done.err
@@ -84,7 +95,10 @@ def test_names_mean_the_branch_and_are_no_options(worked, command):
     assert said(done) == ["git log refs/daytona/base/3..heads/opencode/3 --format=%s"]
     for word in ("--output=planted", "-p"):
         refused = command("git-daytona", "log", word, "3", cwd=worked.path)
-        assert refused.status == 2 and f"hint: the session first: git daytona log N {word}" in refused.err
+        assert (
+            refused.status == 2
+            and f"hint: the session first: git daytona log N {word}" in refused.err
+        )
     assert not (worked.path / "planted").exists()
 
 
@@ -100,7 +114,17 @@ def test_what_is_missing(worked, command, coordinate):
     worked.git("branch", "-qD", "opencode/3")
     assert "hint: get it: git daytona sync 3" in refused("merge", "3")
     file = coordinate(worked.path).state
-    file.put(state.Session("ses_4", "box-4", None, str(worked.path), 1, 1, state.GitReturn(state.DISABLED, "no git", 1)))
+    file.put(
+        state.Session(
+            "ses_4",
+            "box-4",
+            None,
+            str(worked.path),
+            1,
+            1,
+            state.GitReturn(state.DISABLED, "no git", 1),
+        )
+    )
     refused("log", "ses_4", status=9)
 
 
@@ -117,11 +141,15 @@ def test_nothing_changed_and_newer_work_there(worked, command, coordinate):
 
 def test_git_gets_no_key_and_uses_the_users_pager(worked, tmp_path):
     pager = tmp_path / "pager"
-    pager.write_text(f"#!/bin/sh\nenv > {shlex.quote(str(tmp_path / 'env'))}\necho 'in the pager'\ncat\n")
+    pager.write_text(
+        f"#!/bin/sh\nenv > {shlex.quote(str(tmp_path / 'env'))}\necho 'in the pager'\ncat\n"
+    )
     pager.chmod(0o755)
     worked.git("config", "core.pager", str(pager))
     env = {"DAYTONA_API_KEY": "dtn_canary0123456789"}
-    with terminal.start([str(BIN / "git-daytona"), "log", "3"], env, (100, 30), cwd=worked.path) as screen:
+    with tmux.start(
+        [str(BIN / "git-daytona"), "log", "3"], env, (100, 30), cwd=worked.path
+    ) as screen:
         screen.wait_for("^in the pager$")
         screen.wait_for("Add folder/README")
     assert "canary" not in (tmp_path / "env").read_text()

@@ -5,21 +5,25 @@ import time
 
 import pytest
 
-from git_daytona import branches, recovery, state
-from git_daytona.config import preferences
-from git_daytona.hosts import hosttools
-from git_daytona.hosts.toasts import Toasts
-from git_daytona.hosts.turns import Turns
-from git_daytona.hosts.workspace import Workspace
-from git_daytona.refs import KEPT
-from git_daytona.sync import Outcome
+from git_daytona.git import branches
+from git_daytona.git.refs import KEPT
+from git_daytona.service import host_tools
+from git_daytona.service.toasts import Toasts
+from git_daytona.service.turns import Turns
+from git_daytona.service.workspace import Workspace
+from git_daytona.sessions import recovery, state
+from git_daytona.sessions.sync import Outcome
+from git_daytona.settings import preferences
 
 CANARY = "dtn_canary0123456789abcdef"
 
 
 def rows(told) -> dict[str, tuple]:
     assert told.status == 0, told.err
-    return {each["name"]: (each["value"], each["isSet"], each["source"]) for each in json.loads(told.out)}
+    return {
+        each["name"]: (each["value"], each["isSet"], each["source"])
+        for each in json.loads(told.out)
+    }
 
 
 def test_config_says_where_each_setting_is_from(repo, tell, monkeypatch, home):
@@ -28,7 +32,9 @@ def test_config_says_where_each_setting_is_from(repo, tell, monkeypatch, home):
     assert found["DAYTONA_SNAPSHOT"] == found["DAYTONA_API_KEY"] == (None, False, "")
     assert found["daytona.branchPrefix"] == ("opencode", True, "default")
     assert found["daytona.keptAge"] == ("never", True, "default")
-    (repo.path / ".env").write_text(f"DAYTONA_API_KEY={CANARY}\nDAYTONA_SNAPSHOT=theirs\nDAYTONA_TARGET=eu\n")
+    (repo.path / ".env").write_text(
+        f"DAYTONA_API_KEY={CANARY}\nDAYTONA_SNAPSHOT=theirs\nDAYTONA_TARGET=eu\n"
+    )
     monkeypatch.setenv("DAYTONA_API_URL", "http://127.0.0.1:9/api")
     repo.git("config", "--global", "daytona.syncOnIdle", "false")
     told = tell("git-daytona", "config", "--json", cwd=repo.path)
@@ -36,11 +42,19 @@ def test_config_says_where_each_setting_is_from(repo, tell, monkeypatch, home):
     assert "DAYTONA_TARGET in '.env' ignored" in told.err
     assert found["DAYTONA_API_KEY"] == (None, True, f"'.env' of '{repo.path}'")
     assert found["DAYTONA_SNAPSHOT"] == ("theirs", True, f"'.env' of '{repo.path}'")
-    assert found["DAYTONA_API_URL"] == ("http://127.0.0.1:9/api", True, "the environment variable DAYTONA_API_URL")
+    assert found["DAYTONA_API_URL"] == (
+        "http://127.0.0.1:9/api",
+        True,
+        "the environment variable DAYTONA_API_URL",
+    )
     assert found["daytona.syncOnIdle"] == ("false", True, f"git config (global, {home}/.gitconfig)")
     repo.git("config", "daytona.snapshot", "mine")
     own = "daytona.snapshot, git config (local, .git/config)"
-    assert rows(tell("git-daytona", "config", "--json", cwd=repo.path))["DAYTONA_SNAPSHOT"] == ("mine", True, own)
+    assert rows(tell("git-daytona", "config", "--json", cwd=repo.path))["DAYTONA_SNAPSHOT"] == (
+        "mine",
+        True,
+        own,
+    )
     monkeypatch.setenv("DAYTONA_SNAPSHOT", "now")
     found = rows(tell("git-daytona", "config", "--json", cwd=repo.path))
     assert found["DAYTONA_SNAPSHOT"] == ("now", True, "the environment variable DAYTONA_SNAPSHOT")
@@ -55,7 +69,11 @@ def test_config_says_where_each_setting_is_from(repo, tell, monkeypatch, home):
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("branchPrefix", "a..b", "daytona.branchPrefix is 'a..b', which is no part of a branch's name"),
+        (
+            "branchPrefix",
+            "a..b",
+            "daytona.branchPrefix is 'a..b', which is no part of a branch's name",
+        ),
         ("branchPrefix", "-x", "no part of a branch's name"),
         ("branchPrefix", "a\x1bb", "no part of a branch's name"),
         ("branchPrefix", "", "no part of a branch's name"),
@@ -70,22 +88,31 @@ def test_what_makes_no_sense_is_named(repo, tell, name, value, says):
     error, hint = told.complaint
     assert says in error and hint == f"hint: set it anew: git config --local daytona.{name} VALUE"
     assert f"daytona.{name}" in told.out
-    assert tell("git-daytona", "status", "--offline", cwd=repo.path).status == 0  # and is in the way of nothing else
+    # and is in the way of nothing else
+    assert tell("git-daytona", "status", "--offline", cwd=repo.path).status == 0
 
 
 def test_a_repositorys_own_files_set_no_preference(repo):
-    (repo.path / ".gitconfig").write_text("[daytona]\n\tsyncOnIdle = false\n\tallowHostTools = true\n")
+    (repo.path / ".gitconfig").write_text(
+        "[daytona]\n\tsyncOnIdle = false\n\tallowHostTools = true\n"
+    )
     (repo.path / ".env").write_text("daytona.syncOnIdle=false\n")
     found = preferences.load(repo.path)
-    assert found.found == {} and found.sync_on_idle() and hosttools.opted_in(repo.path, {}) == frozenset()
+    assert (
+        found.found == {}
+        and found.sync_on_idle()
+        and host_tools.opted_in(repo.path, {}) == frozenset()
+    )
     repo.git("config", "daytona.allowHostTools", "lsp")
-    assert hosttools.opted_in(repo.path, {}) == {"lsp"}
+    assert host_tools.opted_in(repo.path, {}) == {"lsp"}
 
 
 def test_sync_on_idle(repo, begin, tell):
     session = begin(repo)
     session.agent("echo made >new.txt")
-    payload = json.dumps({"session_id": session.coordinator.find("1").id, "cwd": str(repo.path)}).encode()
+    payload = json.dumps(
+        {"session_id": session.coordinator.find("1").id, "cwd": str(repo.path)}
+    ).encode()
     before = repo.git("rev-parse", "opencode/1")
     repo.git("config", "daytona.syncOnIdle", "no")
     assert tell("git-daytona", "hook", "session.idle", stdin=payload).status == 0
@@ -99,7 +126,10 @@ def test_the_preferred_snapshot_is_used_and_a_wrong_one_named(local, repo, tell)
     repo.git("config", "daytona.snapshot", "no-such-snapshot")
     told = tell("git-daytona", "start", cwd=repo.path)
     assert told.status == 13 and "no-such-snapshot" in told.err
-    assert "hint: correct DAYTONA_SNAPSHOT (daytona.snapshot, git config (local, .git/config))" in told.err
+    assert (
+        "hint: correct DAYTONA_SNAPSHOT (daytona.snapshot, git config (local, .git/config))"
+        in told.err
+    )
     repo.git("config", "--unset", "daytona.snapshot")
     assert tell("git-daytona", "start", cwd=repo.path).status == 0
 
@@ -121,7 +151,8 @@ def test_what_was_kept_long_ago_goes_only_when_it_is_asked_for(local, repo, coor
     assert told.out == f"{old} ({head[:10]})\n" and old in repo.kept()
     coordinator = coordinate(repo.path)
     found = recovery.leftovers(coordinator)
-    repo.git("update-ref", old, repo.commit("another", "one\n"))  # somebody moves it meanwhile: then it stays
+    # somebody moves it meanwhile: then it stays
+    repo.git("update-ref", old, repo.commit("another", "one\n"))
     recovery.prune(coordinator, found)
     assert old in repo.kept()
     repo.git("update-ref", old, head)
@@ -129,7 +160,9 @@ def test_what_was_kept_long_ago_goes_only_when_it_is_asked_for(local, repo, coor
     assert set(repo.kept()) == {new, odd} and repo.git("rev-parse", "other") == head
     assert f"kept.expire ref={old} commit={head}" in tell("git-daytona", "logs", cwd=repo.path).out
     repo.git("config", "daytona.keptAge", "now")
-    assert set(branches.kept_before(coordinator.repository, preferences.load(repo.path).kept_until())) == {new}
+    assert set(
+        branches.kept_before(coordinator.repository, preferences.load(repo.path).kept_until())
+    ) == {new}
 
 
 def test_the_branch_prefix_is_for_new_sessions(local, repo, begin, tell, coordinate):
@@ -143,7 +176,9 @@ def test_the_branch_prefix_is_for_new_sessions(local, repo, begin, tell, coordin
     ]
     second.agent("echo made >new.txt")
     repo.git("config", "daytona.branchPrefix", "others")  # a session keeps the branch that it has
-    assert tell("git-daytona", "sync", "work/agents/2", cwd=repo.path).out.startswith("work/agents/2 is at ")
+    assert tell("git-daytona", "sync", "work/agents/2", cwd=repo.path).out.startswith(
+        "work/agents/2 is at "
+    )
     assert repo.show("work/agents/2", "new.txt") == "made"
     shown = tell("git-daytona", "status", "--porcelain", cwd=repo.path).out.splitlines()
     assert [line.split("\t")[1] for line in shown] == ["opencode/1", "work/agents/2"]
@@ -152,7 +187,10 @@ def test_the_branch_prefix_is_for_new_sessions(local, repo, begin, tell, coordin
     repo.git("branch", "others/3/taken")  # takes the name of others/3
     third = begin(repo)
     assert third.number == 4 and repo.git("rev-parse", "others/4")
-    assert tell("git-daytona", "delete", "2", cwd=repo.path).out == "nothing new in the sandbox\ndeleted\n"
+    assert (
+        tell("git-daytona", "delete", "2", cwd=repo.path).out
+        == "nothing new in the sandbox\ndeleted\n"
+    )
     assert repo.show("work/agents/2", "new.txt") == "made"
 
 
@@ -160,7 +198,9 @@ def test_a_prefix_that_cannot_be_is_named_before_anything_is_made(local, repo, t
     repo.git("branch", "work")
     repo.git("config", "daytona.branchPrefix", "work/agents")
     told = tell("git-daytona", "start", cwd=repo.path)
-    assert told.status == 9 and told.complaint[1] == "hint: rename it: git branch -m work other-name"
+    assert (
+        told.status == 9 and told.complaint[1] == "hint: rename it: git branch -m work other-name"
+    )
     repo.git("config", "daytona.branchPrefix", "a b")
     assert tell("git-daytona", "start", cwd=repo.path).status == 13
     assert not [call for call in local.calls if "create" in str(call)]
@@ -168,7 +208,11 @@ def test_a_prefix_that_cannot_be_is_named_before_anything_is_made(local, repo, t
 
 def test_a_prefix_in_the_state_file_is_no_way_to_an_option(repo, coordinate):
     file = coordinate(repo.path).state
-    file.put(state.Session("ses_1", "box", 1, str(repo.path), 1, 1, state.GitReturn(state.PENDING), prefix="mine"))
+    file.put(
+        state.Session(
+            "ses_1", "box", 1, str(repo.path), 1, 1, state.GitReturn(state.PENDING), prefix="mine"
+        )
+    )
     assert file.get("ses_1").prefix == "mine"
     for bad in ("--output=x", "a b", "../..", "a\n", "x" * 101, "", "/", "a//b", "*", ".git"):
         file._edit("ses_1", lambda record, bad=bad: record.update(branchPrefix=bad))
@@ -176,9 +220,12 @@ def test_a_prefix_in_the_state_file_is_no_way_to_an_option(repo, coordinate):
 
 
 def test_sync_on_idle_in_the_service(repo, coordinate):
-    """Off, the end of a turn syncs nothing; the end of OpenCode does, for then there is no later chance."""
+    """Off, the end of a turn syncs nothing; the end of OpenCode does, for then there is no later
+    chance."""
     coordinator = coordinate(repo.path)
-    made = state.Session("ses_1", "box", 1, str(repo.path), 1, 1, state.GitReturn(state.PENDING), coordinator.git_dir)
+    made = state.Session(
+        "ses_1", "box", 1, str(repo.path), 1, 1, state.GitReturn(state.PENDING), coordinator.git_dir
+    )
     coordinator.state.put(made)
     synced, told = [], []
     coordinator.sync = lambda root: synced.append(root) or Outcome(False, None)

@@ -1,4 +1,5 @@
-"""``git daytona status``: for people on any width of terminal, for scripts, with and without the network."""
+"""``git daytona status``: for people on any width of terminal, for scripts, with and without the
+network."""
 
 import json
 import os
@@ -9,13 +10,14 @@ from types import SimpleNamespace
 
 import pytest
 
-import terminal
-from git_daytona import ahead, state
 from git_daytona.cli import table
-from git_daytona.hosts.events import Events
-from git_daytona.refs import Names
-from git_daytona.status import Row
-from rig import BIN, Repo
+from git_daytona.git import commit_counts
+from git_daytona.git.refs import Names
+from git_daytona.service.events import Events
+from git_daytona.sessions import state
+from git_daytona.sessions.status import Row
+from support import tmux
+from support.round_trip import BIN, Repo
 
 MINUTE = 60_000
 TITLES = (
@@ -30,7 +32,8 @@ STATES = ("synced", "failed", "pending", "setup-failed", "synced", "synced")
 
 
 def populate(repo: Repo, coordinate, number: int) -> dict[int, int]:
-    """A state file with so many sessions, and for each a branch with a few commits over its base. Returns number → commits ahead."""
+    """A state file with so many sessions, and for each a branch with a few commits over its base.
+    Returns number → commits ahead."""
     file = coordinate(repo.path).state
     head = repo.git("rev-parse", "HEAD")
     stream, ahead_of, now = [], {}, state.now()
@@ -60,7 +63,9 @@ def populate(repo: Repo, coordinate, number: int) -> dict[int, int]:
         for each in range(1, number + 1)
     }
     file.path.parent.mkdir(parents=True, exist_ok=True)
-    file.path.write_text(json.dumps({"projectId": file.project_id, "worktree": str(repo.path), "sessions": sessions}))
+    file.path.write_text(
+        json.dumps({"projectId": file.project_id, "worktree": str(repo.path), "sessions": sessions})
+    )
     return ahead_of
 
 
@@ -86,13 +91,14 @@ def row(**fields) -> Row:
     return Row(**given | fields)
 
 
-def staying(*words: str, size: tuple[int, int], cwd) -> terminal.Terminal:
-    """``git daytona status`` on a terminal that stays open behind it: of a program's last words tmux may lose some."""
+def staying(*words: str, size: tuple[int, int], cwd) -> tmux.Terminal:
+    """``git daytona status`` on a terminal that stays open behind it: of a program's last words
+    tmux may lose some."""
     line = f'trap : INT; {shlex.quote(str(BIN / "git-daytona"))} status "$@"; echo "ended $?"; read -r _'
-    return terminal.start(["sh", "-c", line, "sh", *words], size=size, cwd=cwd)
+    return tmux.start(["sh", "-c", line, "sh", *words], size=size, cwd=cwd)
 
 
-# -- for people -----------------------------------------------------------------------------------------------------------
+# -- for people ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
@@ -100,10 +106,19 @@ def test_200_sessions_on_a_terminal(repo, coordinate, width):
     ahead_of = populate(repo, coordinate, 200)
     with staying("--offline", "--color=always", size=(width, 230), cwd=repo.path) as screen:
         screen.wait_for("^ended 0$")
-        shown = screen.everything().splitlines()  # joined where the terminal wrapped: a wrapped line is longer than the width
+        # joined where the terminal wrapped: a wrapped line is longer than the width
+        shown = screen.everything().splitlines()
     heading, *lines = shown[:201]
     assert heading.split() == (
-        ["N", "BRANCH", "SANDBOX", "WORK", "AHEAD", *(["WORKTREE"] if width == 200 else []), "TITLE"]
+        [
+            "N",
+            "BRANCH",
+            "SANDBOX",
+            "WORK",
+            "AHEAD",
+            *(["WORKTREE"] if width == 200 else []),
+            "TITLE",
+        ]
         if width > 60
         else ["N", "SANDBOX", "WORK", "AHEAD", "TITLE"]
     )
@@ -121,14 +136,20 @@ def test_200_sessions_on_a_terminal(repo, coordinate, width):
 
 
 def test_no_line_is_wider_than_the_window_at_any_width():
-    rows = [row(number=number, branch=f"opencode/{number}", title=title) for number, title in enumerate(TITLES, start=998)]
-    rows += [row(number=None, branch=None, git_return="disabled", title="x", worktree="/" + "deep/" * 40)]
+    rows = [
+        row(number=number, branch=f"opencode/{number}", title=title)
+        for number, title in enumerate(TITLES, start=998)
+    ]
+    rows += [
+        row(number=None, branch=None, git_return="disabled", title="x", worktree="/" + "deep/" * 40)
+    ]
     whole = table.lines(rows, width=None, now=1_000_000)
     assert not any(table.CUT in line for line in whole[1:] if "…" not in line)
     for width in range(1, 260):
         for line in table.lines(rows, width=width, now=1_000_000):
             assert table.columns(line) <= width, (width, line)
-        if width >= 40:  # what there is room for is whole: the number, the state and how the work came back
+        # what there is room for is whole: the number, the state and how the work came back
+        if width >= 40:
             lines = table.lines(rows, width=width, now=1_000_000)
             assert all("started" in line and "synced" in line for line in lines[1:]), (width, lines)
 
@@ -149,7 +170,14 @@ def test_what_is_old_says_so():
     assert "started 3h ago" in table.lines([row()], width=None, now=now)[1]
     assert "gone  " in table.lines([row(sandbox_state="gone")], width=None, now=now)[1]
     assert "synced 3h ago" in table.lines([row()], width=None, now=now)[1]
-    assert [table.age(0, each * 1000) for each in (0, 59, 60, 3600, 90_000, 400 * 86_400)] == ["0s", "59s", "1m", "1h", "1d", "1y"]
+    assert [table.age(0, each * 1000) for each in (0, 59, 60, 3600, 90_000, 400 * 86_400)] == [
+        "0s",
+        "59s",
+        "1m",
+        "1h",
+        "1d",
+        "1y",
+    ]
 
 
 def test_colour(repo, coordinate, tell, monkeypatch):
@@ -205,21 +233,32 @@ def test_watch(repo, coordinate):
         assert "interrupted" not in screen.everything()
 
 
-# -- for scripts ----------------------------------------------------------------------------------------------------------
+# -- for scripts -----------------------------------------------------------------------------------
 
 
 def test_porcelain(repo, coordinate, tell):
     ahead_of = populate(repo, coordinate, 6)
     told = tell("git-daytona", "status", "--porcelain", "--offline", cwd=repo.path)
     assert told.status == 0 and told.err == ""
-    assert told.out == tell("git-daytona", "status", "--porcelain=v1", "--offline", cwd=repo.path).out
+    assert (
+        told.out == tell("git-daytona", "status", "--porcelain=v1", "--offline", cwd=repo.path).out
+    )
     lines = [line.split("\t") for line in told.out.splitlines()]
     assert [len(fields) for fields in lines] == [13] * 6
     now = state.now() // 1000
     for number, fields in enumerate(lines, start=1):
-        assert fields[:5] == [str(number), f"opencode/{number}", "unknown", "-", STATES[number % len(STATES)]]
+        assert fields[:5] == [
+            str(number),
+            f"opencode/{number}",
+            "unknown",
+            "-",
+            STATES[number % len(STATES)],
+        ]
         assert now - int(fields[5]) == pytest.approx(number * 420, abs=60)
-        assert fields[6:8] == [str(ahead_of[number]), "no" if fields[4] == "synced" and number * 7 < 1 else "yes"]
+        assert fields[6:8] == [
+            str(ahead_of[number]),
+            "no" if fields[4] == "synced" and number * 7 < 1 else "yes",
+        ]
         assert fields[8:11] == [f"box-{number}", f"ses_{number}", str(repo.path)]
         assert fields[11] == (state.one_line(TITLES[number % len(TITLES)]) or "-")
         assert fields[12] == f"opencode/{number} is at 0123456789"
@@ -227,7 +266,9 @@ def test_porcelain(repo, coordinate, tell):
 
 def test_porcelain_escapes_what_would_break_a_line():
     odd = os.fsdecode(b"/a\tb\nc\\d\xff\x1b\xc2\x9b")
-    fields = table.porcelain(row(worktree=odd, title="-", number=None, branch=None, ahead=None)).split("\t")
+    fields = table.porcelain(
+        row(worktree=odd, title="-", number=None, branch=None, ahead=None)
+    ).split("\t")
     assert fields[0:2] == ["-", "-"] and fields[6] == "-"
     assert fields[10] == "/a\\tb\\nc\\\\d\\xff\\u001b\\u009b"
     assert fields[11] == "\\x2d"
@@ -237,7 +278,11 @@ def test_porcelain_escapes_what_would_break_a_line():
 def test_json(repo, coordinate, tell):
     populate(repo, coordinate, 2)
     first, _ = json.loads(tell("git-daytona", "status", "--json", "--offline", cwd=repo.path).out)
-    assert first["ahead"] == 1 and first["base"] == repo.git("rev-parse", "HEAD") and first["sandboxSeenAt"] is None
+    assert (
+        first["ahead"] == 1
+        and first["base"] == repo.git("rev-parse", "HEAD")
+        and first["sandboxSeenAt"] is None
+    )
     assert first["title"] == state.one_line(TITLES[1])
 
 
@@ -264,7 +309,7 @@ def test_a_slip_of_the_finger(tell):
     assert "did you mean" not in tell("git-daytona", "xyzzy").err
 
 
-# -- the network ----------------------------------------------------------------------------------------------------------
+# -- the network -----------------------------------------------------------------------------------
 
 
 def test_without_the_network_it_shows_what_was_seen_last(local, repo, begin, tell, monkeypatch):
@@ -283,7 +328,11 @@ def test_without_the_network_it_shows_what_was_seen_last(local, repo, begin, tel
     monkeypatch.setenv("DAYTONA_API_URL", "http://127.0.0.1:9/api")
     again, said = shown()
     assert (again["sandboxState"], again["sandboxSeenAt"]) == ("started", seen["sandboxSeenAt"])
-    assert said.startswith("git-daytona: warning: ") and "cannot be reached" in said and said.count("\n") == 1
+    assert (
+        said.startswith("git-daytona: warning: ")
+        and "cannot be reached" in said
+        and said.count("\n") == 1
+    )
     assert "the sandboxes' states are those seen last" in said
     assert shown("--offline") == (again, "")
     monkeypatch.delenv("DAYTONA_API_KEY")
@@ -301,35 +350,49 @@ def test_an_api_that_does_not_answer_is_left_after_a_moment(local, repo, begin, 
 
 
 def test_a_sandbox_that_the_list_does_not_have_is_looked_up(local, repo, begin, tell):
-    """The existing plugin's sandboxes carry no labels, and only the API's own 404 says that one is gone."""
+    """The existing plugin's sandboxes carry no labels, and only the API's own 404 says that one is
+    gone."""
     session = begin(repo)
     state_file = session.coordinator.state
     found = state_file.get(session.coordinator.find("1").id)
-    state_file.put(state.Session("ses_gone", "no-such-box", 2, found.worktree, 1, 1, found.git_return, found.git_dir))
+    state_file.put(
+        state.Session(
+            "ses_gone", "no-such-box", 2, found.worktree, 1, 1, found.git_return, found.git_dir
+        )
+    )
     rows = json.loads(tell("git-daytona", "status", "--json", cwd=repo.path).out)
     assert [each["sandboxState"] for each in rows] == ["started", "gone"]
 
 
-# -- commits ahead --------------------------------------------------------------------------------------------------------
+# -- commits ahead ---------------------------------------------------------------------------------
 
 
 def counted_calls(repository, monkeypatch) -> list[str]:
     calls = []
     kind = type(repository)
     plain = kind.git
-    monkeypatch.setattr(kind, "git", lambda self, *words, **options: (calls.append(words[0]), plain(self, *words, **options))[1])
+    monkeypatch.setattr(
+        kind,
+        "git",
+        lambda self, *words, **options: (calls.append(words[0]), plain(self, *words, **options))[1],
+    )
     return calls
 
 
 def test_commits_ahead_as_git_counts_them(repo, coordinate, monkeypatch):
-    """Merged sessions, sessions that began on another's branch, merges back and forth, unrelated history: the same as rev-list says,
-    with a bounded number of calls."""
+    """Merged sessions, sessions that began on another's branch, merges back and forth, unrelated
+    history: the same as rev-list says, with a bounded number of calls."""
     repository = coordinate(repo.path).repository
 
     def commit(*parents: str, date: int) -> str:
-        env = {"GIT_COMMITTER_DATE": f"{1_700_000_000 + date} +0000", "GIT_AUTHOR_DATE": "1700000000 +0000"}
+        env = {
+            "GIT_COMMITTER_DATE": f"{1_700_000_000 + date} +0000",
+            "GIT_AUTHOR_DATE": "1700000000 +0000",
+        }
         words = [word for parent in parents for word in ("-p", parent)]
-        return repo.git("commit-tree", "HEAD^{tree}", *words, "-m", f"{date} {time.monotonic_ns()}", env=env)
+        return repo.git(
+            "commit-tree", "HEAD^{tree}", *words, "-m", f"{date} {time.monotonic_ns()}", env=env
+        )
 
     main = [repo.git("rev-parse", "HEAD")]
     for number in range(30):
@@ -347,7 +410,8 @@ def test_commits_ahead_as_git_counts_them(repo, coordinate, monkeypatch):
         (main[20], commit(main[20], merged, date=703)),
         (main[20], older),
         (main[12], main[5]),
-        (one := commit(main[16], date=705), two := commit(main[16], date=706)),  # side by side, whichever of them comes first
+        # side by side, whichever of them comes first
+        (one := commit(main[16], date=705), two := commit(main[16], date=706)),
         (two, one),
         (commit(two, date=707), commit(one, date=708)),
         (main[29], orphan),
@@ -358,22 +422,32 @@ def test_commits_ahead_as_git_counts_them(repo, coordinate, monkeypatch):
         repo.git("update-ref", Names(number).base, base)
         repo.git("update-ref", Names(number).ref, tip)
     calls = counted_calls(repository, monkeypatch)
-    found = ahead.progress(repository, [Names(number) for number in range(1, len(pairs) + 2)])
+    found = commit_counts.progress(
+        repository, [Names(number) for number in range(1, len(pairs) + 2)]
+    )
     # Those that reach behind the first base, by themselves: from 'older', 'side' and the orphan.
     assert calls == ["for-each-ref", *["rev-list"] * 6]
-    expected = {number: int(repo.git("rev-list", "--count", f"{base}..{tip}")) for number, (base, tip) in enumerate(pairs, start=1)}
-    assert {number: each.ahead for number, each in found.items()} == expected | {len(pairs) + 1: None}
+    expected = {
+        number: int(repo.git("rev-list", "--count", f"{base}..{tip}"))
+        for number, (base, tip) in enumerate(pairs, start=1)
+    }
+    assert {number: each.ahead for number, each in found.items()} == expected | {
+        len(pairs) + 1: None
+    }
 
 
 def test_200_sessions_cost_a_bounded_number_of_processes(repo, coordinate, monkeypatch):
     ahead_of = populate(repo, coordinate, 200)
     repository = coordinate(repo.path).repository
     calls = counted_calls(repository, monkeypatch)
-    assert {number: each.ahead for number, each in ahead.progress(repository, map(Names, range(1, 201))).items()} == ahead_of
+    assert {
+        number: each.ahead
+        for number, each in commit_counts.progress(repository, map(Names, range(1, 201))).items()
+    } == ahead_of
     assert calls == ["for-each-ref", "rev-list"]
 
 
-# -- titles ---------------------------------------------------------------------------------------------------------------
+# -- titles ----------------------------------------------------------------------------------------
 
 
 def test_opencodes_title_is_shown_once_the_session_has_a_record(repo, coordinate, tell):
@@ -394,7 +468,18 @@ def test_opencodes_title_is_shown_once_the_session_has_a_record(repo, coordinate
     happened("session.created", session="ses_child", parentID="ses_1", title="A sub-agent")
     happened("session.updated", title="Mend the\nlogin \x1b[31mform")
     assert not file.sessions()  # a chat that used no tool yet has no record, and gets none
-    file.put(state.Session("ses_1", "box", 1, str(repo.path), 1, 1, state.GitReturn(state.PENDING), coordinator.git_dir))
+    file.put(
+        state.Session(
+            "ses_1",
+            "box",
+            1,
+            str(repo.path),
+            1,
+            1,
+            state.GitReturn(state.PENDING),
+            coordinator.git_dir,
+        )
+    )
     happened("session.idle")
     assert file.get("ses_1").title == "Mend the login [31mform"
     before = file.path.stat().st_mtime_ns
@@ -408,4 +493,8 @@ def test_opencodes_title_is_shown_once_the_session_has_a_record(repo, coordinate
 
 def test_a_title_of_ones_own(local, repo, tell):
     assert tell("git-daytona", "start", "--title", "Try the new parser", cwd=repo.path).status == 0
-    assert tell("git-daytona", "status", cwd=repo.path).out.splitlines()[1].endswith("Try the new parser")
+    assert (
+        tell("git-daytona", "status", cwd=repo.path)
+        .out.splitlines()[1]
+        .endswith("Try the new parser")
+    )

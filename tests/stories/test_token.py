@@ -9,15 +9,20 @@ import sys
 import httpx
 import pytest
 
-from processes import descendants, gone, until
-from rig import BIN
+from support.processes import descendants, gone, until
+from support.round_trip import BIN
 
 PROGRAM = "daytona-token"
 
 
 @pytest.fixture(scope="module")
 def sandbox(server) -> str:
-    answer = httpx.post(f"{server.api_url}/sandbox", json={}, headers={"Authorization": f"Bearer {server.api_key}"}, timeout=60)
+    answer = httpx.post(
+        f"{server.api_url}/sandbox",
+        json={},
+        headers={"Authorization": f"Bearer {server.api_key}"},
+        timeout=60,
+    )
     return str(answer.json()["id"])
 
 
@@ -41,14 +46,21 @@ def test_mint_and_revoke(local, sandbox, tell, tokens):
 def test_mint_as_json(local, sandbox, tell, tokens):
     told = tell(PROGRAM, "mint", "--json", sandbox, "--minutes", "3")
     answer = json.loads(told.out)
-    assert answer == {"token": tokens[0], "expiresAt": answer["expiresAt"], "host": "127.0.0.1", "port": local.gateway_port}
+    assert answer == {
+        "token": tokens[0],
+        "expiresAt": answer["expiresAt"],
+        "host": "127.0.0.1",
+        "port": local.gateway_port,
+    }
     tell(PROGRAM, "mint", sandbox)
     assert local.live_tokens() == 1, "minting ends the earlier token"
     assert tell(PROGRAM, "revoke", sandbox, "--all").err == "revoked\n"
     assert local.live_tokens() == 0
 
 
-@pytest.mark.parametrize("stdin", [b"", b" \n", b"one two\n", b"one\ntwo", b"\xff\xfe", "tökén".encode(), b"a\0b c"])
+@pytest.mark.parametrize(
+    "stdin", [b"", b" \n", b"one two\n", b"one\ntwo", b"\xff\xfe", "tökén".encode(), b"a\0b c"]
+)
 def test_revoke_wants_exactly_one_token(local, sandbox, tell, stdin):
     told = tell(PROGRAM, "revoke", sandbox, stdin=stdin)
     error, hint = told.complaint
@@ -61,9 +73,13 @@ def test_revoke_wants_exactly_one_token(local, sandbox, tell, stdin):
 def test_revoke_from_a_terminal_or_nothing(local, sandbox, tmp_path):
     controller, terminal = os.openpty()
     for how in ({"stdin": terminal}, {"preexec_fn": lambda: os.close(0)}):
-        done = subprocess.run((BIN / PROGRAM, "revoke", sandbox), capture_output=True, text=True, timeout=60, **how)
+        done = subprocess.run(
+            (BIN / PROGRAM, "revoke", sandbox), capture_output=True, text=True, timeout=60, **how
+        )
         assert done.returncode == 2
-        assert done.stderr.startswith("daytona-token: error: the token is read from standard input [usage]\nhint: printf")
+        assert done.stderr.startswith(
+            "daytona-token: error: the token is read from standard input [usage]\nhint: printf"
+        )
     os.close(controller)
     os.close(terminal)
     assert local.calls == []
@@ -80,7 +96,10 @@ def test_exec_gives_the_token_to_the_command_alone(local, sandbox, tell, tokens,
     assert local.live_tokens() == 0
 
 
-@pytest.mark.parametrize(("script", "status"), [("exit 0", 0), ("exit 255", 255), ("kill -TERM $$", 143), ("kill -KILL $$", 137)])
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [("exit 0", 0), ("exit 255", 255), ("kill -TERM $$", 143), ("kill -KILL $$", 137)],
+)
 def test_exec_passes_the_status_on(local, sandbox, tell, script, status):
     assert tell(PROGRAM, "exec", sandbox, "--", "sh", "-c", script).status == status
     assert local.live_tokens() == 0
@@ -88,7 +107,20 @@ def test_exec_passes_the_status_on(local, sandbox, tell, script, status):
 
 def test_exec_leaves_the_commands_words_alone(local, sandbox, tell):
     for words in (("--",), ()):
-        told = tell(PROGRAM, "exec", sandbox, *words, "printf", "%s|", "--json", "-h", "--", "", "a b", "--help")
+        told = tell(
+            PROGRAM,
+            "exec",
+            sandbox,
+            *words,
+            "printf",
+            "%s|",
+            "--json",
+            "-h",
+            "--",
+            "",
+            "a b",
+            "--help",
+        )
         assert (told.status, told.out) == (0, "--json|-h|--||a b|--help|")
     assert tell(PROGRAM, "exec", sandbox, "--", "cat", stdin=b"").status == 0
 
@@ -97,20 +129,26 @@ def test_exec_of_what_is_not_there(local, sandbox, tell):
     told = tell(PROGRAM, "exec", sandbox, "--", "no-such-command", "x")
     error, _ = told.complaint
     assert told.status == 12
-    assert error == "daytona-token: error: cannot run 'no-such-command': No such file or directory [missing-program]"
+    assert (
+        error
+        == "daytona-token: error: cannot run 'no-such-command': No such file or directory [missing-program]"
+    )
     assert local.live_tokens() == 0
     assert local.counts["mint"] == local.counts["revoke"] == 1
 
 
 def test_plain_git_and_ssh_work_in_it(local, sandbox, tell, repo, tmp_path):
-    """As the help says; the token is in no argument list and in no environment of ssh, while git and its own keep theirs."""
+    """As the help says; the token is in no argument list and in no environment of ssh, while git
+    and its own keep theirs."""
     script = f'"{BIN}/daytona-ssh" -p {local.gateway_port} 127.0.0.1 "git init -q -b main project"'
     assert tell(PROGRAM, "exec", sandbox, "--", "sh", "-c", script).status == 0
     script = 'git push -q "ssh://$DAYTONA_SSH_GATEWAY/home/daytona/project" HEAD:refs/heads/there && git ls-remote "ssh://$DAYTONA_SSH_GATEWAY/home/daytona/project"'
     told = tell(PROGRAM, "exec", sandbox, "--", "sh", "-c", script, cwd=repo.path)
     assert (told.status, told.out) == (0, f"{repo.git('rev-parse', 'HEAD')}\trefs/heads/there\n")
     shim = tmp_path / "own"
-    shim.write_text(f'#!/bin/sh\nenv >"{tmp_path}/environment"\nprintf "%s\\n" "$@" >"{tmp_path}/arguments"\nexit 1\n')
+    shim.write_text(
+        f'#!/bin/sh\nenv >"{tmp_path}/environment"\nprintf "%s\\n" "$@" >"{tmp_path}/arguments"\nexit 1\n'
+    )
     shim.chmod(0o755)
     repo.git("config", "core.sshCommand", str(shim))
     repo.git("config", "ssh.variant", "ssh")
@@ -121,16 +159,28 @@ def test_plain_git_and_ssh_work_in_it(local, sandbox, tell, repo, tmp_path):
 
 def test_exec_while_it_is_held_open(local, sandbox, tokens):
     local.faults.gateway.hang = -1
-    command = (BIN / PROGRAM, "exec", sandbox, "--", "git", "ls-remote", f"ssh://127.0.0.1:{local.gateway_port}/x")
+    command = (
+        BIN / PROGRAM,
+        "exec",
+        sandbox,
+        "--",
+        "git",
+        "ls-remote",
+        f"ssh://127.0.0.1:{local.gateway_port}/x",
+    )
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         client = until(lambda: [each for each in descendants(process.pid) if each.name == "ssh"])
         below = descendants(process.pid)
         assert not any(tokens[0].encode() in each.arguments for each in below)
-        assert not any(b"DAYTONA_" in each.environment or tokens[0].encode() in each.environment for each in client)
+        assert not any(
+            b"DAYTONA_" in each.environment or tokens[0].encode() in each.environment
+            for each in client
+        )
         assert not any(local.api_key.encode() in each.environment for each in below)
         process.terminate()
         assert process.wait(30) != 0
-        local.faults.gateway.release()  # git has ended; ssh would wait for the gateway as long as its own limits say
+        # git has ended; ssh would wait for the gateway as long as its own limits say
+        local.faults.gateway.release()
         assert gone(*(each.pid for each in below))
     assert local.live_tokens() == 0
 
@@ -145,7 +195,8 @@ open({str(tmp_path / "ready")!r}, "w").write("ready")
 while True: time.sleep(0.05)
 """
     with subprocess.Popen(
-        (BIN / PROGRAM, "exec", sandbox, "--", sys.executable, "-c", program), stdin=subprocess.DEVNULL
+        (BIN / PROGRAM, "exec", sandbox, "--", sys.executable, "-c", program),
+        stdin=subprocess.DEVNULL,
     ) as process:
         (tmp_path / "ready").read_text()
         below = [each.pid for each in descendants(process.pid)]
@@ -176,7 +227,9 @@ def test_reap_that_fails(local, sandbox, tell, tokens):
 
 def test_a_key_of_the_project(local, sandbox, tell, repo, monkeypatch):
     monkeypatch.delenv("DAYTONA_API_KEY")
-    (repo.path / ".env").write_text(f"export DAYTONA_API_KEY='{local.api_key}'\nDAYTONA_API_URL=https://evil.invalid\n")
+    (repo.path / ".env").write_text(
+        f"export DAYTONA_API_KEY='{local.api_key}'\nDAYTONA_API_URL=https://evil.invalid\n"
+    )
     told = tell(PROGRAM, "revoke", "--all", sandbox, cwd=repo.path)
     assert (told.status, told.err.count("\n")) == (0, 2)
     assert told.err.startswith("daytona-token: warning: DAYTONA_API_URL in '.env' ignored")
@@ -203,14 +256,23 @@ sys.exit(status)
 
 
 @pytest.mark.parametrize(
-    "words", [("mint", "{}"), ("exec", "{}", "--", "true"), ("revoke", "--all", "{}"), ("reap",), ("--version",)]
+    "words",
+    [
+        ("mint", "{}"),
+        ("exec", "{}", "--", "true"),
+        ("revoke", "--all", "{}"),
+        ("reap",),
+        ("--version",),
+    ],
 )
 def test_the_full_sdk_is_not_loaded(local, sandbox, words):
     argv = (sys.executable, "-c", LOADED, PROGRAM, *(word.format(sandbox) for word in words))
     done = subprocess.run(argv, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     loaded = set(done.stderr.splitlines()[-1].split())
-    assert not any(name.partition(".")[0] in ("daytona", "keyring", "asyncssh", "aiohttp") for name in loaded)
+    assert not any(
+        name.partition(".")[0] in ("daytona", "keyring", "asyncssh", "aiohttp") for name in loaded
+    )
     if words == ("--version",):
         assert loaded == set()
 

@@ -1,20 +1,21 @@
-"""What is said while a sandbox takes its time: to a person at a terminal, in a log, and to a host."""
+"""What is said while a sandbox takes its time: to a person at a terminal, in a log, and to a
+host."""
 
 import threading
 
 import httpx
 
-import terminal
-from git_daytona.hosts.toasts import Toasts
-from git_daytona.hosts.workspace import Workspace
-from processes import until
-from rig import BIN
+from git_daytona.service.toasts import Toasts
+from git_daytona.service.workspace import Workspace
+from support import tmux
+from support.processes import until
+from support.round_trip import BIN
 
 
 def test_a_creation_that_takes_its_time_on_a_terminal(local, repo):
     with (
         local.faults.call(route="^create$", hang=True) as held,
-        terminal.start([str(BIN / "git-daytona"), "start"], size=(70, 20), cwd=repo.path) as screen,
+        tmux.start([str(BIN / "git-daytona"), "start"], size=(70, 20), cwd=repo.path) as screen,
     ):
         assert held.reached.wait(30)
         screen.wait_for(r"\Acreating a sandbox\n[-|/\\] \d+ s$")
@@ -28,11 +29,15 @@ def test_a_creation_that_takes_its_time_on_a_terminal(local, repo):
 def test_a_shell_has_the_terminal_to_itself(local, repo, begin):
     session = begin(repo)
     httpx.post(
-        f"{local.api_url}/sandbox/{session.sandbox_id}/stop", headers={"Authorization": f"Bearer {local.api_key}"}, timeout=60
+        f"{local.api_url}/sandbox/{session.sandbox_id}/stop",
+        headers={"Authorization": f"Bearer {local.api_key}"},
+        timeout=60,
     ).raise_for_status()
     with (
         local.faults.call(route="^start$", hang=True) as held,
-        terminal.start([str(BIN / "git-daytona"), "shell", "1"], size=(70, 20), cwd=repo.path) as screen,
+        tmux.start(
+            [str(BIN / "git-daytona"), "shell", "1"], size=(70, 20), cwd=repo.path
+        ) as screen,
     ):
         assert held.reached.wait(30)
         screen.wait_for(r"^starting the sandbox \(stopped\)\n[-|/\\] \d+ s$")
@@ -44,13 +49,20 @@ def test_a_shell_has_the_terminal_to_itself(local, repo, begin):
 
 def test_a_host_is_told_after_a_moment(local, repo):
     told = []
-    workspace = Workspace(repo.path, str(repo.path), None, Toasts(lambda _method, params: told.append(params)))
+    workspace = Workspace(
+        repo.path, str(repo.path), None, Toasts(lambda _method, params: told.append(params))
+    )
     workspace.patience._seconds = 0.05
     with local.faults.call(route="^create$", hang=True) as held:
         starting = threading.Thread(target=lambda: workspace.coordinator().start("ses_1"))
         starting.start()
         assert held.reached.wait(30)
-        until(lambda: ("Please wait", "creating a sandbox") in [(each["title"], each["message"]) for each in told])
+        until(
+            lambda: (
+                ("Please wait", "creating a sandbox")
+                in [(each["title"], each["message"]) for each in told]
+            )
+        )
         held.release()
         starting.join(60)
     workspace.close()

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from git_daytona import files, log, paths, say
-from git_daytona.errors import BadSetting, GitDaytonaError, TimedOut, TransferFailed
-from git_daytona.secret import Secret
+from git_daytona.base import files, log, messages, paths
+from git_daytona.base.errors import BadSetting, GitDaytonaError, TimedOut, TransferFailed
+from git_daytona.base.secret import Secret
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077, 0o777], ids=oct)
@@ -23,7 +23,10 @@ def umask(request):
 
 
 def modes(top: Path) -> dict[str, str]:
-    return {str(path.relative_to(top)): oct(path.stat().st_mode & 0o777) for path in sorted(top.rglob("*"))}
+    return {
+        str(path.relative_to(top)): oct(path.stat().st_mode & 0o777)
+        for path in sorted(top.rglob("*"))
+    }
 
 
 def test_everything_is_private_whatever_the_umask(tmp_path, umask):
@@ -33,13 +36,21 @@ def test_everything_is_private_whatever_the_umask(tmp_path, umask):
     with files.lock(top / "locks" / "one"):
         pass
     folder, file = oct(0o700), oct(0o600)
-    assert modes(top) == {"a": folder, "a/b": folder, "a/b/file": file, "a/b/once": file, "locks": folder, "locks/one": file}
+    assert modes(top) == {
+        "a": folder,
+        "a/b": folder,
+        "a/b/file": file,
+        "a/b/once": file,
+        "locks": folder,
+        "locks/one": file,
+    }
 
 
 @pytest.mark.parametrize("named", ["", "   ", "relative", "./here", "~/data", "../up", None])
 @pytest.mark.parametrize("system", ["linux", "darwin"])
 def test_case_55_a_data_directory_that_is_none(named, system, monkeypatch):
-    """~/.local/share on every system, where OpenCode and the existing plugin look, too; the same wherever one is called."""
+    """~/.local/share on every system, where OpenCode and the existing plugin look, too; the same
+    wherever one is called."""
     monkeypatch.setattr(sys, "platform", system)
     if named is None:
         monkeypatch.delenv("XDG_DATA_HOME")
@@ -60,7 +71,12 @@ def test_a_folder_that_is_there_keeps_its_mode(tmp_path):
 def test_folders_that_cannot_be(tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "dangling").symlink_to(tmp_path / "none")
-    for path in (tmp_path / "file", tmp_path / "file" / "x", tmp_path / "dangling", Path("/proc/none/x")):
+    for path in (
+        tmp_path / "file",
+        tmp_path / "file" / "x",
+        tmp_path / "dangling",
+        Path("/proc/none/x"),
+    ):
         with pytest.raises(BadSetting) as refused:
             files.private_directory(path)
         assert str(path) in refused.value.message
@@ -95,7 +111,12 @@ def test_whole_or_not_at_all(tmp_path):
 
 def test_create_only_has_one_winner(tmp_path):
     with ThreadPoolExecutor(16) as pool:
-        won = list(pool.map(lambda number: files.write_whole(tmp_path / "file", b"%d" % number, replace=False), range(32)))
+        won = list(
+            pool.map(
+                lambda number: files.write_whole(tmp_path / "file", b"%d" % number, replace=False),
+                range(32),
+            )
+        )
     assert won.count(True) == 1
     assert (tmp_path / "file").read_bytes() == b"%d" % won.index(True)
     assert len(list(tmp_path.iterdir())) == 1
@@ -133,10 +154,18 @@ with files.lock(Path(sys.argv[1])):
 
 def test_a_lock_holds_between_processes_and_dies_with_its_holder(tmp_path):
     lock = tmp_path / "lock"
-    holder = subprocess.Popen((sys.executable, "-c", HOLDER, str(lock)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(
+        (sys.executable, "-c", HOLDER, str(lock)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     with holder:
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(TimedOut, match="the lock on sandbox x") as busy, files.lock(lock, seconds=0.1, holds="sandbox x"):
+        with (
+            pytest.raises(TimedOut, match="the lock on sandbox x") as busy,
+            files.lock(lock, seconds=0.1, holds="sandbox x"),
+        ):
             pass
         assert busy.value.hint
         holder.kill()
@@ -195,10 +224,17 @@ def test_a_line_per_event(logfile):
 
 def test_the_log_tells_no_secret_and_moves_no_cursor(logfile):
     token = Secret("a/b+c=d~e")
-    log.logger.info("%s %s ssh://token@host/ Bearer dtn_x0123456789 ?token=abc&x=1 \x1b[2J\x07", token, token.reveal())
+    log.logger.info(
+        "%s %s ssh://token@host/ Bearer dtn_x0123456789 ?token=abc&x=1 \x1b[2J\x07",
+        token,
+        token.reveal(),
+    )
     log.logger.info("percent a%2Fb%2Bc%3Dd~e and a/b%2Bc%3Dd~e")
     text = logfile.read_text()
-    assert not any(leak in text for leak in ("a/b+c", "a%2Fb", "a/b%2B", "token@", "dtn_", "token=abc", "\x1b", "\x07"))
+    assert not any(
+        leak in text
+        for leak in ("a/b+c", "a%2Fb", "a/b%2B", "token@", "dtn_", "token=abc", "\x1b", "\x07")
+    )
     assert text.count("[redacted]") >= 7
     assert r"\x1b[2J" in text
 
@@ -218,7 +254,9 @@ def test_a_long_log_is_trimmed_to_whole_lines(logfile, monkeypatch):
     monkeypatch.setattr(log, "TRIM_ABOVE", 20_000)
     monkeypatch.setattr(log, "TRIM_TO", 5_000)
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda number: log.logger.info("line %06d %s", number, "x" * 100), range(600)))
+        list(
+            pool.map(lambda number: log.logger.info("line %06d %s", number, "x" * 100), range(600))
+        )
     log.logger.info("last")
     lines = logfile.read_text().splitlines()
     assert logfile.stat().st_size <= 20_400
@@ -245,14 +283,20 @@ def test_debug(logfile, monkeypatch):
 def test_what_is_said_is_one_clean_line(capsys):
     secret = Secret("verysecrettoken")
     problem = GitDaytonaError(f"a\nb {secret.reveal()} \x1b[31m", hint="do\r\nthis")
-    say.error("prog", problem)
-    say.warning("prog", "w\nw")
-    say.note("note")
-    assert capsys.readouterr().err == ("prog: error: a b [redacted] \\x1b[31m [failed]\nhint: do this\nprog: warning: w w\nnote\n")
+    messages.error("prog", problem)
+    messages.warning("prog", "w\nw")
+    messages.note("note")
+    assert capsys.readouterr().err == (
+        "prog: error: a b [redacted] \\x1b[31m [failed]\nhint: do this\nprog: warning: w w\nnote\n"
+    )
 
 
 @pytest.mark.parametrize("where", ["2>&-", "2>/dev/full"])
 def test_a_stderr_that_cannot_be_written_is_no_reason_to_fail(where):
     code = "from git_daytona import say; say.note('x'); say.note('y'); print('fine')"
-    done = subprocess.run(("sh", "-c", f'exec "$0" -c "$1" {where}', sys.executable, code), capture_output=True, text=True)
+    done = subprocess.run(
+        ("sh", "-c", f'exec "$0" -c "$1" {where}', sys.executable, code),
+        capture_output=True,
+        text=True,
+    )
     assert (done.returncode, done.stdout) == (0, "fine\n")

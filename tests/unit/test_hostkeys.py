@@ -1,4 +1,5 @@
-"""Host keys and known_hosts: the verdict of the real ssh client on hundreds of files, and no file that makes the reader fail."""
+"""Host keys and known_hosts: the verdict of the real ssh client on hundreds of files, and no file
+that makes the reader fail."""
 
 import base64
 import contextlib
@@ -9,21 +10,28 @@ from pathlib import Path
 
 import paramiko
 import pytest
-from gateway import gateway
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from known_hosts_cases import NAMES, Case, Keys, by_hand, generated
 
-from git_daytona.trust import knownhosts
-from git_daytona.trust.hostkeys import HostKey, decode_base64, parse_blob, parse_line
-from git_daytona.trust.knownhosts import Marker, Verdict, names_match
+from git_daytona.trust import known_hosts
+from git_daytona.trust.host_keys import HostKey, decode_base64, parse_blob, parse_line
+from git_daytona.trust.known_hosts import Marker, Verdict, names_match
+from support.known_hosts_cases import NAMES, Case, Keys, by_hand, generated
+from support.refusing_gateway import gateway
 
-SERVERS = {"ed": ("ed",), "ed+rsa": ("ed", "rsa"), "rsa+ecdsa": ("rsa", "ecdsa"), "ecdsa": ("ecdsa",)}
+SERVERS = {
+    "ed": ("ed",),
+    "ed+rsa": ("ed", "rsa"),
+    "rsa+ecdsa": ("rsa", "ecdsa"),
+    "ecdsa": ("ecdsa",),
+}
 GENERATED = 500
 
 
 def keygen(*arguments: str) -> str:
-    return subprocess.run(("ssh-keygen", *arguments), check=True, capture_output=True, text=True, timeout=30).stdout
+    return subprocess.run(
+        ("ssh-keygen", *arguments), check=True, capture_output=True, text=True, timeout=30
+    ).stdout
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +45,33 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("ecdsa384", "ecdsa", "384"),
     ):
         for owner in ("own", "other"):
-            keygen("-q", "-m", "PEM", "-t", kind, "-b", bits, "-N", "", "-C", "", "-f", str(where / f"{owner}-{name}"))
+            keygen(
+                "-q",
+                "-m",
+                "PEM",
+                "-t",
+                kind,
+                "-b",
+                bits,
+                "-N",
+                "",
+                "-C",
+                "",
+                "-f",
+                str(where / f"{owner}-{name}"),
+            )
     for owner in ("own", "other"):
-        keygen("-q", "-s", str(where / "other-ecdsa"), "-I", "id", "-h", "-n", "gw.example.org", str(where / f"{owner}-ed.pub"))
+        keygen(
+            "-q",
+            "-s",
+            str(where / "other-ecdsa"),
+            "-I",
+            "id",
+            "-h",
+            "-n",
+            "gw.example.org",
+            str(where / f"{owner}-ed.pub"),
+        )
     return where
 
 
@@ -53,8 +85,11 @@ def keys(folder: Path) -> Keys:
     return Keys(own, other, line("own-ed-cert"), line("other-ed-cert"))
 
 
-def ssh_verdict(port: int, content: bytes, name: str, where: Path, *, alias: bool = True) -> Verdict | str:
-    """What the real ssh does with the file: its verdict, or its words if they are none that the test knows."""
+def ssh_verdict(
+    port: int, content: bytes, name: str, where: Path, *, alias: bool = True
+) -> Verdict | str:
+    """What the real ssh does with the file: its verdict, or its words if they are none that the
+    test knows."""
     where.write_bytes(content)
     options = {
         "BatchMode": "yes",
@@ -67,7 +102,16 @@ def ssh_verdict(port: int, content: bytes, name: str, where: Path, *, alias: boo
         "UserKnownHostsFile": f'"{where}"',
         **({"HostKeyAlias": name} if alias else {}),
     }
-    argv = ["ssh", "-F", "none", "-p", str(port), *(f"-o{key}={value}" for key, value in options.items()), "127.0.0.1", "true"]
+    argv = [
+        "ssh",
+        "-F",
+        "none",
+        "-p",
+        str(port),
+        *(f"-o{key}={value}" for key, value in options.items()),
+        "127.0.0.1",
+        "true",
+    ]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
     words = {
         b"REVOKED HOST KEY": Verdict.REVOKED,
@@ -75,57 +119,82 @@ def ssh_verdict(port: int, content: bytes, name: str, where: Path, *, alias: boo
         b"host key is known for": Verdict.NEW,
         b"Permission denied": Verdict.OK,
     }
-    return next((verdict for word, verdict in words.items() if word in done.stderr), done.stderr.decode("utf-8", "replace"))
+    return next(
+        (verdict for word, verdict in words.items() if word in done.stderr),
+        done.stderr.decode("utf-8", "replace"),
+    )
 
 
 def our_verdict(content: bytes, name: str, presented: list[HostKey]) -> Verdict:
-    lines = knownhosts.serving(knownhosts.parse(content), name)
-    key = knownhosts.negotiated(lines, presented)
+    lines = known_hosts.serving(known_hosts.parse(content), name)
+    key = known_hosts.negotiated(lines, presented)
     assert key is not None
-    return knownhosts.verdict(lines, key)
+    return known_hosts.verdict(lines, key)
 
 
-def disagreements(cases: list[Case], folder: Path, keys: Keys, tmp_path: Path) -> tuple[list[str], Counter[Verdict]]:
-    """Compare both readers on each file; what differs, in words, and how often ssh gave which verdict."""
+def disagreements(
+    cases: list[Case], folder: Path, keys: Keys, tmp_path: Path
+) -> tuple[list[str], Counter[Verdict]]:
+    """Compare both readers on each file; what differs, in words, and how often ssh gave which
+    verdict."""
     load = {"ed": paramiko.Ed25519Key, "rsa": paramiko.RSAKey, "ecdsa": paramiko.ECDSAKey}
     seen: Counter[Verdict] = Counter()
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(4) as pool:
         ports = {
-            server: stack.enter_context(gateway([load[kind](filename=str(folder / f"own-{kind}")) for kind in kinds]))
+            server: stack.enter_context(
+                gateway([load[kind](filename=str(folder / f"own-{kind}")) for kind in kinds])
+            )
             for server, kinds in SERVERS.items()
         }
 
         def differs(numbered: tuple[int, Case]) -> str | None:
             number, case = numbered
-            theirs = ssh_verdict(ports[case.server], case.content, case.name, tmp_path / f"known hosts {number}")
-            ours = our_verdict(case.content, case.name, [parse_line(keys.own[kind]) for kind in SERVERS[case.server]])
+            theirs = ssh_verdict(
+                ports[case.server], case.content, case.name, tmp_path / f"known hosts {number}"
+            )
+            ours = our_verdict(
+                case.content,
+                case.name,
+                [parse_line(keys.own[kind]) for kind in SERVERS[case.server]],
+            )
             seen.update([theirs] if isinstance(theirs, Verdict) else [])
-            return None if ours is theirs else f"{case.title}: ours {ours}, ssh's {theirs}, file {case.content[:600]!r}"
+            return (
+                None
+                if ours is theirs
+                else f"{case.title}: ours {ours}, ssh's {theirs}, file {case.content[:600]!r}"
+            )
 
         found = [each for each in pool.map(differs, enumerate(cases)) if each]
     return found, seen
 
 
-def test_case_30_verdicts_equal_openssh(folder: Path, keys: Keys, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_case_30_verdicts_equal_openssh(
+    folder: Path, keys: Keys, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     cases = [*by_hand(keys), *generated(keys, GENERATED, seed=9)]
     found, seen = disagreements(cases, folder, keys, tmp_path)
     with capsys.disabled():
         counts = ", ".join(f"{verdict.value} {seen[verdict]}" for verdict in Verdict)
         print(f"\nknown_hosts: {len(cases)} files ({counts}), {len(found)} disagreements with ssh")
     assert not found, "\n".join(found)
-    assert min(seen[verdict] for verdict in Verdict) > 20, "the files are too much alike to prove anything"
+    assert min(seen[verdict] for verdict in Verdict) > 20, (
+        "the files are too much alike to prove anything"
+    )
 
 
 @pytest.mark.fuzz
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(20))
-def test_case_30_verdicts_equal_openssh_on_more(seed: int, folder: Path, keys: Keys, tmp_path: Path) -> None:
+def test_case_30_verdicts_equal_openssh_on_more(
+    seed: int, folder: Path, keys: Keys, tmp_path: Path
+) -> None:
     found, _ = disagreements(list(generated(keys, 1000, seed=1000 + seed)), folder, keys, tmp_path)
     assert not found, "\n".join(found)
 
 
 def test_a_bare_host_does_not_serve_another_port(folder: Path, keys: Keys, tmp_path: Path) -> None:
-    """ssh alone takes the bare name too (FACTS.md); with HostKeyAlias, as transfers have it, it does not, and so do we."""
+    """ssh alone takes the bare name too (FACTS.md); with HostKeyAlias, as transfers have it, it
+    does not, and so do we."""
     content = b"127.0.0.1 " + keys.own["ed"] + b"\n"
     with gateway([paramiko.Ed25519Key(filename=str(folder / "own-ed"))]) as port:
         name = f"[127.0.0.1]:{port}"
@@ -136,7 +205,9 @@ def test_a_bare_host_does_not_serve_another_port(folder: Path, keys: Keys, tmp_p
 
 def test_fingerprints_are_those_of_ssh_keygen(folder: Path, keys: Keys) -> None:
     for path in sorted(folder.glob("*.pub")):
-        assert parse_line(path.read_bytes()).fingerprint == keygen("-lf", str(path)).split()[1], path.name
+        assert parse_line(path.read_bytes()).fingerprint == keygen("-lf", str(path)).split()[1], (
+            path.name
+        )
 
 
 def test_a_key_is_written_as_ssh_keygen_writes_it(keys: Keys) -> None:
@@ -161,8 +232,10 @@ def test_a_certificate_has_the_fingerprint_of_its_key(keys: Keys) -> None:
 
 def test_problems_are_named_with_their_line(keys: Keys) -> None:
     good = b"gw " + keys.own["ed"] + b"\n"
-    content = b"# comment\n\n@odd gw x y\ngw\ngw ssh-foo AAAA\ngw ssh-ed25519 AA!A\n|1|x gw\n" + good
-    lines = knownhosts.parse(content)
+    content = (
+        b"# comment\n\n@odd gw x y\ngw\ngw ssh-foo AAAA\ngw ssh-ed25519 AA!A\n|1|x gw\n" + good
+    )
+    lines = known_hosts.parse(content)
     assert [(line.number, line.problem) for line in lines] == [
         (3, "the marker is unknown, or there are two"),
         (4, "there is no key after the host name"),
@@ -182,26 +255,26 @@ def test_a_hostile_pattern_does_not_take_for_ever() -> None:
 @given(st.binary(max_size=400))
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_bytes_can_be_read(content: bytes) -> None:
-    for line in knownhosts.parse(content):
+    for line in known_hosts.parse(content):
         assert (line.key is None) != (line.problem is None)
         line.serves("gw.example.org")
 
 
 PIECES = st.sampled_from(
-    (b" |\t|\n|\r\n|\0|@revoked|@cert-authority|gw|[gw]:22|,|!|*|?|#|ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp256|=|1024 37 99").split(
-        b"|"
-    )
+    (
+        b" |\t|\n|\r\n|\0|@revoked|@cert-authority|gw|[gw]:22|,|!|*|?|#|ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp256|=|1024 37 99"
+    ).split(b"|")
 ) | st.sampled_from((b"|1|", b"|", b"AAAAC3NzaC1lZDI1NTE5AAAAI", b"AAAAB3NzaC1yc2E"))
 
 
 @given(st.lists(PIECES | st.binary(max_size=6), max_size=40).map(b"".join))
 @settings(max_examples=300, deadline=None)
 def test_any_pieces_can_be_read(content: bytes) -> None:
-    lines = knownhosts.parse(content)
+    lines = known_hosts.parse(content)
     numbers = [line.number for line in lines]
     assert numbers == sorted(set(numbers))
     for name in NAMES:
-        assert isinstance(knownhosts.preference(knownhosts.serving(lines, name)), tuple)
+        assert isinstance(known_hosts.preference(known_hosts.serving(lines, name)), tuple)
 
 
 @given(st.binary(max_size=200))

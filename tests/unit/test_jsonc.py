@@ -1,4 +1,5 @@
-"""JSON with comments: what is read, what is refused, and that an edit leaves everything else alone."""
+"""JSON with comments: what is read, what is refused, and that an edit leaves everything else
+alone."""
 
 import json
 import re
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from git_daytona.opencode import install, jsonc
 
-# -- reading --------------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_the_last_of_several_properties_counts() -> None:
     assert document.string(found.value.items[0].value) == "b"
 
 
-# -- editing: where an item goes ------------------------------------------------------------------------------------------
+# -- editing: where an item goes -------------------------------------------------------------------
 
 CASES = [
     # an array of the outermost object, and the same with "x" in it
@@ -79,8 +80,14 @@ CASES = [
     ('{"plugin": ["a" /* of a */]}', '{"plugin": ["a" /* of a */, "x"]}'),
     ('{\n  "plugin": [\n    "a"\n  ]\n}\n', '{\n  "plugin": [\n    "a",\n    "x"\n  ]\n}\n'),
     ('{\n\t"plugin": [\n\t\t"a",\n\t]\n}', '{\n\t"plugin": [\n\t\t"a",\n\t\t"x",\n\t]\n}'),
-    ('{\n  "plugin": [\n    "a" // of a\n    // "b"\n  ]\n}', '{\n  "plugin": [\n    "a", // of a\n    "x"\n    // "b"\n  ]\n}'),
-    ('{\n  "plugin": [\n    "a", // of a\n  ]\n}', '{\n  "plugin": [\n    "a", // of a\n    "x",\n  ]\n}'),
+    (
+        '{\n  "plugin": [\n    "a" // of a\n    // "b"\n  ]\n}',
+        '{\n  "plugin": [\n    "a", // of a\n    "x"\n    // "b"\n  ]\n}',
+    ),
+    (
+        '{\n  "plugin": [\n    "a", // of a\n  ]\n}',
+        '{\n  "plugin": [\n    "a", // of a\n    "x",\n  ]\n}',
+    ),
     ('{\r\n    "plugin": [\r\n    ]\r\n}', '{\r\n    "plugin": [\r\n        "x"\r\n    ]\r\n}'),
     ('{"plugin": [ // none\n]}', '{"plugin": [\n  "x" // none\n]}'),
     ('{"plugin": ["a" // of a\n]}', '{"plugin": ["a", // of a\n  "x"\n]}'),
@@ -90,7 +97,10 @@ CASES = [
     ("{\n}", '{\n  "plugin": ["x"]\n}'),
     ('{"model": "m"}', '{"model": "m", "plugin": ["x"]}'),
     ('{\n    "model": "m"\n}', '{\n    "model": "m",\n    "plugin": ["x"]\n}'),
-    ('{\n  "model": "m", // the model\n}', '{\n  "model": "m", // the model\n  "plugin": ["x"],\n}'),
+    (
+        '{\n  "model": "m", // the model\n}',
+        '{\n  "model": "m", // the model\n  "plugin": ["x"],\n}',
+    ),
     (
         '\ufeff// top\n{\n  "a": {\n    "b": 1\n  } /* end */\n}',
         '\ufeff// top\n{\n  "a": {\n    "b": 1\n  }, /* end */\n  "plugin": ["x"]\n}',
@@ -134,7 +144,7 @@ def test_remove_from_where_others_have_put_it(before: str, after: str) -> None:
     assert removed(before, "x") == after
 
 
-# -- editing: all that nobody thought of -----------------------------------------------------------------------------------
+# -- editing: all that nobody thought of -----------------------------------------------------------
 
 newlines = st.sampled_from(["\n", "\r\n", "\r"])
 
@@ -144,9 +154,21 @@ def blank(draw: st.DrawFn, newline: str, tight: bool = True) -> str:
     """Blanks and comments."""
     pieces = st.one_of(
         st.sampled_from(
-            [" ", "  ", "\t", newline, newline + "  ", newline + "\t\t", "/**/", "/* x, ] } */", f"/* a{newline} b */"]
+            [
+                " ",
+                "  ",
+                "\t",
+                newline,
+                newline + "  ",
+                newline + "\t\t",
+                "/**/",
+                "/* x, ] } */",
+                f"/* a{newline} b */",
+            ]
         ),
-        st.sampled_from(["//", '// "a", ] [', "// ends in a blank "]).map(lambda comment: comment + newline),
+        st.sampled_from(["//", '// "a", ] [', "// ends in a blank "]).map(
+            lambda comment: comment + newline
+        ),
     )
     return "".join(draw(st.lists(pieces, max_size=2 if tight else 4)))
 
@@ -155,7 +177,12 @@ def strings() -> st.SearchStrategy[str]:
     plain = st.text(st.characters(exclude_categories=["Cs"]), max_size=5).map(
         lambda text: json.dumps(text, ensure_ascii=len(text) > 2)
     )
-    return st.one_of(st.sampled_from(['"a"', '"@daytona/opencode"', '"//"', '"/*"', '"\\""', '"\\ud800"', '"x]"']), plain)
+    return st.one_of(
+        st.sampled_from(
+            ['"a"', '"@daytona/opencode"', '"//"', '"/*"', '"\\""', '"\\ud800"', '"x]"']
+        ),
+        plain,
+    )
 
 
 @st.composite
@@ -170,7 +197,9 @@ def container(draw: st.DrawFn, items: st.SearchStrategy[str], brackets: str, new
 
 
 @st.composite
-def property_(draw: st.DrawFn, keys: st.SearchStrategy[str], values: st.SearchStrategy[str], newline: str) -> str:
+def property_(
+    draw: st.DrawFn, keys: st.SearchStrategy[str], values: st.SearchStrategy[str], newline: str
+) -> str:
     return draw(keys) + draw(blank(newline)) + ":" + draw(blank(newline)) + draw(values)
 
 
@@ -178,7 +207,10 @@ def values(newline: str) -> st.SearchStrategy[str]:
     scalars = st.one_of(strings(), st.sampled_from(["1", "-0.5e3", "true", "null", "{env:HOME}"]))
     return st.recursive(
         scalars,
-        lambda inner: st.one_of(container(inner, "[]", newline), container(property_(strings(), inner, newline), "{}", newline)),
+        lambda inner: st.one_of(
+            container(inner, "[]", newline),
+            container(property_(strings(), inner, newline), "{}", newline),
+        ),
         max_leaves=4,
     )
 
@@ -187,17 +219,33 @@ def values(newline: str) -> st.SearchStrategy[str]:
 def documents(draw: st.DrawFn) -> str:
     """A configuration file, mostly with an array of plugins."""
     newline = draw(newlines)
-    others = property_(strings().filter(lambda text: json.loads(text) != "plugin"), values(newline), newline)
-    plugins = property_(st.sampled_from(['"plugin"', '"plug\\u0069n"']), container(values(newline), "[]", newline), newline)
+    others = property_(
+        strings().filter(lambda text: json.loads(text) != "plugin"), values(newline), newline
+    )
+    plugins = property_(
+        st.sampled_from(['"plugin"', '"plug\\u0069n"']),
+        container(values(newline), "[]", newline),
+        newline,
+    )
     root = draw(container(st.one_of(others, plugins), "{}", newline))
-    ends = draw(st.sampled_from(["", "\ufeff"])), draw(blank(newline, False)), draw(blank(newline, False))
+    ends = (
+        draw(st.sampled_from(["", "\ufeff"])),
+        draw(blank(newline, False)),
+        draw(blank(newline, False)),
+    )
     return ends[0] + ends[1] + root + ends[2]
 
 
 def meaning(text: str) -> object:
-    """What a document says, by another way than ours: without comments and trailing commas, through json."""
+    """What a document says, by another way than ours: without comments and trailing commas, through
+    json."""
     string = r'"(?:[^"\\]|\\.)*"'
-    text = re.sub(rf"({string})|//[^\r\n]*|/\*.*?\*/", lambda found: found[1] or " ", text.removeprefix("\ufeff"), flags=re.DOTALL)
+    text = re.sub(
+        rf"({string})|//[^\r\n]*|/\*.*?\*/",
+        lambda found: found[1] or " ",
+        text.removeprefix("\ufeff"),
+        flags=re.DOTALL,
+    )
     text = re.sub(r"\{env:[^}]+\}", "3", text)
     text = re.sub(rf"({string})|,(?=\s*[\]}}])", lambda found: found[1] or "", text)
     return json.loads(text)
@@ -227,7 +275,10 @@ def test_removing_any_plugin_leaves_the_others(text: str) -> None:
         del expected["plugin"][number]
         assert meaning(after) == expected
         comments = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
-        outside = document.text[: found.value.items[number].start] + document.text[found.value.items[number].value.end :]
+        outside = (
+            document.text[: found.value.items[number].start]
+            + document.text[found.value.items[number].value.end :]
+        )
         assert len(comments.findall(outside)) == len(comments.findall(after))
 
 

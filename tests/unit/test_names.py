@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_daytona import refs, secret
 from git_daytona.api import account
-from git_daytona.endpoint import Endpoint, endpoint, from_ssh_command
-from git_daytona.errors import BadAnswer, NotFound
-from git_daytona.secret import Secret, printable, redact
+from git_daytona.base import secret
+from git_daytona.base.endpoint import Endpoint, endpoint, from_ssh_command
+from git_daytona.base.errors import BadAnswer, NotFound
+from git_daytona.base.secret import Secret, printable, redact
+from git_daytona.git import refs
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,9 @@ def test_names_of_a_session():
     assert not any(a.startswith(b) for a in places for b in places if a != b)
 
 
-@pytest.mark.parametrize("text", ["", "../x", "a/b", "a?b", "a#b", "-x", "a b", "a\nb", "x" * 200, "%2e", ".."])
+@pytest.mark.parametrize(
+    "text", ["", "../x", "a/b", "a?b", "a#b", "-x", "a b", "a\nb", "x" * 200, "%2e", ".."]
+)
 def test_sandbox_ids_that_are_none(text):
     with pytest.raises(NotFound):
         account.check_sandbox_id(text)
@@ -173,7 +176,15 @@ def test_a_secret_does_not_show():
         raise ValueError(hidden)
     except ValueError as problem:
         shown = "".join(traceback.format_exception(problem))
-    forms = (repr(hidden), str(hidden), f"{hidden}", f"{hidden!r:>40}", "%s %r" % (hidden, hidden), repr([hidden]), shown)  # noqa: UP031
+    forms = (
+        repr(hidden),
+        str(hidden),
+        f"{hidden}",
+        f"{hidden!r:>40}",
+        "%s %r" % (hidden, hidden),  # noqa: UP031
+        repr([hidden]),
+        shown,
+    )
     assert not any(TOKEN in form for form in forms)
     assert not hasattr(hidden, "__dict__")
     for way in (pickle.dumps, copy.copy, copy.deepcopy):
@@ -186,7 +197,12 @@ def test_a_secret_does_not_show():
 def test_redaction_of_what_is_alive(form):
     value = "a/b c+d=é"
     hidden = Secret(value)
-    for written in (value, "a%2Fb%20c%2Bd%3D%C3%A9", "a/b%20c%2Bd%3D%C3%A9", "a%2Fb+c%2Bd%3D%C3%A9"):
+    for written in (
+        value,
+        "a%2Fb%20c%2Bd%3D%C3%A9",
+        "a/b%20c%2Bd%3D%C3%A9",
+        "a%2Fb+c%2Bd%3D%C3%A9",
+    ):
         clean = redact(form.format(written))
         assert written not in clean
         assert secret.REDACTED in clean
@@ -228,7 +244,13 @@ def test_printable_moves_no_cursor(text):
 
 @pytest.mark.parametrize(
     ("text", "shown"),
-    [("a\x1b[2Jb", "a\\x1b[2Jb"), ("a\rb", "a\\rb"), ("a\u202eb", "a\\u202eb"), ("ä\n\t漢", "ä\n\t漢"), ("a\udcffb", "a\\udcffb")],
+    [
+        ("a\x1b[2Jb", "a\\x1b[2Jb"),
+        ("a\rb", "a\\rb"),
+        ("a\u202eb", "a\\u202eb"),
+        ("ä\n\t漢", "ä\n\t漢"),
+        ("a\udcffb", "a\\udcffb"),
+    ],
 )
 def test_printable(text, shown):
     assert printable(text) == shown

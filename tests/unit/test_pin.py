@@ -1,4 +1,5 @@
-"""The trust decision: each row of DESIGN.md §5 and the host-key rows of CASES.md, on real files; ssh itself is in tests/flows."""
+"""The trust decision: each row of DESIGN.md §5 and the host-key rows of CASES.md, on real files;
+ssh itself is in tests/flows."""
 
 import base64
 import contextlib
@@ -17,14 +18,22 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from git_daytona import paths
-from git_daytona.config import settings
-from git_daytona.endpoint import Endpoint
-from git_daytona.errors import ApiUnreachable, BadAnswer, BadSetting, GitDaytonaError, HostKeyRefused, ServerError, TimedOut
-from git_daytona.trust import pinfile, published, refusals
+from git_daytona.base import paths
+from git_daytona.base.endpoint import Endpoint
+from git_daytona.base.errors import (
+    ApiUnreachable,
+    BadAnswer,
+    BadSetting,
+    GitDaytonaError,
+    HostKeyRefused,
+    ServerError,
+    TimedOut,
+)
+from git_daytona.settings import settings
+from git_daytona.trust import explanations, pin_file, published
 from git_daytona.trust.decision import endpoint_of
-from git_daytona.trust.hostkeys import parse_line
-from git_daytona.trust.pin import Mode, PinRenewed, Policy
+from git_daytona.trust.gateway import Mode, PinRenewed, Policy
+from git_daytona.trust.host_keys import parse_line
 
 HOST = "gw.example.org"
 NAME = f"[{HOST}]:2222"
@@ -92,7 +101,11 @@ def write(content: str | bytes) -> Path:
 
 def entries() -> list[str]:
     """The pin file without comments."""
-    return [line for line in paths.pin_file().read_text().splitlines() if line and not line.startswith("#")]
+    return [
+        line
+        for line in paths.pin_file().read_text().splitlines()
+        if line and not line.startswith("#")
+    ]
 
 
 def changed(fingerprint: str, name: str = NAME) -> str:
@@ -107,7 +120,7 @@ def changed(fingerprint: str, name: str = NAME) -> str:
     )
 
 
-# -- the table of DESIGN.md §5 --------------------------------------------------------------------------------------------------------
+# -- the table of DESIGN.md §5 ---------------------------------------------------------------------
 
 
 def test_nothing_pinned_something_published_pins_all() -> None:
@@ -148,14 +161,21 @@ def test_case_24_disjoint_is_refused_and_the_file_untouched() -> None:
         policy(Api(B)).default()
     for part in (str(paths.pin_file()), fingerprint("a"), fingerprint("b"), NAME):
         assert part in caught.value.message
-    assert caught.value.hint and refusals.POLICY_PAGE in caught.value.hint
+    assert caught.value.hint and explanations.POLICY_PAGE in caught.value.hint
     assert not caught.value.transient
     after = paths.pin_file().stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
 @pytest.mark.parametrize(
-    "problem", [ApiUnreachable("down"), ServerError("HTTP 500"), BadAnswer("HTML"), BadAnswer("a redirect"), TimedOut("slow")]
+    "problem",
+    [
+        ApiUnreachable("down"),
+        ServerError("HTTP 500"),
+        BadAnswer("HTML"),
+        BadAnswer("a redirect"),
+        TimedOut("slow"),
+    ],
 )
 def test_case_33_api_fails_pin_exists(problem: GitDaytonaError) -> None:
     policy(Api(A)).default()
@@ -187,7 +207,8 @@ def test_nothing_published_no_pin_inherits_with_a_warning() -> None:
 
 
 def test_api_unreachable_no_pin() -> None:
-    """Without an answer there is no endpoint either; a mint that answers all the same names it, and ssh decides, with a warning."""
+    """Without an answer there is no endpoint either; a mint that answers all the same names it, and
+    ssh decides, with a warning."""
     api = Api()
     api.fail()
     mine = policy(api)
@@ -214,7 +235,10 @@ UNUSABLE = {
 @pytest.mark.parametrize("content", UNUSABLE.values(), ids=UNUSABLE.keys())
 def test_case_32_an_unusable_pin_file_is_refused_and_never_written(content: bytes) -> None:
     write(content)
-    for act in (lambda: policy(Api(A)).default(), lambda: policy(Api(B)).for_endpoint(Endpoint(HOST, 2222))):
+    for act in (
+        lambda: policy(Api(A)).default(),
+        lambda: policy(Api(B)).for_endpoint(Endpoint(HOST, 2222)),
+    ):
         with pytest.raises(HostKeyRefused) as caught:
             act()
         assert str(paths.pin_file()) in caught.value.message
@@ -253,7 +277,7 @@ def test_a_linked_pin_file_stays_a_link(tmp_path: Path) -> None:
     assert f"{NAME} {B}" in real.read_text()
 
 
-# -- published keys (CASES 24 to 26) --------------------------------------------------------------------------------------------------
+# -- published keys (CASES 24 to 26) ---------------------------------------------------------------
 
 
 def test_case_24_comments_and_order_do_not_matter() -> None:
@@ -287,7 +311,19 @@ def test_case_25_published_in_odd_ways_is_pinned_once(keys: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "keys", [["garbage"], 7, {"a": 1}, [7], True, [A[:-6]], ["ssh-foo AAAA"], [f"{NAME} {A}"], [A[12:]], "no key"]
+    "keys",
+    [
+        ["garbage"],
+        7,
+        {"a": 1},
+        [7],
+        True,
+        [A[:-6]],
+        ["ssh-foo AAAA"],
+        [f"{NAME} {A}"],
+        [A[12:]],
+        "no key",
+    ],
 )
 def test_case_25_published_and_unreadable_is_never_inherited(keys: Any) -> None:
     api = Api()
@@ -340,10 +376,21 @@ def test_contradicting_fingerprints_are_noted() -> None:
 @given(
     st.dictionaries(
         st.sampled_from(
-            ["sshGatewayHost", "sshGatewayPort", "sshGatewayHostKeys", "sshGatewayCommand", "sshGatewayHostKeyFingerprints"]
+            [
+                "sshGatewayHost",
+                "sshGatewayPort",
+                "sshGatewayHostKeys",
+                "sshGatewayCommand",
+                "sshGatewayHostKeyFingerprints",
+            ]
         ),
         st.recursive(
-            st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from([A, HOST, "ssh x@y"]),
+            st.none()
+            | st.booleans()
+            | st.integers()
+            | st.floats()
+            | st.text()
+            | st.sampled_from([A, HOST, "ssh x@y"]),
             st.lists,
             max_leaves=6,
         ),
@@ -355,7 +402,7 @@ def test_any_answer_is_read_or_a_bad_answer(config: dict[str, Any]) -> None:
         published.read(config)
 
 
-# -- several gateways and APIs (CASES 28, 29) -----------------------------------------------------------------------------------------
+# -- several gateways and APIs (CASES 28, 29) ------------------------------------------------------
 
 
 def test_case_28_an_unknown_gateway_is_refused_in_pinned_mode_naming_it() -> None:
@@ -408,7 +455,7 @@ def test_the_only_pin_of_a_file_without_our_comments_is_ours() -> None:
     assert policy(down).default().endpoint == Endpoint(HOST, 2222)
 
 
-# -- manual mode (CASES 31, 34) -------------------------------------------------------------------------------------------------------
+# -- manual mode (CASES 31, 34) --------------------------------------------------------------------
 
 
 def test_case_34_manual_uses_that_file_alone(tmp_path: Path) -> None:
@@ -431,20 +478,28 @@ def test_case_34_manual_file_in_home_is_expanded_once(home: Path) -> None:
     assert trust.known_hosts == home / "~" / "hosts"
 
 
-@pytest.mark.parametrize("path", ['/tmp/a"b', "/tmp/${HOME}/x", "relative/hosts", "~other/hosts", "/tmp/a\tb", "hosts"])
+@pytest.mark.parametrize(
+    "path", ['/tmp/a"b', "/tmp/${HOME}/x", "relative/hosts", "~other/hosts", "/tmp/a\tb", "hosts"]
+)
 def test_case_34_manual_paths_that_are_refused(path: str) -> None:
     with pytest.raises(BadSetting, match="DAYTONA_SSH_KNOWN_HOSTS"):
         policy(Api(A), DAYTONA_SSH_KNOWN_HOSTS=path).default()
 
 
-def test_case_34_a_pin_file_in_a_place_that_ssh_cannot_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_case_34_a_pin_file_in_a_place_that_ssh_cannot_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / 'a "quoted" place'))
     with pytest.raises(BadSetting, match="double quote"):
         policy(Api(A)).default()
 
 
-@pytest.mark.parametrize("content", [None, b"", b"# only a comment\n", b"\0\0\0", b"garbage\n", b"\xff\xfe"])
-def test_case_31_an_unusable_manual_file_is_named_and_nothing_else_is_tried(tmp_path: Path, content: bytes | None) -> None:
+@pytest.mark.parametrize(
+    "content", [None, b"", b"# only a comment\n", b"\0\0\0", b"garbage\n", b"\xff\xfe"]
+)
+def test_case_31_an_unusable_manual_file_is_named_and_nothing_else_is_tried(
+    tmp_path: Path, content: bytes | None
+) -> None:
     write(f"{NAME} {A}\n")
     file = tmp_path / "hosts"
     if content is not None:
@@ -469,7 +524,10 @@ def test_case_31_a_manual_directory_and_an_unreadable_file(tmp_path: Path) -> No
 def test_a_bare_host_in_the_manual_file_does_not_serve_another_port(tmp_path: Path) -> None:
     file = tmp_path / "hosts"
     file.write_text(f"x {B}\n{HOST} {A}\n")
-    with pytest.raises(HostKeyRefused, match=r"line 2 is for 'gw\.example\.org' on port 22 and does not serve port 2222"):
+    with pytest.raises(
+        HostKeyRefused,
+        match=r"line 2 is for 'gw\.example\.org' on port 22 and does not serve port 2222",
+    ):
         policy(Api(A), DAYTONA_SSH_KNOWN_HOSTS=str(file)).default()
 
 
@@ -498,7 +556,7 @@ def test_pinning_switched_off_inherits_and_writes_nothing() -> None:
     assert not paths.pin_file().exists()
 
 
-# -- asked once; rotation and forgetting while a process runs (CASES 65) -----------------------------------------------------------------
+# -- asked once; rotation and forgetting while a process runs (CASES 65) ---------------------------
 
 
 def test_the_api_is_asked_once_per_start_by_many_threads() -> None:
@@ -544,7 +602,12 @@ def test_case_27_a_substituted_key_is_refused_with_both_fingerprints() -> None:
     clock.now += 3600
     problem = mine.refusal(trust, changed(fingerprint("c")))
     assert problem is not None and not problem.transient
-    for part in (fingerprint("a"), fingerprint("c"), str(paths.pin_file()), "does not present a host key that Daytona publishes"):
+    for part in (
+        fingerprint("a"),
+        fingerprint("c"),
+        str(paths.pin_file()),
+        "does not present a host key that Daytona publishes",
+    ):
         assert part in problem.message
     assert api.asked == 2
     for _ in range(5):
@@ -552,7 +615,9 @@ def test_case_27_a_substituted_key_is_refused_with_both_fingerprints() -> None:
     assert api.asked == 2, "the API is not asked more often than once a second"
 
 
-def test_case_65_a_key_changed_everywhere_in_a_running_process_is_refused_until_the_pin_is_forgotten() -> None:
+def test_case_65_a_key_changed_everywhere_in_a_running_process_is_refused_until_the_pin_is_forgotten() -> (
+    None
+):
     api, clock = Api(A), Clock()
     mine = policy(api, clock)
     trust = mine.default()
@@ -657,7 +722,7 @@ def test_a_revoked_published_key_is_not_pinned() -> None:
         policy(Api(B)).default()
 
 
-# -- the file itself (CASES 32) ---------------------------------------------------------------------------------------------------------
+# -- the file itself (CASES 32) --------------------------------------------------------------------
 
 
 def _pin_one(seed: str, gate: Any, outcome: Any) -> None:
@@ -683,7 +748,9 @@ def test_case_32_two_processes_pinning_different_keys_have_one_winner() -> None:
     assert entries() == [f"{NAME} {key(winner)}"]
 
 
-def test_a_first_pin_that_cannot_be_written_is_an_error_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_first_pin_that_cannot_be_written_is_an_error_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     blocked = Path.home() / "blocked"
     blocked.write_text("a file where a directory is needed")
     monkeypatch.setenv("XDG_DATA_HOME", str(blocked))
@@ -703,7 +770,9 @@ def test_case_32_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 5, len(before) + 5))
         mine = policy(Api(A, B))
-        trusted = mine.default().mode is Mode.PINNED and any("not pinned" in line for line in mine.warnings)
+        trusted = mine.default().mode is Mode.PINNED and any(
+            "not pinned" in line for line in mine.warnings
+        )
         os._exit(0 if trusted else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert paths.pin_file().read_bytes() == before
@@ -713,17 +782,17 @@ def test_case_32_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
 def test_forgetting_keeps_everything_else() -> None:
     mine = f"# my comment\n{NAME} {A}\nother.example.org {B} mine\n@revoked * {C}\n"
     write(mine)
-    pins = pinfile.load(paths.pin_file())
-    pinfile.forget(paths.pin_file(), pins, Endpoint(HOST, 2222))
+    pins = pin_file.load(paths.pin_file())
+    pin_file.forget(paths.pin_file(), pins, Endpoint(HOST, 2222))
     assert paths.pin_file().read_text() == mine.replace(f"{NAME} {A}\n", "")
 
 
 def test_forgetting_the_last_pin_removes_the_file_or_leaves_a_mark() -> None:
     policy(Api(A)).default()
-    pinfile.forget(paths.pin_file(), pinfile.load(paths.pin_file()), Endpoint(HOST, 2222))
+    pin_file.forget(paths.pin_file(), pin_file.load(paths.pin_file()), Endpoint(HOST, 2222))
     assert not paths.pin_file().exists()
     write(f"# my comment\n{NAME} {A}\n")
-    pinfile.forget(paths.pin_file(), pinfile.load(paths.pin_file()), Endpoint(HOST, 2222))
+    pin_file.forget(paths.pin_file(), pin_file.load(paths.pin_file()), Endpoint(HOST, 2222))
     assert "# my comment\n" in paths.pin_file().read_text()
     assert policy(Api(B)).default().mode is Mode.PINNED
     assert entries() == [f"{NAME} {B}"]
@@ -738,11 +807,13 @@ def test_a_file_without_a_last_newline_is_continued_on_a_new_line() -> None:
 
 @given(st.binary(max_size=300), st.sampled_from([b"", f"{NAME} {A}\n".encode()]))
 @hypothesis_settings(deadline=None, max_examples=200)
-def test_any_pin_file_is_used_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes, before: bytes) -> None:
+def test_any_pin_file_is_used_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, before: bytes
+) -> None:
     path = tmp_path_factory.getbasetemp() / "any-pin-file"
     path.write_bytes(before + content)
     with contextlib.suppress(HostKeyRefused):
-        assert pinfile.load(path).lines
+        assert pin_file.load(path).lines
 
 
 @pytest.mark.parametrize(

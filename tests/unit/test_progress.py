@@ -1,4 +1,5 @@
-"""What is shown while something takes its time: nothing of a spinner in a file, nothing of it left on a terminal."""
+"""What is shown while something takes its time: nothing of a spinner in a file, nothing of it left
+on a terminal."""
 
 import io
 import sys
@@ -7,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from git_daytona import progress
-from git_daytona.progress import Patience, Progress
-from processes import until
+from git_daytona.base import progress
+from git_daytona.base.progress import Patience, Progress
+from support.processes import until
 
 
 class Terminal(io.StringIO):
@@ -48,7 +49,13 @@ def test_a_spinner_turns_below_its_step_and_leaves_nothing(begin):
         told("pushing")
         until(lambda: " 0 s" in terminal.getvalue().rpartition("pushing\n")[2])
         sys.stderr.write("Enumerating objects: 3\n")
-    assert seen(terminal.getvalue()) == ["creating a sandbox", "on stdout", "pushing", "Enumerating objects: 3", ""]
+    assert seen(terminal.getvalue()) == [
+        "creating a sandbox",
+        "on stdout",
+        "pushing",
+        "Enumerating objects: 3",
+        "",
+    ]
     assert sys.stderr is terminal and sys.stdout is terminal
 
 
@@ -76,7 +83,11 @@ def test_lines_where_there_is_no_terminal(monkeypatch, dumb):
         told.quietly("syncing")
         until(lambda: "syncing: 0 s\n" in out.getvalue())
     text = out.getvalue()
-    assert "\x1b" not in text and "\r" not in text and text.startswith("creating a sandbox\ncreating a sandbox: 0 s\n")
+    assert (
+        "\x1b" not in text
+        and "\r" not in text
+        and text.startswith("creating a sandbox\ncreating a sandbox: 0 s\n")
+    )
     assert "syncing\n" not in text
 
 

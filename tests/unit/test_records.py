@@ -1,4 +1,5 @@
-"""The state file's text: what a change writes says what it should, whoever wrote the file before and whatever else stands in it."""
+"""The state file's text: what a change writes says what it should, whoever wrote the file before
+and whatever else stands in it."""
 
 import json
 import os
@@ -6,13 +7,31 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_daytona import paths, records, state
+from git_daytona.base import paths
+from git_daytona.sessions import records, state
 
-LEAVES = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | st.text(max_size=20)
-VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3))
-RECORDS = st.dictionaries(st.text(max_size=8), VALUES | st.dictionaries(st.text(max_size=8), VALUES, max_size=4), max_size=6)
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=20)
+)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+)
+RECORDS = st.dictionaries(
+    st.text(max_size=8),
+    VALUES | st.dictionaries(st.text(max_size=8), VALUES, max_size=4),
+    max_size=6,
+)
 DOCUMENTS = st.builds(
-    lambda others, sessions: {**others, "sessions": sessions}, st.dictionaries(st.text(max_size=8), VALUES, max_size=3), RECORDS
+    lambda others, sessions: {**others, "sessions": sessions},
+    st.dictionaries(st.text(max_size=8), VALUES, max_size=3),
+    RECORDS,
 )
 
 
@@ -42,7 +61,9 @@ def test_any_changes_of_any_file(document, changes, indent):
         apply(expected)
         after, result = records.change(content, name, apply)
         assert result == "given back"
-        assert (content.raw, json.dumps(content.document)) == before, "the earlier content is as it was"
+        assert (content.raw, json.dumps(content.document)) == before, (
+            "the earlier content is as it was"
+        )
         assert json.loads(after.raw) == after.document == expected
         assert list(json.loads(after.raw)["sessions"]) == list(expected["sessions"])
         # Whoever reads the file finds the same, and changes it to the same.
@@ -55,7 +76,9 @@ def test_a_line_for_each_session():
     content = records.empty("p", "/w")
     for number in range(3):
         content, _ = records.change(
-            content, f"ses_{number}", lambda document, n=number: document["sessions"].update({f"ses_{n}": {"n": n}})
+            content,
+            f"ses_{number}",
+            lambda document, n=number: document["sessions"].update({f"ses_{n}": {"n": n}}),
         )
     assert content.raw.decode() == (
         '{\n  "projectId": "p",\n  "worktree": "/w",\n  "sessions": {\n"ses_0":{"n":0},\n"ses_1":{"n":1},\n"ses_2":{"n":2}\n  }\n}'
@@ -64,7 +87,9 @@ def test_a_line_for_each_session():
 
 def test_half_a_character_stays():
     content = records.parse(b'{"sessions": {"a": {"title": "\\ud83d", "n": 1}}}')
-    changed, _ = records.change(content, "a", lambda document: document["sessions"]["a"].update(n=2))
+    changed, _ = records.change(
+        content, "a", lambda document: document["sessions"]["a"].update(n=2)
+    )
     assert records.parse(changed.raw).records == {"a": {"title": "\ud83d", "n": 2}}
 
 

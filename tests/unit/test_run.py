@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from git_daytona import run as running
-from git_daytona.errors import MissingProgram, TimedOut
-from git_daytona.run import foreground, run
-from processes import gone
+from git_daytona.base import run as running
+from git_daytona.base.errors import MissingProgram, TimedOut
+from git_daytona.base.run import foreground, run
+from support.processes import gone
 
 
 def sh(script: str, *words: str, **how):
@@ -48,7 +48,10 @@ def test_there_is_no_terminal_to_prompt_on():
 def test_the_whole_group_ends_at_the_limit(tmp_path):
     """Also what ignores SIGTERM."""
     script = f"trap '' TERM; (trap '' TERM; sleep 1000 & echo $! $$ >{tmp_path}/pids; wait) & wait"
-    with pytest.raises(TimedOut, match="did not finish within 1 seconds"), pytest.MonkeyPatch.context() as patch:
+    with (
+        pytest.raises(TimedOut, match="did not finish within 1 seconds"),
+        pytest.MonkeyPatch.context() as patch,
+    ):
         patch.setattr(running, "GRACE_SECONDS", 0.2)
         sh(script, timeout=1.0)
     assert gone(*pids(tmp_path / "pids"))
@@ -87,7 +90,10 @@ def test_output_is_bounded(monkeypatch):
 
 
 def test_progress_for_a_terminal_is_cleaned(capsys):
-    result = sh(r"printf 'Receiving: 1%%\rReceiving: 100%%\n\033]0;title\007\033[2J\303\244 Bearer abcdefgh\n' >&2", show=True)
+    result = sh(
+        r"printf 'Receiving: 1%%\rReceiving: 100%%\n\033]0;title\007\033[2J\303\244 Bearer abcdefgh\n' >&2",
+        show=True,
+    )
     shown = capsys.readouterr().err
     assert shown == "Receiving: 1%\rReceiving: 100%\n?]0;title??[2Jä Bearer [redacted]\n"
     assert result.complaint.splitlines()[0] == "Receiving: 100%"
@@ -108,7 +114,9 @@ def test_descriptors_are_passed_on_and_no_others(tmp_path):
     (tmp_path / "file").write_text("content")
     with (tmp_path / "file").open() as wanted, (tmp_path / "file").open() as unwanted:
         os.set_inheritable(unwanted.fileno(), True)
-        seen = sh("ls /proc/self/fd; cat /dev/fd/$1", str(wanted.fileno()), pass_fds=(wanted.fileno(),)).text.split()
+        seen = sh(
+            "ls /proc/self/fd; cat /dev/fd/$1", str(wanted.fileno()), pass_fds=(wanted.fileno(),)
+        ).text.split()
         assert seen[-1] == "content"
         assert str(unwanted.fileno()) not in seen
 
@@ -125,9 +133,12 @@ sys.exit(getattr(status, "status", status))
 
 
 def interrupt(expression: str, number: int, ready: Path) -> subprocess.CompletedProcess[str]:
-    """A process that runs the expression, gets a signal once its child has written to the fifo, and what became of it."""
+    """A process that runs the expression, gets a signal once its child has written to the fifo, and
+    what became of it."""
     command = (sys.executable, "-c", MAIN, expression)
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    ) as process:
         with ready.open() as fifo:
             fifo.readline()
         process.send_signal(number)
@@ -139,7 +150,9 @@ def interrupt(expression: str, number: int, ready: Path) -> subprocess.Completed
 def test_a_signal_to_us_ends_the_child_and_unwinds(tmp_path, number):
     os.mkfifo(tmp_path / "ready")
     script = f"sleep 1000 & echo $! $$ >{tmp_path}/pids; echo ready >{tmp_path}/ready; wait"
-    done = interrupt(f"run(('sh', '-c', {script!r}), env=os.environ, timeout=60)", number, tmp_path / "ready")
+    done = interrupt(
+        f"run(('sh', '-c', {script!r}), env=os.environ, timeout=60)", number, tmp_path / "ready"
+    )
     assert "cleaned up" in done.stdout
     assert done.returncode in (128 + number, -number)
     assert gone(*pids(tmp_path / "pids"))

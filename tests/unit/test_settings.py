@@ -1,4 +1,5 @@
-"""Where each setting may come from, and a project's .env as python-dotenv reads it (DESIGN.md §3, CASES 53, 54)."""
+"""Where each setting may come from, and a project's .env as python-dotenv reads it (DESIGN.md §3,
+CASES 53, 54)."""
 
 import contextlib
 import os
@@ -7,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from git_daytona.config import keystore, settings
-from git_daytona.errors import BadSetting, GitDaytonaError, NoKey
+from git_daytona.base.errors import BadSetting, GitDaytonaError, NoKey
+from git_daytona.settings import keystore, settings
 
 NEVER = settings.NEVER_FROM_DOTENV
 
@@ -53,7 +54,10 @@ def test_case_53_dotenv_is_read_as_python_dotenv_reads_it(project, content, valu
     if not content.startswith("\ufeff"):
         from dotenv import dotenv_values
 
-        assert {name: text or "" for name, text in dotenv_values(project / ".env", interpolate=False).items()} == found
+        assert {
+            name: text or ""
+            for name, text in dotenv_values(project / ".env", interpolate=False).items()
+        } == found
 
 
 @pytest.mark.parametrize(
@@ -90,12 +94,20 @@ def made_unreadable(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [made_directory, os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: path.symlink_to(path.name)]
+    "make",
+    [
+        made_directory,
+        os.mkfifo,
+        lambda path: path.symlink_to("/dev/zero"),
+        lambda path: path.symlink_to(path.name),
+    ],
 )
 def test_case_53_a_dotenv_that_is_no_file_neither_hangs_nor_fails(project, make):
     make(project / ".env")
     warnings: list[str] = []
-    reader = threading.Thread(target=settings.read_dotenv, args=(project, warnings.append), daemon=True)
+    reader = threading.Thread(
+        target=settings.read_dotenv, args=(project, warnings.append), daemon=True
+    )
     reader.start()
     reader.join(20)
     assert not reader.is_alive(), "a named pipe must not keep anybody waiting"
@@ -117,8 +129,14 @@ def test_no_dotenv(project):
 def test_precedence(project):
     (project / ".env").write_text("DAYTONA_API_KEY=from-dotenv\nDAYTONA_SNAPSHOT=snap-dotenv\n")
     found = settings.load(project, {})
-    assert (found.key.reveal(), found.key_source, found.snapshot) == ("from-dotenv", f"'.env' of '{project}'", "snap-dotenv")
-    found = settings.load(project, {"DAYTONA_API_KEY": " from-env\n", "DAYTONA_SNAPSHOT": "snap-env"})
+    assert (found.key.reveal(), found.key_source, found.snapshot) == (
+        "from-dotenv",
+        f"'.env' of '{project}'",
+        "snap-dotenv",
+    )
+    found = settings.load(
+        project, {"DAYTONA_API_KEY": " from-env\n", "DAYTONA_SNAPSHOT": "snap-env"}
+    )
     assert (found.key.reveal(), found.key_source, found.snapshot) == (
         "from-env",
         "the environment variable DAYTONA_API_KEY",
@@ -130,16 +148,22 @@ def test_precedence(project):
 
 
 def test_case_53_what_a_repository_may_not_choose(project):
-    (project / ".env").write_text("".join(f"export {name}='https://evil.example/'\n" for name in NEVER))
+    (project / ".env").write_text(
+        "".join(f"export {name}='https://evil.example/'\n" for name in NEVER)
+    )
     found = settings.load(project, {})
-    assert found == settings.Settings(settings.DEFAULT_API_URL, None, None, None, None, True, None, None, found.warnings)
+    assert found == settings.Settings(
+        settings.DEFAULT_API_URL, None, None, None, None, True, None, None, found.warnings
+    )
     assert len(found.warnings) == 1, "one warning that names them all"
     assert all(name in found.warnings[0] for name in NEVER)
     assert "evil" not in found.warnings[0]
 
 
 def test_nothing_of_dotenv_is_exported(project, monkeypatch):
-    (project / ".env").write_text("DAYTONA_API_KEY=from-dotenv\nDAYTONA_SNAPSHOT=x\nPATH=/evil\nLD_PRELOAD=/evil.so\n")
+    (project / ".env").write_text(
+        "DAYTONA_API_KEY=from-dotenv\nDAYTONA_SNAPSHOT=x\nPATH=/evil\nLD_PRELOAD=/evil.so\n"
+    )
     before = dict(os.environ)
     settings.load(project)
     assert dict(os.environ) == before
@@ -194,7 +218,8 @@ def test_an_api_url_that_is_none(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "on"), [("", True), ("true", True), ("FALSE", False), ("0", False), ("no", False), (" off ", False)]
+    ("text", "on"),
+    [("", True), ("true", True), ("FALSE", False), ("0", False), ("no", False), (" off ", False)],
 )
 def test_auto_pin(text, on):
     assert settings.load(None, {"DAYTONA_SSH_AUTO_PIN": text}).auto_pin is on
@@ -268,7 +293,8 @@ def test_a_key_from_the_keyring(backend):
     ],
 )
 def test_case_54_a_keyring_in_the_way(backend, name, says, monkeypatch):
-    """One that raises, waits for ever, stays locked; none at all: the wait is bounded, the message clear."""
+    """One that raises, waits for ever, stays locked; none at all: the wait is bounded, the message
+    clear."""
     monkeypatch.setattr(keystore, "SECONDS", 0.3)
     with contextlib.suppress(ModuleNotFoundError):
         backend(name)
@@ -276,4 +302,6 @@ def test_case_54_a_keyring_in_the_way(backend, name, says, monkeypatch):
         settings.load(None, {}).api_key()
     assert "DAYTONA_API_KEY" in refused.value.hint
     assert "dtn_topsecret" not in str(refused.value) + (refused.value.details or "")
-    assert settings.load(None, {"DAYTONA_API_KEY": "k"}).api_key()[0].reveal() == "k", "the environment's key never asks it"
+    assert settings.load(None, {"DAYTONA_API_KEY": "k"}).api_key()[0].reveal() == "k", (
+        "the environment's key never asks it"
+    )

@@ -1,4 +1,5 @@
-"""The wrapper's pure parts, as tables: git's command lines, destinations, options, the token, other people's ssh clients."""
+"""The wrapper's pure parts, as tables: git's command lines, destinations, options, the token, other
+people's ssh clients."""
 
 import itertools
 import os
@@ -32,10 +33,24 @@ PROTOCOL = ("-o", "SendEnv=GIT_PROTOCOL")
         (["-4p2222", "host"], "host", "2222", ["-4"], False, []),
         (["-o", "SendEnv GIT_PROTOCOL", "host"], "host", "22", [], True, []),
         (["-o", "SendEnv=*", "host"], "host", "22", [], False, []),
-        (["-l", "someone", "-i", "key", "-F", "file", "-o", "Port=1", "host"], "host", "22", [], False, []),
+        (
+            ["-l", "someone", "-i", "key", "-F", "file", "-o", "Port=1", "host"],
+            "host",
+            "22",
+            [],
+            False,
+            [],
+        ),
         (["-vAT", "host"], "host", "22", [], False, []),
         (["--", "host", UPLOAD], "host", "22", [], False, [UPLOAD]),
-        (["-p", "1", "--", "-oProxyCommand=x", UPLOAD], "-oProxyCommand=x", "1", [], False, [UPLOAD]),
+        (
+            ["-p", "1", "--", "-oProxyCommand=x", UPLOAD],
+            "-oProxyCommand=x",
+            "1",
+            [],
+            False,
+            [UPLOAD],
+        ),
         (["host", "--", "ls", "-l"], "host", "22", [], False, ["ls", "-l"]),
         (["host", "ls", "--", "x"], "host", "22", [], False, ["ls", "--", "x"]),
         (["a@b@host"], "host", "22", [], False, []),
@@ -47,11 +62,19 @@ PROTOCOL = ("-o", "SendEnv=GIT_PROTOCOL")
 )
 def test_git_command_lines(argv, host, port, family, protocol, rest):
     call = Call(argv)
-    assert (call.host, call.port, call.family, call.sends_protocol, call.rest) == (host, port, family, protocol, rest)
+    assert (call.host, call.port, call.family, call.sends_protocol, call.rest) == (
+        host,
+        port,
+        family,
+        protocol,
+        rest,
+    )
     assert not call.probe
 
 
-@pytest.mark.parametrize("argv", [["-G", "host"], ["-G", *PROTOCOL, "-p", "22", "host"], ["-4G", "host"]])
+@pytest.mark.parametrize(
+    "argv", [["-G", "host"], ["-G", *PROTOCOL, "-p", "22", "host"], ["-4G", "host"]]
+)
 def test_probe(argv):
     assert Call(argv).probe
 
@@ -112,7 +135,10 @@ def test_token_from_a_descriptor(tmp_path):
     path.write_text("FromDescriptor1\n")
     for _ in range(2):  # git connects twice, and the offset is shared
         descriptor = os.open(path, os.O_RDONLY)
-        assert ssh.take_token({"DAYTONA_SSH_TOKEN_FD": str(descriptor), "DAYTONA_SSH_TOKEN": "other"}) == "FromDescriptor1"
+        assert (
+            ssh.take_token({"DAYTONA_SSH_TOKEN_FD": str(descriptor), "DAYTONA_SSH_TOKEN": "other"})
+            == "FromDescriptor1"
+        )
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(descriptor)
 
@@ -132,8 +158,16 @@ def test_the_options_hold_no_secret_and_name_each_thing_once():
 
 
 def test_every_option_is_known_to_the_installed_ssh(home):
-    """Also the oldest client that is supported knows them: none is newer than 8.7 (release notes of OpenSSH)."""
-    line = ["ssh", "-G", "-F", "/dev/null", *ssh.options("host", str(home / "pins"), "host"), "host"]
+    """Also the oldest client that is supported knows them: none is newer than 8.7 (release notes of
+    OpenSSH)."""
+    line = [
+        "ssh",
+        "-G",
+        "-F",
+        "/dev/null",
+        *ssh.options("host", str(home / "pins"), "host"),
+        "host",
+    ]
     done = subprocess.run(line, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -151,7 +185,10 @@ def test_every_option_is_known_to_the_installed_ssh(home):
 def test_paths_for_ssh(path, written, tmp_path):
     assert ssh.quoted(path) == written
     done = subprocess.run(
-        ["ssh", "-G", "-F", "/dev/null", "-o", "UserKnownHostsFile=" + written, "host"], capture_output=True, text=True, check=True
+        ["ssh", "-G", "-F", "/dev/null", "-o", "UserKnownHostsFile=" + written, "host"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert f"userknownhostsfile {path}\n" in done.stdout
 
@@ -176,7 +213,11 @@ def test_case_22_which_ssh(tmp_path, monkeypatch):
     evil = tmp_path / "repository"
     program(evil / "ssh")
     monkeypatch.chdir(evil)
-    for path in (f".:{tmp_path}/bin", f":{tmp_path}/bin", f"repository/..:{tmp_path}/none:{tmp_path}/bin"):
+    for path in (
+        f".:{tmp_path}/bin",
+        f":{tmp_path}/bin",
+        f"repository/..:{tmp_path}/none:{tmp_path}/bin",
+    ):
         assert ssh.find_ssh(" ", path) == on_path
     (tmp_path / "folder" / "ssh").mkdir(parents=True)
     program(tmp_path / "plain" / "ssh", 0o644)
@@ -249,14 +290,21 @@ def test_a_simple_client_is_not_sent_to_the_wrong_place(option):
 
 
 def test_git_and_the_wrapper_agree_on_a_simple_client(tmp_path):
-    """What git itself calls for each variant is what the wrapper calls: the same program, told by both of its arguments."""
+    """What git itself calls for each variant is what the wrapper calls: the same program, told by
+    both of its arguments."""
     recorder = tmp_path / "client"
     recorder.write_text(
         f'#!/bin/sh\nif [ "$1" = -G ]; then exit 3; fi\nfor word; do echo "$word"; done >>{tmp_path}/said\nexit 1\n'
     )
     recorder.chmod(0o755)
     base = {"HOME": os.environ["HOME"], "PATH": os.environ["PATH"]}
-    for variant, port in (("", ""), ("plink", ":2200"), ("putty", ":2200"), ("ssh", ":2200"), ("tortoiseplink", ":2200")):
+    for variant, port in (
+        ("", ""),
+        ("plink", ":2200"),
+        ("putty", ":2200"),
+        ("ssh", ":2200"),
+        ("tortoiseplink", ":2200"),
+    ):
         heard = []
         own = {"GIT_SSH": str(recorder), "GIT_SSH_VARIANT": variant or "auto"}
         ours = {
@@ -267,7 +315,11 @@ def test_git_and_the_wrapper_agree_on_a_simple_client(tmp_path):
             "DAYTONA_SSH_OTHER_VARIANT": variant,
         }
         for extra in (own, ours):
-            subprocess.run(["git", "ls-remote", f"ssh://user@host.invalid{port}/x"], env=base | extra, capture_output=True)
+            subprocess.run(
+                ["git", "ls-remote", f"ssh://user@host.invalid{port}/x"],
+                env=base | extra,
+                capture_output=True,
+            )
             heard.append((tmp_path / "said").read_text())
             (tmp_path / "said").unlink()
         assert heard[0] == heard[1], variant
@@ -298,15 +350,29 @@ def test_a_private_file_without_memfd(tmp_path, monkeypatch):
 
 
 def test_the_wrapper_loads_next_to_nothing():
-    """It runs for every connection: what it imports is what Python has loaded anyway, and a few modules in C."""
+    """It runs for every connection: what it imports is what Python has loaded anyway, and a few
+    modules in C."""
     code = f"import sys; before = set(sys.modules); sys.path.insert(0, {str(Path(ssh.__file__).parent)!r}); import ssh; print(*sorted(set(sys.modules) - before))"
-    done = subprocess.run([sys.executable, "-I", "-S", "-B", "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-B", "-c", code], capture_output=True, text=True, check=True
+    )
     loaded = set(done.stdout.split()) - {"ssh"}
     assert {name.partition(".")[0] for name in loaded} <= sys.stdlib_module_names
-    assert not loaded & {"re", "shlex", "tempfile", "subprocess", "ctypes", "pathlib", "typing", "logging", "random", "socket"}
+    assert not loaded & {
+        "re",
+        "shlex",
+        "tempfile",
+        "subprocess",
+        "ctypes",
+        "pathlib",
+        "typing",
+        "logging",
+        "random",
+        "socket",
+    }
 
 
-# -- how a command ended -----------------------------------------------------------------------------------------------------
+# -- how a command ended ---------------------------------------------------------------------------
 
 NONCE = "0123456789abcdef" * 2
 MARK = b"\xfb" + NONCE.encode()
@@ -333,12 +399,19 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 
 
 @given(
-    data=st.lists(st.sampled_from([b"\xfb", MARK[:5], MARK[:-1], b"0000", b"\n", b"\0", NONCE.encode(), b"text"]), max_size=9),
+    data=st.lists(
+        st.sampled_from(
+            [b"\xfb", MARK[:5], MARK[:-1], b"0000", b"\n", b"\0", NONCE.encode(), b"text"]
+        ),
+        max_size=9,
+    ),
     status=st.integers(0, 255),
     stderr=st.sampled_from([b"", b"fatal: \xfb no\n", b"x" * 8000, MARK[:-1]]),
     places=st.lists(st.integers(0, 10_000), max_size=12),
 )
-def test_output_status_and_stderr_come_apart_wherever_the_stream_is_split(data, status, stderr, places):
+def test_output_status_and_stderr_come_apart_wherever_the_stream_is_split(
+    data, status, stderr, places
+):
     output = b"".join(data)
     assume(MARK not in output)
     out, ending = taken(cut(MARK + output + tail(status, stderr), places))
@@ -349,7 +422,9 @@ def test_output_status_and_stderr_come_apart_wherever_the_stream_is_split(data, 
 def test_whoever_waits_gets_what_is_held_back_and_the_end_is_seen_all_the_same(places):
     out, ending = taken(cut(MARK + b"\xfb0000\xfb" + tail(7), places), hurried=True)
     assert ending.status == 7
-    assert b"\xfb0000\xfb" in out and len(out) < 7 + 2 * ssh._LIKELY, "of a mark that comes slowly, its first bytes at the most"
+    assert b"\xfb0000\xfb" in out and len(out) < 7 + 2 * ssh._LIKELY, (
+        "of a mark that comes slowly, its first bytes at the most"
+    )
 
 
 def test_a_stream_that_was_cut_anywhere_has_no_status():
@@ -378,7 +453,9 @@ def test_a_tail_without_an_end_is_bounded():
     assert len(ending._tail) <= 2 * ssh.STDERR_BYTES
 
 
-@pytest.mark.parametrize("shell", ["dash", "bash --posix", "bash", "zsh --emulate sh", "busybox sh"])
+@pytest.mark.parametrize(
+    "shell", ["dash", "bash --posix", "bash", "zsh --emulate sh", "busybox sh"]
+)
 @pytest.mark.parametrize(
     ("command", "output", "status", "stderr"),
     [
@@ -401,7 +478,9 @@ def test_every_shell_says_how_a_command_ended(shell, command, output, status, st
     if not shutil.which(program):
         pytest.skip(f"{program} is not there")
     line = ssh.remote_command(command, "version=2", NONCE)
-    done = subprocess.run((program, *options, "-c", line), input=b"input", capture_output=True, timeout=60)
+    done = subprocess.run(
+        (program, *options, "-c", line), input=b"input", capture_output=True, timeout=60
+    )
     out, ending = taken([done.stdout])
     assert (out, ending.status) == (output, status)
     assert len(ending.stderr) <= ssh.STDERR_BYTES
@@ -410,11 +489,18 @@ def test_every_shell_says_how_a_command_ended(shell, command, output, status, st
 
 def test_a_sandbox_without_tail_has_no_stderr_but_a_status(tmp_path):
     line = ssh.remote_command("echo on; echo lost >&2; exit 4", "", NONCE)
-    done = subprocess.run((shutil.which("dash"), "-c", line), env={"PATH": str(tmp_path)}, capture_output=True, timeout=60)
+    done = subprocess.run(
+        (shutil.which("dash"), "-c", line),
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        timeout=60,
+    )
     out, ending = taken([done.stdout])
     assert (out, ending.status) == (b"on\n", 4)
 
 
-@pytest.mark.parametrize("protocol", ["", "version=2; touch evil", "$(touch evil)", "version=2\nx", "version=\uff12"])
+@pytest.mark.parametrize(
+    "protocol", ["", "version=2; touch evil", "$(touch evil)", "version=2\nx", "version=\uff12"]
+)
 def test_a_protocol_that_is_none_is_not_passed_on(protocol):
     assert ssh.remote_command("true", protocol, NONCE).count("GIT_PROTOCOL") == 0

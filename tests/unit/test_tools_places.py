@@ -1,4 +1,5 @@
-"""Where the model's paths lie, what of foreign text is shown, and how much; arguments as a model may write them."""
+"""Where the model's paths lie, what of foreign text is shown, and how much; arguments as a model
+may write them."""
 
 import json
 from typing import Any
@@ -60,7 +61,9 @@ def test_what_is_no_path(path: str) -> None:
         places.resolve(path, "/repo")
 
 
-@pytest.mark.parametrize(("path", "shown"), [(f"{P}/a/b", "a/b"), (P, ""), ("/etc/x", "../../../etc/x"), ("~/x", "~/x")])
+@pytest.mark.parametrize(
+    ("path", "shown"), [(f"{P}/a/b", "a/b"), (P, ""), ("/etc/x", "../../../etc/x"), ("~/x", "~/x")]
+)
 def test_shown_paths(path: str, shown: str) -> None:
     assert places.relative(path) == shown
 
@@ -127,10 +130,21 @@ def test_head(rows: list[str], lines: int, most: int, kept: list[str], cut: bool
     assert bounds.head(rows, lines, most) == (kept, cut)
 
 
-# -- arguments --------------------------------------------------------------------------------------------------------
+# -- arguments -------------------------------------------------------------------------------------
 
 GIVEN = Arguments(
-    "t", {"word": "x", "none": None, "n": 5, "f": 5.0, "half": 5.5, "yes": True, "list": ["a"], "bad": "\ud800", "": ""}
+    "t",
+    {
+        "word": "x",
+        "none": None,
+        "n": 5,
+        "f": 5.0,
+        "half": 5.5,
+        "yes": True,
+        "list": ["a"],
+        "bad": "\ud800",
+        "": "",
+    },
 )
 
 
@@ -163,7 +177,10 @@ def test_arguments_are_read() -> None:
         (lambda: GIVEN.texts("word"), "'word' must be a list of strings"),
         (lambda: Arguments("t", {"l": ["a", 1]}).texts("l"), r"'l\[1\]' must be a string, not 1"),
         (lambda: GIVEN.objects("missing"), "'missing' is missing"),
-        (lambda: Arguments("t", {"e": []}).objects("e"), "'e' must be a list with at least one object"),
+        (
+            lambda: Arguments("t", {"e": []}).objects("e"),
+            "'e' must be a list with at least one object",
+        ),
         (lambda: Arguments("t", {"e": [1]}).objects("e"), r"'e\[0\]' must be an object"),
         (lambda: Arguments("t", {"e": [{}]}).objects("e")[0].text("a"), r"'e\[0\].a' is missing"),
     ],
@@ -197,5 +214,9 @@ def test_schemas_are_what_models_are_sent() -> None:
         assert all(each.get("description") for each in parameters["properties"].values()), tool.name
         assert len(tool.description) > 80
     required = {tool.name: tool.parameters["required"] for tool in TOOLS}
-    assert required["bash"] == ["command"] and required["read"] == ["filePath"] and required["list"] == []
+    assert (
+        required["bash"] == ["command"]
+        and required["read"] == ["filePath"]
+        and required["list"] == []
+    )
     assert schema("a", a=text("A"), n=whole("N", 1, 2))["required"] == ["a"]

@@ -1,11 +1,12 @@
-"""Globs, the commands in a command line, and what read, list and grep make of what the sandbox says: tables."""
+"""Globs, the commands in a command line, and what read, list and grep make of what the sandbox
+says: tables."""
 
 import re
 
 import pytest
 
 from git_daytona.api.cloud import Execution
-from git_daytona.errors import SandboxCommandFailed
+from git_daytona.base.errors import SandboxCommandFailed
 from git_daytona.tools import answers, bounds, commands, glob, globs, grep, listing, read
 from git_daytona.tools.context import ToolError
 
@@ -45,7 +46,16 @@ def test_globs(pattern: str, matching: list[str], others: list[str]) -> None:
 
 def test_ignored_names_cover_what_is_below() -> None:
     expression = re.compile(globs.any_of(["node_modules/", "*.log", "a/b"]))
-    found = ["node_modules/x", "x/node_modules/y/z", "a.log", "x/a.log", "a/b/c", "a/bc", "log", "src/node_modules.py"]
+    found = [
+        "node_modules/x",
+        "x/node_modules/y/z",
+        "a.log",
+        "x/a.log",
+        "a/b/c",
+        "a/bc",
+        "log",
+        "src/node_modules.py",
+    ]
     assert [each for each in found if expression.search(each)] == found[:5]
 
 
@@ -70,7 +80,9 @@ P = "/home/daytona/project"
         ("/etc/*.conf", "/", ("/start", "/etc/*.conf")),
     ],
 )
-def test_globs_with_a_folder_in_them(pattern: str, worktree: str, expected: tuple[str, str]) -> None:
+def test_globs_with_a_folder_in_them(
+    pattern: str, worktree: str, expected: tuple[str, str]
+) -> None:
     assert glob.split("/start", pattern, worktree) == expected
 
 
@@ -78,7 +90,11 @@ def test_globs_with_a_folder_in_them(pattern: str, worktree: str, expected: tupl
     ("line", "asked", "always"),
     [
         ("ls", ["ls"], ["ls *"]),
-        ("git push origin main && rm -rf x", ["git push origin main", "rm -rf x"], ["git push *", "rm *"]),
+        (
+            "git push origin main && rm -rf x",
+            ["git push origin main", "rm -rf x"],
+            ["git push *", "rm *"],
+        ),
         ("a | b; c || d & e\nf", ["a", "b", "c", "d", "e", "f"], [f"{x} *" for x in "abcdef"]),
         ("echo 'a; b' \"c && d\" e\\;f", ["echo 'a; b' \"c && d\" e\\;f"], ["echo *"]),
         ("cd src && npm run build", ["npm run build"], ["npm run build *"]),
@@ -94,7 +110,11 @@ def test_globs_with_a_folder_in_them(pattern: str, worktree: str, expected: tupl
         ("for f in $(ls); do rm $f; done", ["rm $f", "ls"], ["rm *", "ls *"]),
         ("while read x; do echo $x; done <f", ["read x", "echo $x"], ["read *", "echo *"]),
         ("f() { rm x; }; f", ["rm x", "f"], ["rm *", "f *"]),
-        ("cat <<EOF\nrm -rf /\n$(rm x)\nEOF\nls", ["cat <<EOF", "ls", "rm x"], ["cat *", "ls *", "rm *"]),
+        (
+            "cat <<EOF\nrm -rf /\n$(rm x)\nEOF\nls",
+            ["cat <<EOF", "ls", "rm x"],
+            ["cat *", "ls *", "rm *"],
+        ),
         ("cat <<'EOF' | sh\nit's; rm $(x)\nEOF", ["cat <<'EOF'", "sh"], ["cat *", "sh *"]),
         ("cmd >out 2>&1 &>all", ["cmd >out 2>&1 &>all"], ["cmd *"]),
         ("diff <(a x) <(b)", ["diff <(a x) <(b)", "a x", "b"], ["diff *", "a *", "b *"]),
@@ -114,7 +134,7 @@ def test_commands_in_a_line(line: str, asked: list[str], always: list[str]) -> N
     assert commands.patterns(line) == (asked, always)
 
 
-# -- read -------------------------------------------------------------------------------------------------------------
+# -- read ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -127,20 +147,32 @@ def test_commands_in_a_line(line: str, asked: list[str], always: list[str]) -> N
         (b"", 1, 0, [], "(End of file - total 0 lines)"),
         (b"\xef\xbb\xbfa\r\nb\r\n", 1, 2, ["1: a", "2: b"], "(End of file - total 2 lines)"),
         (b"caf\xe9 \x1b[1mx\x0c\n", 1, 1, ["1: caf\ufffd x"], "(End of file - total 1 lines)"),
-        (b"y" * 2001 + b"\n", 1, 1, ["1: " + "y" * 2000 + read.CUT], "(End of file - total 1 lines)"),
+        (
+            b"y" * 2001 + b"\n",
+            1,
+            1,
+            ["1: " + "y" * 2000 + read.CUT],
+            "(End of file - total 1 lines)",
+        ),
         ("ü".encode() * 2000 + b"\n", 1, 1, ["1: " + "ü" * 2000], "(End of file - total 1 lines)"),
     ],
 )
-def test_read_shows_numbered_lines(content: bytes, offset: int, total: int, shown: list[str], note: str) -> None:
+def test_read_shows_numbered_lines(
+    content: bytes, offset: int, total: int, shown: list[str], note: str
+) -> None:
     result = read.page("/p/f", "f", content, offset, total)
-    assert result.output == "\n".join(["<path>/p/f</path>", "<type>file</type>", "<content>", *shown, "", note, "</content>"])
+    assert result.output == "\n".join(
+        ["<path>/p/f</path>", "<type>file</type>", "<content>", *shown, "", note, "</content>"]
+    )
     assert result.metadata["truncated"] is note.startswith("(Showing")
 
 
 def test_read_stays_below_what_opencode_cuts() -> None:
     many = read.page("/p/f", "f", b"x" * 30 + b"\n", 1, 10**6)
     assert many.metadata["truncated"]
-    wide = read.page("/" + "p" * 1000, "f", b"\n".join([b"x" * 1000] * bounds.LINES), 1, bounds.LINES)
+    wide = read.page(
+        "/" + "p" * 1000, "f", b"\n".join([b"x" * 1000] * bounds.LINES), 1, bounds.LINES
+    )
     assert "(Output capped at 50 KB. Showing lines 1-" in wide.output
     assert len(wide.output.encode()) <= 51_200
     with pytest.raises(ToolError, match=r"Offset 3 is out of range for this file \(2 lines\)"):
@@ -180,16 +212,24 @@ def test_images(head: bytes, kind: str | None) -> None:
 
 
 def test_read_suggests_three_names_at_most() -> None:
-    message = read.missing("/p/button", ["Button.tsx", "button.css", "Button.test.tsx", "buttons/", "other"])
-    assert message == "File not found: /p/button\n\nDid you mean one of these?\n/p/Button.test.tsx\n/p/Button.tsx\n/p/button.css"
+    message = read.missing(
+        "/p/button", ["Button.tsx", "button.css", "Button.test.tsx", "buttons/", "other"]
+    )
+    assert (
+        message
+        == "File not found: /p/button\n\nDid you mean one of these?\n/p/Button.test.tsx\n/p/Button.tsx\n/p/button.css"
+    )
     assert read.missing("/p/x", ["a"]) == "File not found: /p/x"
 
 
-# -- list, grep -------------------------------------------------------------------------------------------------------
+# -- list, grep ------------------------------------------------------------------------------------
 
 
 def test_a_tree() -> None:
-    assert listing.tree(["b/c/d", "b/a", "z", "a\nb"]) == "  b/\n    c/\n      d\n    a\n  a\\nb\n  z\n"
+    assert (
+        listing.tree(["b/c/d", "b/a", "z", "a\nb"])
+        == "  b/\n    c/\n      d\n    a\n  a\\nb\n  z\n"
+    )
     assert listing.tree([]) == ""
 
 
@@ -201,7 +241,12 @@ def test_matches_are_parsed() -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "plain"),
-    [(r"a\d+\s", "a[0-9]+[[:space:]]"), (r"(?:x|y)", "(x|y)"), (r"\\d", r"\\d"), (r"\w\.", r"\w\.")],
+    [
+        (r"a\d+\s", "a[0-9]+[[:space:]]"),
+        (r"(?:x|y)", "(x|y)"),
+        (r"\\d", r"\\d"),
+        (r"\w\.", r"\w\."),
+    ],
 )
 def test_patterns_for_plain_grep(pattern: str, plain: str) -> None:
     assert grep.extended(pattern) == plain

@@ -12,7 +12,7 @@ from git_daytona.tools import diff, matching, patch, texts
 from git_daytona.tools.context import ToolError
 from git_daytona.tools.texts import Text
 
-# -- edit -------------------------------------------------------------------------------------------------------------
+# -- edit ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,12 @@ def test_case_68_replace(raw: str, old: str, new: str, every: bool, expected: st
         ("a", "a", "a", matching.IDENTICAL),
         ("a", "a\r\n", "a\n", matching.IDENTICAL),
         ("a", "", "b", matching.EMPTY),
-        ("if x:\n\treturn 1\n", "if x:\n    return 1", "y", "Lines 1-2 differ from it in whitespace only"),
+        (
+            "if x:\n\treturn 1\n",
+            "if x:\n    return 1",
+            "y",
+            "Lines 1-2 differ from it in whitespace only",
+        ),
         ("a  b", "a b", "y", "Line 1 differs"),
         ("a", "  ", "y", "Could not find oldString"),
     ],
@@ -92,7 +97,7 @@ def test_marks_and_endings() -> None:
     assert texts.is_binary(b"a\0") and not texts.is_binary("ü\x1b".encode())
 
 
-# -- diff -------------------------------------------------------------------------------------------------------------
+# -- diff ------------------------------------------------------------------------------------------
 
 
 def test_a_diff_as_opencode_shows_it() -> None:
@@ -107,7 +112,9 @@ def test_a_diff_as_opencode_shows_it() -> None:
     assert diff.compare("f", "a\n", "").patch.endswith("@@ -1,1 +0,0 @@\n-a\n")
     assert diff.compare("f", "a\n", "a\n").additions == 0
     # The indentation that all lines have is left out, and a form feed is no line's end.
-    assert diff.compare("f", "    a\n    b\n", "    a\n      c\n").patch.endswith("\n a\n-b\n+  c\n")
+    assert diff.compare("f", "    a\n    b\n", "    a\n      c\n").patch.endswith(
+        "\n a\n-b\n+  c\n"
+    )
     assert diff.compare("f", "a\x0cb\n", "a\x0cc\n").deletions == 1
 
 
@@ -129,14 +136,21 @@ def test_a_diff_leads_from_one_text_to_the_other(old: list[str], new: list[str])
 
 def test_a_large_difference_takes_no_time() -> None:
     begun = time.monotonic()
-    found = diff.compare("f", "".join(f"{n}\n" for n in range(60_000)), "".join(f"{n * 7 % 60_000}\n" for n in range(60_000)))
+    found = diff.compare(
+        "f",
+        "".join(f"{n}\n" for n in range(60_000)),
+        "".join(f"{n * 7 % 60_000}\n" for n in range(60_000)),
+    )
     assert time.monotonic() - begun < 5
     assert len(found.patch) < 1000 and found.additions > 50_000
     long = "".join(f"{n}\n" for n in range(60_000))
-    assert "@@ -29998,8 +29998,9 @@" in diff.compare("f", long, long.replace("\n30000\n", "\n30000\nnew\n")).patch
+    assert (
+        "@@ -29998,8 +29998,9 @@"
+        in diff.compare("f", long, long.replace("\n30000\n", "\n30000\nnew\n")).patch
+    )
 
 
-# -- apply_patch ------------------------------------------------------------------------------------------------------
+# -- apply_patch -----------------------------------------------------------------------------------
 
 
 def wrapped(body: str) -> str:
@@ -160,7 +174,10 @@ def test_a_patch_is_parsed() -> None:
         ("update", "x", "", "y"),
     ]
     first, second = sections[2].chunks
-    assert (first.context, first.lines) == ("def f():", [(" ", "a"), ("-", "b"), ("+", "c"), (" ", "")])
+    assert (first.context, first.lines) == (
+        "def f():",
+        [(" ", "a"), ("-", "b"), ("+", "c"), (" ", "")],
+    )
     assert (second.lines, second.at_end) == ([("+", "d")], True)
 
 
@@ -218,7 +235,11 @@ def test_a_patch_that_is_none(text: str, complaint: str) -> None:
         ("caf\udce9\nx\n", "@@\n-x\n+y\n", "caf\udce9\ny\n"),
         # Blanks that models get wrong; what stays keeps its own.
         ("\tif x:  \n\t\ty\n", "@@\n if x:\n-    y\n+\t\tz\n", "\tif x:  \n\t\tz\n"),
-        ("say \u201chi\u201d \u2013 now\nx\n", '@@\n say "hi" - now\n-x\n+y\n', "say \u201chi\u201d \u2013 now\ny\n"),
+        (
+            "say \u201chi\u201d \u2013 now\nx\n",
+            '@@\n say "hi" - now\n-x\n+y\n',
+            "say \u201chi\u201d \u2013 now\ny\n",
+        ),
         # The end of the file is looked at first where the patch says so.
         ("x\na\nx\n", "@@\n-x\n+y\n*** End of File\n", "x\na\ny\n"),
         # An empty line before the next header.

@@ -1,4 +1,5 @@
-"""Archives that a sandbox could send: nothing is written but below the target, and nothing through a link."""
+"""Archives that a sandbox could send: nothing is written but below the target, and nothing through
+a link."""
 
 import io
 import os
@@ -6,12 +7,19 @@ import tarfile
 
 import pytest
 
-from git_daytona import unpack as unpacking
-from git_daytona.errors import BadAnswer
+from git_daytona.base.errors import BadAnswer
+from git_daytona.sessions import archive as unpacking
 
 DIR, SYM, LNK, CHR, FIFO, BLK = (
     each.decode()
-    for each in (tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.BLKTYPE)
+    for each in (
+        tarfile.DIRTYPE,
+        tarfile.SYMTYPE,
+        tarfile.LNKTYPE,
+        tarfile.CHRTYPE,
+        tarfile.FIFOTYPE,
+        tarfile.BLKTYPE,
+    )
 )
 """Entries that are no files; as text, to be told from content."""
 
@@ -45,7 +53,13 @@ def tree(folder) -> dict[str, object]:
     found = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
-        found[name] = str(path.readlink()) if path.is_symlink() else path.read_bytes() if path.is_file() else None
+        found[name] = (
+            str(path.readlink())
+            if path.is_symlink()
+            else path.read_bytes()
+            if path.is_file()
+            else None
+        )
     return found
 
 
@@ -70,7 +84,9 @@ def test_a_directory_with_everything(place):
         assert (done.files, done.left_out) == (7, [])
         assert (target / "a").stat().st_mode & 0o7111 == 0o111 & ~_umask()
         assert (target / "again").read_bytes() == b"one" and (target / long).read_bytes() == b"far"
-        assert (target / "sub" / "link").read_bytes() == b"one" and (target / "sub" / "b é").read_bytes() == b"two"
+        assert (target / "sub" / "link").read_bytes() == b"one" and (
+            target / "sub" / "b é"
+        ).read_bytes() == b"two"
 
 
 def _umask() -> int:
@@ -97,7 +113,10 @@ HOSTILE = {
     "up at the top": [("../outside/precious", b"x")],
     "absolute": [("/OUTSIDE/precious", b"x")],
     "through a link": [("top/l", SYM, {"linkname": "../../outside"}), ("top/l/precious", b"x")],
-    "through an absolute link": [("top/l", SYM, {"linkname": "/OUTSIDE"}), ("top/l/precious", b"x")],
+    "through an absolute link": [
+        ("top/l", SYM, {"linkname": "/OUTSIDE"}),
+        ("top/l/precious", b"x"),
+    ],
     "through the top": [("top", SYM, {"linkname": "/OUTSIDE"}), ("top/precious", b"x")],
     "a hard link out": [("top/h", LNK, {"linkname": "/OUTSIDE/precious"}), ("top/h", b"x")],
     "a hard link up": [("top/h", LNK, {"linkname": "top/../../outside/precious"})],
@@ -105,7 +124,10 @@ HOSTILE = {
         ("top/d/up", SYM, {"linkname": ".."}),
         ("top/d/out", SYM, {"linkname": "up/../../outside"}),
     ],
-    "git": [("top/.git/config", b"[core]\n\tfsmonitor = touch /OUTSIDE/precious\n"), ("top/.GIT/config", b"x")],
+    "git": [
+        ("top/.git/config", b"[core]\n\tfsmonitor = touch /OUTSIDE/precious\n"),
+        ("top/.GIT/config", b"x"),
+    ],
     "git by a link": [("top/real/config", b"x"), ("top/g", SYM, {"linkname": ".git"})],
     "a device": [("top/null", CHR), ("top/pipe", FIFO), ("top/disk", BLK)],
     "a file in the way": [("top/a", b"x"), ("top/a/b", b"y")],
@@ -116,10 +138,16 @@ HOSTILE = {
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_nothing_gets_out(place, kind):
     def placed(value):
-        return value.replace("/OUTSIDE", str(place / "outside")) if isinstance(value, str) else value
+        return (
+            value.replace("/OUTSIDE", str(place / "outside")) if isinstance(value, str) else value
+        )
 
     entries = [
-        (placed(name), what, *[{key: placed(value) for key, value in each.items()} for each in more])
+        (
+            placed(name),
+            what,
+            *[{key: placed(value) for key, value in each.items()} for each in more],
+        )
         for name, what, *more in HOSTILE[kind]
     ]
     done = unpacking.unpack(archive(*entries), place / "here" / "copy")
@@ -176,10 +204,17 @@ def test_a_header_that_claims_gigabytes_is_not_read(place):
 def test_too_many_files(place, monkeypatch):
     monkeypatch.setattr(unpacking, "ENTRIES", 3)
     with pytest.raises(BadAnswer, match="more than 3 files"):
-        unpacking.unpack(archive(*[(f"top/{number}", b"") for number in range(4)]), place / "here" / "copy")
+        unpacking.unpack(
+            archive(*[(f"top/{number}", b"") for number in range(4)]), place / "here" / "copy"
+        )
 
 
 def test_a_repository_is_named_once_and_is_no_failure(place):
-    sent = archive(("top/.git", DIR), ("top/.git/config", b"x"), ("top/sub/.GIT/hooks/pre-push", b"x"), ("top/.gitignore", b"x"))
+    sent = archive(
+        ("top/.git", DIR),
+        ("top/.git/config", b"x"),
+        ("top/sub/.GIT/hooks/pre-push", b"x"),
+        ("top/.gitignore", b"x"),
+    )
     done = unpacking.unpack(sent, place / "here" / "copy")
     assert (done.files, done.left_out, done.repositories) == (1, [], ["'.git'", "'sub/.GIT'"])

@@ -7,20 +7,25 @@ from importlib import import_module
 
 import click
 
-from git_daytona import errors, log, paths, say
+from git_daytona.base import errors, log, messages, paths
 
 WIDTH = 78
-"""Of help texts, in columns, whatever the terminal's: they are files (help.py), as wide as git's."""
+"""Of help texts, in columns, whatever the terminal's: they are files (help.py), as wide as
+git's."""
 
 
-def run(command: click.Command, program: str, arguments: Sequence[str], *, display: str | None = None) -> int:
-    """Run a click command and return its exit status: 0, the command's own (``SystemExit``), or that of the error (errors.table()).
+def run(
+    command: click.Command, program: str, arguments: Sequence[str], *, display: str | None = None
+) -> int:
+    """Run a click command and return its exit status: 0, the command's own (``SystemExit``), or
+    that of the error (errors.table()).
 
     ``program`` names the executable in messages, ``display`` in usage lines (``git daytona``).
     """
     complete = f"_{program.replace('-', '_')}_COMPLETE".upper()
     if complete in os.environ:
-        import_module("git_daytona.cli.completing")  # makes the format known that our scripts ask for
+        # makes the format known that our scripts ask for
+        import_module("git_daytona.cli.completion")
     try:
         result = command.main(
             list(arguments),
@@ -38,20 +43,26 @@ def run(command: click.Command, program: str, arguments: Sequence[str], *, displ
         return errors.UsageError.status
     except click.UsageError as problem:
         where = problem.ctx.command_path if problem.ctx else display or program
-        say.error(program, errors.UsageError(_lower(problem.format_message()), hint=f"see '{where} --help'"))
+        messages.error(
+            program,
+            errors.UsageError(_lower(problem.format_message()), hint=f"see '{where} --help'"),
+        )
         return errors.UsageError.status
     except click.ClickException as problem:
-        say.error(program, errors.GitDaytonaError(_lower(problem.format_message())))
+        messages.error(program, errors.GitDaytonaError(_lower(problem.format_message())))
         return problem.exit_code
     except errors.GitDaytonaError as problem:
-        log.logger.error("%s: %s%s", program, problem.message, f"\n{problem.details}" if problem.details else "")
-        say.error(program, problem)
+        log.logger.error(
+            "%s: %s%s", program, problem.message, f"\n{problem.details}" if problem.details else ""
+        )
+        messages.error(program, problem)
         return problem.status
     except (KeyboardInterrupt, click.Abort):
-        say.note("interrupted")
+        messages.note("interrupted")
         return errors.INTERRUPTED
     except BrokenPipeError:
-        # The reader went away (`| head`): no complaint, and none from the interpreter's own last flush either.
+        # The reader went away (`| head`): no complaint, and none from the interpreter's own last
+        # flush either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 128 + 13
     except SystemExit as done:
@@ -59,10 +70,11 @@ def run(command: click.Command, program: str, arguments: Sequence[str], *, displ
     except Exception:  # noqa: BLE001 — the last resort: a traceback may hold anything, so it goes, redacted, to the log only
         log.to_file()
         log.logger.exception("%s: internal error", program)
-        say.error(
+        messages.error(
             program,
             errors.InternalError(
-                "internal error", hint=f"please report it with the end of '{paths.log_file()}' (no secrets in it)"
+                "internal error",
+                hint=f"please report it with the end of '{paths.log_file()}' (no secrets in it)",
             ),
         )
         return errors.InternalError.status

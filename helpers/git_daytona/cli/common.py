@@ -1,4 +1,5 @@
-"""What the commands of ``git daytona`` share: the coordinator of the repository we stand in, and how an outcome is told."""
+"""What the commands of ``git daytona`` share: the coordinator of the repository we stand in, and
+how an outcome is told."""
 
 import sys
 from collections.abc import Iterator
@@ -11,25 +12,31 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from git_daytona.sessions import Coordinator
-    from git_daytona.sync import Outcome
+    from git_daytona.sessions.coordinator import Coordinator
+    from git_daytona.sessions.sync import Outcome
 
 PROGRAM = "git-daytona"
 
 
-def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> "list[CompletionItem[str]]":
-    from git_daytona.cli.completing import sessions
+def _complete(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> "list[CompletionItem[str]]":
+    from git_daytona.cli.completion import sessions
 
     return sessions(context, parameter, incomplete)
 
 
-def _complete_port(context: click.Context, parameter: click.Parameter, incomplete: str) -> "list[CompletionItem[str]]":
-    from git_daytona.cli.completing import ports
+def _complete_port(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> "list[CompletionItem[str]]":
+    from git_daytona.cli.completion import ports
 
     return ports(context, parameter, incomplete)
 
 
-port = click.argument("port", required=False, type=click.IntRange(1, 65535), shell_complete=_complete_port)
+port = click.argument(
+    "port", required=False, type=click.IntRange(1, 65535), shell_complete=_complete_port
+)
 """A port of the session's sandbox."""
 session = click.argument("name", metavar="N", shell_complete=_complete)
 """The session that a command is for."""
@@ -37,26 +44,29 @@ session = click.argument("name", metavar="N", shell_complete=_complete)
 
 @contextmanager
 def coordinator(*, anywhere: bool = False) -> Iterator["Coordinator"]:
-    """The coordinator of the repository we stand in; with ``anywhere`` also of a directory without one."""
-    from git_daytona import git, log, recovery, say
-    from git_daytona.config import settings
-    from git_daytona.errors import NoRepository
-    from git_daytona.progress import Progress
-    from git_daytona.sessions import Coordinator
+    """The coordinator of the repository we stand in; with ``anywhere`` also of a directory without
+    one."""
+    from git_daytona.base import log, messages
+    from git_daytona.base.errors import NoRepository
+    from git_daytona.base.progress import Progress
+    from git_daytona.git import repository
+    from git_daytona.sessions import recovery
+    from git_daytona.sessions.coordinator import Coordinator
+    from git_daytona.settings import settings
 
     log.to_file()
     recovery.scrub_old_log()
-    place: git.Repository | Path
+    place: repository.Repository | Path
     try:
-        place = git.discover(git.here())
+        place = repository.discover(repository.here())
         directory = place.worktree
     except NoRepository:
         if not anywhere:
             raise
-        place = directory = git.here()
+        place = directory = repository.here()
     found = settings.load(directory)
     for line in found.warnings:
-        say.warning(PROGRAM, line)
+        messages.warning(PROGRAM, line)
     with Progress() as progress:
         made = Coordinator(place, found, progress)
         try:
@@ -64,12 +74,12 @@ def coordinator(*, anywhere: bool = False) -> Iterator["Coordinator"]:
         finally:
             made.close()
             for line in (*made.state.warnings, *made.policy.warnings):
-                say.warning(PROGRAM, line)
+                messages.warning(PROGRAM, line)
 
 
 def waiting(coordinator: "Coordinator", line: str) -> None:
     """What the user waits for next; it is only told if it takes its time."""
-    from git_daytona.progress import Progress
+    from git_daytona.base.progress import Progress
 
     if isinstance(coordinator.tell, Progress):
         coordinator.tell.quietly(line)
@@ -82,9 +92,9 @@ def show() -> bool:
 
 def tell(outcome: "Outcome") -> None:
     """What came back, and each thing that was kept, on a line of its own."""
-    from git_daytona import say
-    from git_daytona.secret import printable
+    from git_daytona.base import messages
+    from git_daytona.base.secret import printable
 
     click.echo(printable(outcome.message))
     for kept in outcome.kept:
-        say.note(f"kept: {kept.what}\nhint: git log {kept.ref}")
+        messages.note(f"kept: {kept.what}\nhint: git log {kept.ref}")

@@ -10,9 +10,9 @@ import click
 from git_daytona.cli import common
 
 if TYPE_CHECKING:
-    from git_daytona.config.preferences import Preferences
-    from git_daytona.config.settings import Settings
-    from git_daytona.errors import GitDaytonaError
+    from git_daytona.base.errors import GitDaytonaError
+    from git_daytona.settings.preferences import Preferences
+    from git_daytona.settings.settings import Settings
 
 DEFAULT = "default"
 ENVIRONMENT_ONLY = ("DAYTONA_ALLOW_HOST_TOOLS", "DAYTONA_SERVICE_BINARY", "DAYTONA_DEBUG")
@@ -40,40 +40,48 @@ class Line:
 @click.command(short_help="Show every setting, and where it came from")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
 def config(as_json: bool) -> int:
-    """Show every setting, its value, and where it came from: environment, .env, git's configuration, keyring or default.
+    """Show every setting, its value, and where it came from: environment, .env, git's
+    configuration, keyring or default.
 
-    Preferences that trust does not depend on are set by git itself: git config daytona.NAME VALUE. See git-daytona(1) for them.
+    Preferences that trust does not depend on are set by git itself: git config daytona.NAME VALUE.
+    See git-daytona(1) for them.
     """
-    from git_daytona import git, say
-    from git_daytona.config import preferences, settings
-    from git_daytona.errors import BadSetting, NoRepository
-    from git_daytona.secret import printable
+    from git_daytona.base import messages
+    from git_daytona.base.errors import BadSetting, NoRepository
+    from git_daytona.base.secret import printable
+    from git_daytona.git import repository
+    from git_daytona.settings import preferences, settings
 
     try:
-        directory = git.discover(git.here()).worktree or git.here()
+        directory = repository.discover(repository.here()).worktree or repository.here()
     except NoRepository:
-        directory = git.here()
+        directory = repository.here()
     found = settings.load(directory)
     for warning in found.warnings:
-        say.warning(common.PROGRAM, warning)
+        messages.warning(common.PROGRAM, warning)
     preferred = preferences.load(directory)
     lines, problems = collect(found, preferred)
     if as_json:
         click.echo(json.dumps([line.document() for line in lines], indent=2))
     else:
         values = [printable(line.value) if line.value is not None else "-" for line in lines]
-        name_width, value_width = max(len(line.name) for line in lines), min(44, max(map(len, values)))
+        name_width, value_width = (
+            max(len(line.name) for line in lines),
+            min(44, max(map(len, values))),
+        )
         for line, value in zip(lines, values, strict=True):
             click.echo(f"{line.name:{name_width}}  {value:{value_width}}  {line.source}".rstrip())
     for problem in problems:
-        say.error(common.PROGRAM, problem)
+        messages.error(common.PROGRAM, problem)
     return BadSetting.status if problems else 0
 
 
-def collect(found: "Settings", preferred: "Preferences") -> "tuple[list[Line], list[GitDaytonaError]]":
+def collect(
+    found: "Settings", preferred: "Preferences"
+) -> "tuple[list[Line], list[GitDaytonaError]]":
     """All settings, and what is wrong with some of them."""
-    from git_daytona.config import preferences as names
-    from git_daytona.errors import GitDaytonaError, NoKey
+    from git_daytona.base.errors import GitDaytonaError, NoKey
+    from git_daytona.settings import preferences as names
 
     problems: list[GitDaytonaError] = []
     found = preferred.applied(found)

@@ -1,4 +1,5 @@
-"""A click group that imports a command when it is called: ``git daytona status`` does not pay for ``doctor``."""
+"""A click group that imports a command when it is called: ``git daytona status`` does not pay for
+``doctor``."""
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -13,11 +14,18 @@ if TYPE_CHECKING:
 class LazyGroup(click.Group):
     """A group of commands that stand in modules of git_daytona.cli.
 
-    ``sections`` maps the headings of ``--help`` to the commands below each, in order; ``places`` maps a command to its module, or to
-    ``module:attribute`` where that is not the command's own name.
+    ``sections`` maps the headings of ``--help`` to the commands below each, in order; ``places``
+    maps a command to its module, or to ``module:attribute`` where that is not the command's own
+    name.
     """
 
-    def __init__(self, *arguments: Any, sections: Mapping[str, Sequence[str]], places: Mapping[str, str], **options: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        sections: Mapping[str, Sequence[str]],
+        places: Mapping[str, str],
+        **options: Any,
+    ) -> None:
         super().__init__(*arguments, **options)
         self.sections = sections
         self.places = places
@@ -34,7 +42,9 @@ class LazyGroup(click.Group):
         assert isinstance(found, click.Command)
         return found
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError:
@@ -42,23 +52,34 @@ class LazyGroup(click.Group):
             import re
 
             name = args[0]
-            if not re.fullmatch(r"-*[a-z-]{1,30}", name):  # a key, perhaps, typed in the wrong place: it is not repeated
+            # a key, perhaps, typed in the wrong place: it is not repeated
+            if not re.fullmatch(r"-*[a-z-]{1,30}", name):
                 raise click.UsageError("No such command", ctx) from None
             for near in difflib.get_close_matches(name, self.places, 1):
-                raise click.UsageError(f"No such command '{name}'; did you mean '{near}'?", ctx) from None
+                raise click.UsageError(
+                    f"No such command '{name}'; did you mean '{near}'?", ctx
+                ) from None
             raise
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
         found = super().shell_complete(ctx, incomplete)
         for item in found:
-            if item.value in self.places and (command := self.get_command(ctx, item.value)) is not None:
+            if (
+                item.value in self.places
+                and (command := self.get_command(ctx, item.value)) is not None
+            ):
                 item.help = _first_sentence(command)
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands below their headings, each with its short help (at most 56 characters: one line)."""
+        """The commands below their headings, each with its short help (at most 56 characters: one
+        line)."""
         for heading, names in self.sections.items():
-            rows = [(name, _first_sentence(command)) for name in names if (command := self.get_command(ctx, name)) is not None]
+            rows = [
+                (name, _first_sentence(command))
+                for name in names
+                if (command := self.get_command(ctx, name)) is not None
+            ]
             with formatter.section(heading):
                 formatter.write_dl(rows)
 

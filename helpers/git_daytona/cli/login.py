@@ -1,4 +1,5 @@
-"""``daytona-token login``, ``logout`` and ``whoami``: the API key, where it is kept, and what it may do."""
+"""``daytona-token login``, ``logout`` and ``whoami``: the API key, where it is kept, and what it
+may do."""
 
 import json
 import sys
@@ -7,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from git_daytona.cli.leasing import PROGRAM, settings_here
+from git_daytona.cli.tokens import PROGRAM, settings_here
 
 if TYPE_CHECKING:
     from git_daytona.api.account import Account, KeyInfo
-    from git_daytona.config.settings import Settings
-    from git_daytona.secret import Secret
+    from git_daytona.base.secret import Secret
+    from git_daytona.settings.settings import Settings
 
 NEEDED = ("write:sandboxes", "delete:sandboxes")
 """The permissions without which no session can be started or ended."""
@@ -20,11 +21,12 @@ FROM_A_FILE = f"{PROGRAM} login <FILE, where FILE holds the key alone"
 
 
 class KeylessCommand(click.Command):
-    """A command that takes no arguments, and does not repeat one that it is given: it may be a key."""
+    """A command that takes no arguments, and does not repeat one that it is given: it may be a
+    key."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        from git_daytona.config.settings import KEYS_PAGE
-        from git_daytona.errors import UsageError
+        from git_daytona.base.errors import UsageError
+        from git_daytona.settings.settings import KEYS_PAGE
 
         try:
             return super().parse_args(ctx, args)
@@ -40,13 +42,14 @@ class KeylessCommand(click.Command):
 def login(no_check: bool) -> None:
     """Store an API key in the keyring of the system.
 
-    The key is asked for without echo, or is the first line of standard input if that is no terminal. It is stored only if the API takes it.
+    The key is asked for without echo, or is the first line of standard input if that is no
+    terminal. It is stored only if the API takes it.
     """
-    from git_daytona import say
     from git_daytona.api.account import Account
-    from git_daytona.config import keystore
-    from git_daytona.config.settings import KEYS_PAGE
-    from git_daytona.errors import GitDaytonaError, KeyRefused
+    from git_daytona.base import messages
+    from git_daytona.base.errors import GitDaytonaError, KeyRefused
+    from git_daytona.settings import keystore
+    from git_daytona.settings.settings import KEYS_PAGE
 
     found, _ = settings_here()
     before = keystore.required(found.api_url)  # before anybody types a key that could not be kept
@@ -63,52 +66,62 @@ def login(no_check: bool) -> None:
         name = f" '{info.name}'" if info.name else ""
         _warn(info)
     place = keystore.keep(found.api_url, key)
-    say.note(f"the key{name} for {found.api_url} is in the OS keyring: {place}{' (it replaced another)' if before else ''}")
+    messages.note(
+        f"the key{name} for {found.api_url} is in the OS keyring: {place}{' (it replaced another)' if before else ''}"
+    )
     if place.plain:
-        say.warning(PROGRAM, f"that is plain text: whoever reads '{place.file}' has the key")
+        messages.warning(PROGRAM, f"that is plain text: whoever reads '{place.file}' has the key")
     if found.key is not None:
-        say.warning(PROGRAM, f"here, the key from {found.key_source} is used instead: it comes before the keyring")
+        messages.warning(
+            PROGRAM,
+            f"here, the key from {found.key_source} is used instead: it comes before the keyring",
+        )
 
 
 @click.command(cls=KeylessCommand)
 def logout() -> None:
     """Remove the API key from the keyring of the system.
 
-    The key itself stays valid: revoke it in Daytona's dashboard. Exits with 1 if there is none in the keyring.
+    The key itself stays valid: revoke it in Daytona's dashboard. Exits with 1 if there is none in
+    the keyring.
     """
-    from git_daytona import say
-    from git_daytona.config import cliprofile, keystore
-    from git_daytona.errors import GitDaytonaError
+    from git_daytona.base import messages
+    from git_daytona.base.errors import GitDaytonaError
+    from git_daytona.settings import cli_profile, keystore
 
     found, _ = settings_here()
     place = keystore.forget(found.api_url)
-    profile = cliprofile.look(found.api_url)
+    profile = cli_profile.look(found.api_url)
     left = found.key_source if found.key else profile.source if profile and profile.key else None
     if place is None:
         raise GitDaytonaError(
             f"there is no key for {found.api_url} in a keyring",
-            hint=f"the one in use is from {left}" if left else "see DAYTONA_API_URL: each API has a key of its own",
+            hint=f"the one in use is from {left}"
+            if left
+            else "see DAYTONA_API_URL: each API has a key of its own",
         )
-    say.note(f"the key for {found.api_url} was removed from the OS keyring: {place}")
+    messages.note(f"the key for {found.api_url} was removed from the OS keyring: {place}")
     if left:
-        say.warning(PROGRAM, f"there is still a key: the one from {left}")
+        messages.warning(PROGRAM, f"there is still a key: the one from {left}")
 
 
 @click.command(cls=KeylessCommand)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: organization, apiUrl, source, key.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON: organization, apiUrl, source, key."
+)
 def whoami(as_json: bool) -> None:
     """Show whose API key is used, where it comes from, and what it may do."""
-    from git_daytona import say
     from git_daytona.api.account import Account
-    from git_daytona.config import cliprofile
-    from git_daytona.secret import printable
+    from git_daytona.base import messages
+    from git_daytona.base.secret import printable
+    from git_daytona.settings import cli_profile
 
     found, _ = settings_here()
     account = Account(found)
     info = account.key_info()
     source = account.settings.key_source or ""
-    if remark := cliprofile.warning(found.api_url, source):
-        say.warning(PROGRAM, remark)
+    if remark := cli_profile.warning(found.api_url, source):
+        messages.warning(PROGRAM, remark)
     _warn(info)
     name = _organization(account, info)
     if as_json:
@@ -124,7 +137,11 @@ def whoami(as_json: bool) -> None:
         }
         click.echo(json.dumps(answer))
         return
-    identity = f"{name} ({info.organization_id})" if name else info.organization_id or "the API does not say"
+    identity = (
+        f"{name} ({info.organization_id})"
+        if name
+        else info.organization_id or "the API does not say"
+    )
     expiry = f"{info.expires_at:%Y-%m-%d %H:%M %Z}" if info.expires_at else "never"
     rows = {
         "organisation": identity,
@@ -138,26 +155,37 @@ def whoami(as_json: bool) -> None:
         click.echo(f"{label:<14}{printable(' '.join(text.split()))}")
 
 
-# -- inside -----------------------------------------------------------------------------------------------------------
+# -- inside ----------------------------------------------------------------------------------------
 
 
 def _given(found: "Settings") -> "tuple[Secret, str]":
-    """The key that somebody types or pipes, and where it was. Raises UsageError, which never quotes it."""
-    from git_daytona.errors import UsageError
-    from git_daytona.secret import KEY_CHARACTERS, Secret, key_problem
+    """The key that somebody types or pipes, and where it was. Raises UsageError, which never quotes
+    it."""
+    from git_daytona.base.errors import UsageError
+    from git_daytona.base.secret import KEY_CHARACTERS, Secret, key_problem
 
     if sys.stdin is None:
         raise UsageError("standard input is closed, and the key is read from it", hint=FROM_A_FILE)
     if sys.stdin.isatty():
         text, source = _typed(found), "the prompt"
     else:
-        # Bytes: what is no text is no key either. One more than fits, so that a longer one is noticed.
-        text, source = sys.stdin.buffer.readline(KEY_CHARACTERS + 2).decode("utf-8", "replace"), "standard input"
+        # Bytes: what is no text is no key either. One more than fits, so that a longer one is
+        # noticed.
+        text, source = (
+            sys.stdin.buffer.readline(KEY_CHARACTERS + 2).decode("utf-8", "replace"),
+            "standard input",
+        )
     text = text.strip()
     if not text:
-        raise UsageError(f"there was no key on {source}" if source == "standard input" else "no key was typed", hint=FROM_A_FILE)
+        raise UsageError(
+            f"there was no key on {source}" if source == "standard input" else "no key was typed",
+            hint=FROM_A_FILE,
+        )
     if problem := key_problem(text):
-        raise UsageError(f"what came from {source} is no API key: it {problem}", hint="give the key alone, in one line")
+        raise UsageError(
+            f"what came from {source} is no API key: it {problem}",
+            hint="give the key alone, in one line",
+        )
     return Secret(text), source
 
 
@@ -166,16 +194,16 @@ def _typed(found: "Settings") -> str:
     import signal
     import warnings
 
-    from git_daytona import say
-    from git_daytona.config.settings import DEFAULT_API_URL, KEYS_PAGE
-    from git_daytona.errors import UsageError
+    from git_daytona.base import messages
+    from git_daytona.base.errors import UsageError
+    from git_daytona.settings.settings import DEFAULT_API_URL, KEYS_PAGE
 
     page = f"; they are made at {KEYS_PAGE}" if found.api_url == DEFAULT_API_URL else ""
-    say.note(f"paste an API key for {found.api_url}{page}")
+    messages.note(f"paste an API key for {found.api_url}{page}")
 
     def end(*_: object) -> None:
         """By an exception: an end by SIGTERM must give the terminal its echo back, too."""
-        say.note("")
+        messages.note("")
         sys.exit(128 + signal.SIGTERM)
 
     before = signal.signal(signal.SIGTERM, end)
@@ -193,7 +221,7 @@ def _typed(found: "Settings") -> str:
 
 def _organization(account: "Account", info: "KeyInfo") -> str | None:
     """Its name; None where the API does not tell a key."""
-    from git_daytona.errors import GitDaytonaError
+    from git_daytona.base.errors import GitDaytonaError
 
     if not info.organization_id:
         return None
@@ -204,11 +232,14 @@ def _organization(account: "Account", info: "KeyInfo") -> str | None:
 
 
 def _warn(info: "KeyInfo") -> None:
-    from git_daytona import say
+    from git_daytona.base import messages
 
     missing = [name for name in NEEDED if info.permissions and name not in info.permissions]
     if missing:
-        say.warning(PROGRAM, f"the key lacks the permission {' and '.join(missing)}: sessions cannot be started and ended with it")
+        messages.warning(
+            PROGRAM,
+            f"the key lacks the permission {' and '.join(missing)}: sessions cannot be started and ended with it",
+        )
 
 
 def _words(permissions: tuple[str, ...]) -> str:
@@ -217,4 +248,9 @@ def _words(permissions: tuple[str, ...]) -> str:
     for permission in permissions:
         verb, _, thing = permission.partition(":")
         verbs.setdefault(thing or "anything", []).append(verb.replace("_", " "))
-    return "; ".join(f"{' and '.join(names)} {thing.replace('_', ' ')}" for thing, names in verbs.items()) or "the API does not say"
+    return (
+        "; ".join(
+            f"{' and '.join(names)} {thing.replace('_', ' ')}" for thing, names in verbs.items()
+        )
+        or "the API does not say"
+    )

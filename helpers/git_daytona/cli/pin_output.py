@@ -1,4 +1,5 @@
-"""How `daytona-pin` prints keys and gateways: as text for people, as JSON for programs. stdout is data."""
+"""How `daytona-pin` prints keys and gateways: as text for people, as JSON for programs. stdout is
+data."""
 
 import json
 from collections.abc import Iterable
@@ -6,9 +7,9 @@ from typing import Any
 
 import click
 
-from git_daytona.endpoint import Endpoint
-from git_daytona.secret import printable
-from git_daytona.trust.hostkeys import HostKey
+from git_daytona.base.endpoint import Endpoint
+from git_daytona.base.secret import printable
+from git_daytona.trust.host_keys import HostKey
 
 
 def line(words: str) -> None:

@@ -1,4 +1,5 @@
-"""What the terminal can and its user wants: colours, its size, and a picture that is drawn again and again."""
+"""What the terminal can and its user wants: colours, its size, and a picture that is drawn again
+and again."""
 
 import contextlib
 import os
@@ -9,17 +10,18 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from git_daytona import gitenv, run
+from git_daytona.base import run
+from git_daytona.base.errors import GitDaytonaError
 from git_daytona.cli import table
-from git_daytona.errors import GitDaytonaError
+from git_daytona.git import environment
 
 ENTER = "\x1b[?1049h\x1b[?25l"
 LEAVE = "\x1b[?25h\x1b[?1049l"
 
 
 def colour(choice: str | None, directory: Path) -> bool:
-    """Whether to colour what goes to stdout: as ``--color`` says; else not with NO_COLOR (no-color.org); else as git does here
-    (color.daytona, color.ui)."""
+    """Whether to colour what goes to stdout: as ``--color`` says; else not with NO_COLOR
+    (no-color.org); else as git does here (color.daytona, color.ui)."""
     if choice in ("always", "never"):
         return choice == "always"
     terminal = sys.stdout.isatty() and os.environ.get("TERM") not in (None, "", "dumb")
@@ -27,15 +29,24 @@ def colour(choice: str | None, directory: Path) -> bool:
         return terminal
     if os.environ.get("NO_COLOR"):
         return False
-    argv = ("git", "-C", str(directory), "config", "--get-colorbool", "color.daytona", str(terminal).lower())
+    argv = (
+        "git",
+        "-C",
+        str(directory),
+        "config",
+        "--get-colorbool",
+        "color.daytona",
+        str(terminal).lower(),
+    )
     try:
-        return run.run(argv, env=gitenv.base(), timeout=10).text == "true"
+        return run.run(argv, env=environment.base(), timeout=10).text == "true"
     except GitDaytonaError:
         return terminal
 
 
 def width() -> int | None:
-    """The columns of the terminal on stdout; None where that is none: what goes into a pipe or a file is never cut."""
+    """The columns of the terminal on stdout; None where that is none: what goes into a pipe or a
+    file is never cut."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -44,13 +55,17 @@ def fit(lines: Sequence[str], rows: int, columns: int) -> list[str]:
     if len(lines) <= rows:
         return list(lines)
     missing = len(lines) - rows + 1
-    return [*lines[: rows - 1], table.cut(f"… and {missing} more, below the end of this window", columns)]
+    return [
+        *lines[: rows - 1],
+        table.cut(f"… and {missing} more, below the end of this window", columns),
+    ]
 
 
 @contextlib.contextmanager
 def watching() -> Iterator[Callable[[Callable[[int, int], Sequence[str]], float], None]]:
-    """A second screen for the block's time. It gets ``draw(picture, seconds)``, which shows what ``picture(columns, rows)`` gives, waits so
-    long, and draws it again at once whenever the window's size changes meanwhile."""
+    """A second screen for the block's time. It gets ``draw(picture, seconds)``, which shows what
+    ``picture(columns, rows)`` gives, waits so long, and draws it again at once whenever the
+    window's size changes meanwhile."""
     awake, asleep = os.pipe()
     os.set_blocking(asleep, False)
     before = signal.signal(signal.SIGWINCH, lambda _number, _frame: None)

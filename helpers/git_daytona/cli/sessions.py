@@ -8,30 +8,40 @@ from git_daytona.cli import common
 
 
 @click.command(short_help="Start a session: a sandbox with HEAD in it")
-@click.option("--session", metavar="ID", help="The session's id, if a host such as OpenCode gave it one.")
+@click.option(
+    "--session", metavar="ID", help="The session's id, if a host such as OpenCode gave it one."
+)
 @click.option("--title", metavar="TEXT", help="What 'git daytona status' shall call it.")
 @click.option(
-    "--no-sync", is_flag=True, help="A sandbox with an empty project, also where there is no repository; nothing is synced."
+    "--no-sync",
+    is_flag=True,
+    help="A sandbox with an empty project, also where there is no repository; nothing is synced.",
 )
 def start(session: str | None, title: str | None, no_sync: bool) -> None:
     """Start a session: a sandbox with HEAD in it, and branch opencode/N for what comes back.
 
     Starting a session that exists is safe: it makes good what an earlier start left undone.
     """
-    from git_daytona import say
+    from git_daytona.base import messages
 
     with common.coordinator(anywhere=no_sync) as coordinator:
         started = coordinator.start(session, synced=not no_sync, show=common.show())
         if title is not None:
             coordinator.state.set_title(started.session.id, title)
         if started.replaced:
-            say.warning(common.PROGRAM, "the session's sandbox was gone; what it had not synced is lost")
+            messages.warning(
+                common.PROGRAM, "the session's sandbox was gone; what it had not synced is lost"
+            )
         word = "started" if started.new else "already there"
         if started.session.number is None:
-            click.echo(f"session {started.session.id} {word}: sandbox {started.session.sandbox_id}, nothing is synced")
+            click.echo(
+                f"session {started.session.id} {word}: sandbox {started.session.sandbox_id}, nothing is synced"
+            )
         else:
             names = started.names
-            click.echo(f"session {names.number} {word}: sandbox {started.session.sandbox_id}, branch {names.branch}")
+            click.echo(
+                f"session {names.number} {word}: sandbox {started.session.sandbox_id}, branch {names.branch}"
+            )
 
 
 @click.command(
@@ -40,32 +50,37 @@ def start(session: str | None, title: str | None, no_sync: bool) -> None:
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.option(
-    "--timeout", type=click.IntRange(1, 86400), default=3600, show_default=True, metavar="S", help="End it after S seconds."
+    "--timeout",
+    type=click.IntRange(1, 86400),
+    default=3600,
+    show_default=True,
+    metavar="S",
+    help="End it after S seconds.",
 )
 @common.session
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def exec_(timeout: int, name: str, command: tuple[str, ...]) -> int:
     """Run COMMAND in the session's project directory, and exit with its status.
 
-    Several words are one command with its arguments; a single word is a shell command line. It runs at most once, with standard
-    input closed; what it prints comes when it has ended.
+    Several words are one command with its arguments; a single word is a shell command line. It runs
+    at most once, with standard input closed; what it prints comes when it has ended.
     """
     import shlex
 
     command = command[1:] if command[0] == "--" else command
     if not command:
         raise click.UsageError("Missing argument 'COMMAND...'.")
-    from git_daytona import say
+    from git_daytona.base import messages
 
     with common.coordinator(anywhere=True) as coordinator:
         line = command[0] if len(command) == 1 else shlex.join(command)
         common.waiting(coordinator, "running the command")
         executed = coordinator.execute(name, line, timeout=timeout)
         if executed.notice:
-            say.warning(common.PROGRAM, executed.notice)
+            messages.warning(common.PROGRAM, executed.notice)
         result, output = executed.result, executed.result.output
         if sys.stdout.isatty():
-            from git_daytona.secret import printable
+            from git_daytona.base.secret import printable
 
             output = printable(output)
         sys.stdout.write(output)
@@ -105,15 +120,21 @@ def push(name: str) -> None:
 
 @click.command(short_help="Wait until a session's work is here")
 @click.option(
-    "--timeout", type=click.FloatRange(0, 86400), default=300.0, show_default=True, metavar="S", help="Give up after S seconds."
+    "--timeout",
+    type=click.FloatRange(0, 86400),
+    default=300.0,
+    show_default=True,
+    metavar="S",
+    help="Give up after S seconds.",
 )
 @common.session
 def wait(timeout: float, name: str) -> None:
     """Wait until what a session is busy with has ended and its work is here.
 
-    Exits with 0 when it is (or nothing is synced), with 10 when the last sync failed, with 18 when the time is over.
+    Exits with 0 when it is (or nothing is synced), with 10 when the last sync failed, with 18 when
+    the time is over.
     """
-    from git_daytona import status as statuses
+    from git_daytona.sessions import status as statuses
 
     with common.coordinator() as coordinator:
         click.echo(statuses.wait(coordinator, name, timeout))
@@ -124,12 +145,12 @@ def wait(timeout: float, name: str) -> None:
 @common.session
 def delete(force: bool, name: str) -> None:
     """Sync a session once more, then delete its sandbox. Branch opencode/N stays."""
-    from git_daytona import say
+    from git_daytona.base import messages
 
     with common.coordinator(anywhere=True) as coordinator:
         outcome = coordinator.delete(name, force=force, show=common.show())
         if outcome is None:
-            say.note("there was nothing to bring back any more")
+            messages.note("there was nothing to bring back any more")
         else:
             common.tell(outcome)
         click.echo("deleted")

@@ -1,4 +1,5 @@
-"""Sessions as lines of text: the table for people, which never wraps and says what it leaves out, and the lines for scripts. Pure."""
+"""Sessions as lines of text: the table for people, which never wraps and says what it leaves out,
+and the lines for scripts. Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,8 +8,8 @@ from pathlib import Path
 
 import wcwidth
 
-from git_daytona import state
-from git_daytona.status import GONE, UNKNOWN, Row
+from git_daytona.sessions import state
+from git_daytona.sessions.status import GONE, UNKNOWN, Row
 
 CUT = "…"
 GAP = "  "
@@ -18,16 +19,24 @@ WORKTREE_COLUMNS = 16
 FRESH_SECONDS = 60
 """A state that was seen longer ago is shown with its age."""
 _SPANS = ((365 * 86400, "y"), (86400, "d"), (3600, "h"), (60, "m"))
-_COLOURS = {state.SYNCED: "green", state.PENDING: "yellow", state.FAILED: "red", state.SETUP_FAILED: "red", GONE: "red"}
+_COLOURS = {
+    state.SYNCED: "green",
+    state.PENDING: "yellow",
+    state.FAILED: "red",
+    state.SETUP_FAILED: "red",
+    GONE: "red",
+}
 
 
 def columns(text: str) -> int:
-    """How many columns of a terminal a text takes: East Asian characters take two, combining ones none."""
+    """How many columns of a terminal a text takes: East Asian characters take two, combining ones
+    none."""
     return len(text) if text.isascii() else sum(max(0, wcwidth.wcwidth(c)) for c in text)
 
 
 def cut(text: str, width: int, *, left: bool = False) -> str:
-    """The text in at most ``width`` columns; what is taken away, at the end or on the left, is shown as an ellipsis."""
+    """The text in at most ``width`` columns; what is taken away, at the end or on the left, is
+    shown as an ellipsis."""
     if columns(text) <= width:
         return text
     kept, room = "", width - 1
@@ -50,8 +59,8 @@ def age(milliseconds: int, now: int) -> str:
 
 @dataclass(frozen=True)
 class _Column:
-    """A heading and what stands below it; ``least`` is how narrow it may be cut (None: it may not), ``rank`` in which order columns go
-    when there is no room (0: never)."""
+    """A heading and what stands below it; ``least`` is how narrow it may be cut (None: it may not),
+    ``rank`` in which order columns go when there is no room (0: never)."""
 
     heading: str
     text: Callable[[Row], str]
@@ -81,20 +90,33 @@ def worktree(row: Row, home: str) -> str:
     return "~" + path[len(home) :] if home != "/" and (path + "/").startswith(home + "/") else path
 
 
-def lines(rows: Sequence[Row], *, width: int | None, now: int, home: str = "", colour: bool = False) -> list[str]:
-    """The table: a heading and a line per session, each at most ``width`` columns (None: as long as they are)."""
+def lines(
+    rows: Sequence[Row], *, width: int | None, now: int, home: str = "", colour: bool = False
+) -> list[str]:
+    """The table: a heading and a line per session, each at most ``width`` columns (None: as long as
+    they are)."""
     chosen = [
         _Column("N", lambda row: str(row.number or "-")),
         _Column("BRANCH", lambda row: row.branch or "-", rank=2),
         _Column("SANDBOX", lambda row: sandbox(row, now)),
         _Column("WORK", lambda row: work(row, now)),
-        _Column("AHEAD", lambda row: "-" if row.branch is None else "?" if row.ahead is None else f"+{row.ahead}", rank=4),
-        _Column("WORKTREE", lambda row: worktree(row, home), rank=1, least=WORKTREE_COLUMNS, left=True),
+        _Column(
+            "AHEAD",
+            lambda row: (
+                "-" if row.branch is None else "?" if row.ahead is None else f"+{row.ahead}"
+            ),
+            rank=4,
+        ),
+        _Column(
+            "WORKTREE", lambda row: worktree(row, home), rank=1, least=WORKTREE_COLUMNS, left=True
+        ),
         _Column("TITLE", lambda row: row.title, rank=3, least=TITLE_COLUMNS),
     ]
     if not any(row.title for row in rows):
         chosen.pop()
-    cells = {column.heading: [column.heading, *(column.text(row) for row in rows)] for column in chosen}
+    cells = {
+        column.heading: [column.heading, *(column.text(row) for row in rows)] for column in chosen
+    }
     natural = {heading: max(map(columns, texts)) for heading, texts in cells.items()}
     widths = _fit(chosen, natural, width)
     shown = [column for column in chosen if column.heading in widths]
@@ -111,7 +133,8 @@ def lines(rows: Sequence[Row], *, width: int | None, now: int, home: str = "", c
 
 
 def _fit(chosen: Sequence[_Column], natural: dict[str, int], width: int | None) -> dict[str, int]:
-    """How wide each column becomes; those without room are left out, in the order of their ranks."""
+    """How wide each column becomes; those without room are left out, in the order of their
+    ranks."""
     going = sorted((column for column in chosen if column.rank), key=lambda column: column.rank)
     widths = dict(natural)
     while width is not None and sum(widths.values()) + len(GAP) * (len(widths) - 1) > width:
@@ -119,7 +142,8 @@ def _fit(chosen: Sequence[_Column], natural: dict[str, int], width: int | None) 
         elastic = [each for each in chosen if each.heading in widths and each.least is not None]
         spare = {each.heading: max(0, widths[each.heading] - (each.least or 0)) for each in elastic}
         if sum(spare.values()) >= over:
-            # The path gives way before the title does: a title is all that tells two sessions apart.
+            # The path gives way before the title does: a title is all that tells two sessions
+            # apart.
             for heading in sorted(spare, key=lambda heading: heading == "TITLE"):
                 less = min(over, spare[heading])
                 widths[heading] -= less
@@ -140,11 +164,12 @@ def _paint(column: _Column, row: Row | None) -> Callable[[str], str]:
     return partial(click.style, fg=_COLOURS[word]) if word in _COLOURS else str
 
 
-# -- for scripts ----------------------------------------------------------------------------------------------------------
+# -- for scripts -----------------------------------------------------------------------------------
 
 
 def porcelain(row: Row) -> str:
-    """One session as ``--porcelain=v1`` has it: 13 fields, tabs between them. Described in git-daytona(1); it does not change."""
+    """One session as ``--porcelain=v1`` has it: 13 fields, tabs between them. Described in
+    git-daytona(1); it does not change."""
     fields = (
         row.number,
         row.branch,
@@ -160,12 +185,15 @@ def porcelain(row: Row) -> str:
         row.title,
         row.message,
     )
-    return "\t".join("-" if field is None or field == "" else escaped(str(field)) for field in fields)
+    return "\t".join(
+        "-" if field is None or field == "" else escaped(str(field)) for field in fields
+    )
 
 
 def escaped(text: str) -> str:
-    """A field of a porcelain line: what could end it, or is not printable, as backslash sequences (``\\\\``, ``\\t``, ``\\n``; ``\\xHH`` for a
-    byte that is no UTF-8, ``\\uHHHH`` or ``\\UHHHHHHHH`` for another character). A field that is a hyphen alone is ``\\x2d``."""
+    """A field of a porcelain line: what could end it, or is not printable, as backslash sequences
+    (``\\\\``, ``\\t``, ``\\n``; ``\\xHH`` for a byte that is no UTF-8, ``\\uHHHH`` or
+    ``\\UHHHHHHHH`` for another character). A field that is a hyphen alone is ``\\x2d``."""
     return "\\x2d" if text == "-" else "".join(map(_escape, text))
 
 

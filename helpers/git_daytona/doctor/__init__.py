@@ -1,4 +1,5 @@
-"""`git daytona doctor`: the whole chain from OpenCode to the gateway's host key, link by link. Repairs nothing."""
+"""`git daytona doctor`: the whole chain from OpenCode to the gateway's host key, link by link.
+Repairs nothing."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -6,16 +7,16 @@ from functools import partial
 from pathlib import Path
 
 from git_daytona.doctor import findings, machine
+from git_daytona.doctor.daytona import Service
 from git_daytona.doctor.findings import Check, Finding, Seen, Status
-from git_daytona.doctor.service import Service
-from git_daytona.git import Repository
+from git_daytona.git.repository import Repository
 
 __all__ = ["Finding", "Status", "examine"]
 
 
 def examine(start: Path, isolation: Callable[[], str] | None = None) -> Iterator[Finding]:
-    """Look at each link for a directory, and yield what is found as soon as it is known. ``isolation`` tells what the embedded Daytona
-    isolates with; None leaves that out."""
+    """Look at each link for a directory, and yield what is found as soon as it is known.
+    ``isolation`` tells what the embedded Daytona isolates with; None leaves that out."""
     repository: list[Repository | None] = [None]
 
     def find() -> Repository | None:
@@ -50,7 +51,9 @@ def examine(start: Path, isolation: Callable[[], str] | None = None) -> Iterator
             Check("snapshot", service.snapshot, ("key accepted",)),
             Check("gateway", service.gateway, ("api",)),
             Check("leases", service.leases, ("settings", "files")),
-            Check("sessions", lambda: service.sessions(here()), ("settings", "files", "repository")),
+            Check(
+                "sessions", lambda: service.sessions(here()), ("settings", "files", "repository")
+            ),
             Check("daytona-local", lambda: machine.isolation(isolation, matters=service.is_local)),
         ]
     )

@@ -1,6 +1,8 @@
-"""A report to attach to a bug report: everything that tells what happened, and nothing that is private. Texts in, text out.
+"""A report to attach to a bug report: everything that tells what happened, and nothing that is
+private. Texts in, text out.
 
-No key, token, title or content of a file; the home directory is ``~``. (Ids of sandboxes and sessions stay: they open nothing.)
+No key, token, title or content of a file; the home directory is ``~``. (Ids of sandboxes and
+sessions stay: they open nothing.)
 """
 
 import json
@@ -10,21 +12,28 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from git_daytona.secret import printable, redact
-from git_daytona.state import Session
+from git_daytona.base.secret import printable, redact
+from git_daytona.sessions.state import Session
 
 _OURS = re.compile(r"DAYTONA_|GIT_|SSH_|XDG_|OPENCODE|NO_COLOR|LANG|LC_|TERM$|PYTHON")
 
 
 def report(
-    versions: Mapping[str, str], findings: Iterable[str], config: Iterable[str], sessions: Iterable[Session], log: Iterable[str]
+    versions: Mapping[str, str],
+    findings: Iterable[str],
+    config: Iterable[str],
+    sessions: Iterable[Session],
+    log: Iterable[str],
 ) -> str:
-    """The report. Whatever secret this process holds, or what looks like one, is redacted in all of it."""
+    """The report. Whatever secret this process holds, or what looks like one, is redacted in all of
+    it."""
     sections = {
         "versions": [f"{name}: {version}" for name, version in versions.items()],
         "doctor": findings,
         "settings": config,
-        "variables that are set (without their values)": sorted(name for name in os.environ if _OURS.match(name)),
+        "variables that are set (without their values)": sorted(
+            name for name in os.environ if _OURS.match(name)
+        ),
         "sessions (without titles)": [json.dumps(_session(each)) for each in sessions],
         "the end of the log": log,
     }

@@ -1,13 +1,14 @@
-"""What a check finds, and how checks are run: in order, each within its time, none whose ground has failed."""
+"""What a check finds, and how checks are run: in order, each within its time, none whose ground has
+failed."""
 
 import enum
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from git_daytona import log
-from git_daytona.errors import GitDaytonaError
-from git_daytona.secret import printable, redact
+from git_daytona.base import log
+from git_daytona.base.errors import GitDaytonaError
+from git_daytona.base.secret import printable, redact
 
 SECONDS = 10.0
 """How long one check may take."""
@@ -47,7 +48,8 @@ def skipped(detail: str) -> Seen:
 
 @dataclass(frozen=True)
 class Check:
-    """A link of the chain. ``look`` may raise GitDaytonaError, which is a failure; ``needs`` are names of links that must hold."""
+    """A link of the chain. ``look`` may raise GitDaytonaError, which is a failure; ``needs`` are
+    names of links that must hold."""
 
     name: str
     look: Callable[[], Seen]
@@ -64,7 +66,12 @@ class Finding:
     hint: str | None
 
     def row(self) -> dict[str, str | None]:
-        return {"check": self.check, "status": self.status.value, "detail": self.detail, "hint": self.hint}
+        return {
+            "check": self.check,
+            "status": self.status.value,
+            "detail": self.detail,
+            "hint": self.hint,
+        }
 
     def __str__(self) -> str:
         word = "FAIL" if self.status is Status.FAIL else self.status.value
@@ -80,26 +87,43 @@ def run(checks: Iterable[Check], *, seconds: float = SECONDS) -> Iterator[Findin
         seen = skipped(f"it needs '{lacking}'") if lacking else _within(seconds, check)
         if seen.status in (Status.FAIL, Status.SKIPPED):
             broken.add(check.name)
-        yield Finding(check.name, seen.status, _line(seen.detail), _line(seen.hint) if seen.hint else None)
+        yield Finding(
+            check.name, seen.status, _line(seen.detail), _line(seen.hint) if seen.hint else None
+        )
 
 
 def _within(seconds: float, check: Check) -> Seen:
-    """What a check sees. Its thread is a daemon: one that waits for ever must not keep the process from ending either."""
+    """What a check sees. Its thread is a daemon: one that waits for ever must not keep the process
+    from ending either."""
     seen: list[Seen] = []
 
     def look() -> None:
         try:
             seen.append(check.look())
         except GitDaytonaError as problem:
-            seen.append(fail(problem.message, problem.hint or "the log may say more: git daytona logs"))
+            seen.append(
+                fail(problem.message, problem.hint or "the log may say more: git daytona logs")
+            )
         except Exception:  # noqa: BLE001 — the other checks still have something to say
             log.logger.exception("doctor: the check '%s' failed", check.name)
-            seen.append(fail("the check itself failed", "please report it with the end of the log: git daytona logs"))
+            seen.append(
+                fail(
+                    "the check itself failed",
+                    "please report it with the end of the log: git daytona logs",
+                )
+            )
 
     thread = threading.Thread(target=look, name=f"doctor {check.name}", daemon=True)
     thread.start()
     thread.join(seconds)
-    return seen[0] if seen else fail(f"no answer within {seconds:.0f} seconds", "look what keeps it: the network, a disk, a prompt")
+    return (
+        seen[0]
+        if seen
+        else fail(
+            f"no answer within {seconds:.0f} seconds",
+            "look what keeps it: the network, a disk, a prompt",
+        )
+    )
 
 
 def _line(text: str) -> str:

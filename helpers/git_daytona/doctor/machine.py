@@ -7,13 +7,16 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from git_daytona import __version__, branches, git, paths, ssh
-from git_daytona.config import preferences
+from git_daytona import __version__, ssh
+from git_daytona.base import paths
+from git_daytona.base.errors import BadSetting, MissingProgram, NoRepository, TimedOut
+from git_daytona.base.run import run
 from git_daytona.doctor.findings import Seen, fail, ok, skipped, warn
-from git_daytona.errors import BadSetting, MissingProgram, NoRepository, TimedOut
-from git_daytona.git import Repository
-from git_daytona.opencode import registered
-from git_daytona.run import run
+from git_daytona.git import branches
+from git_daytona.git import repository as git
+from git_daytona.git.repository import Repository
+from git_daytona.opencode import registration
+from git_daytona.settings import preferences
 
 OPENCODE, OPENCODE_KNOWN = (1, 18), 1
 GIT = (2, 36)
@@ -23,30 +26,42 @@ INSTALL = "register it: git daytona install"
 
 
 def python() -> Seen:
-    return ok(f"git-daytona {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}")
+    return ok(
+        f"git-daytona {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    )
 
 
 def shim() -> Seen:
     """The plugin file of this installation."""
-    if not registered.SHIM.is_file():
-        return fail(f"'{registered.SHIM}' is missing", "install git-daytona again")
-    return ok(str(registered.SHIM))
+    if not registration.SHIM.is_file():
+        return fail(f"'{registration.SHIM}' is missing", "install git-daytona again")
+    return ok(str(registration.SHIM))
 
 
 def opencode() -> Seen:
-    absolute = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if Path(folder).is_absolute()]
+    absolute = [
+        folder
+        for folder in os.environ.get("PATH", os.defpath).split(os.pathsep)
+        if Path(folder).is_absolute()
+    ]
     program = shutil.which("opencode", path=os.pathsep.join(absolute))
     if program is None:
-        return fail("it is not on PATH", "install it (https://opencode.ai); git daytona's own commands work without it")
+        return fail(
+            "it is not on PATH",
+            "install it (https://opencode.ai); git daytona's own commands work without it",
+        )
     try:
         said = first_line(program, "--version")
     except TimedOut:
         return fail(
-            f"'{program}' does not tell its version within {PROGRAM_SECONDS:.0f} seconds", f"see what keeps it: {program} --version"
+            f"'{program}' does not tell its version within {PROGRAM_SECONDS:.0f} seconds",
+            f"see what keeps it: {program} --version",
         )
     version = _version(said)
     if version is None:
-        return warn(f"'{program}' does not tell its version", f"see what this says: {program} --version")
+        return warn(
+            f"'{program}' does not tell its version", f"see what this says: {program} --version"
+        )
     text = f"{said.split()[-1]} ('{program}')"
     if version < OPENCODE:
         return warn(f"{text} is older than any that was tested", "update it: opencode upgrade")
@@ -60,16 +75,16 @@ def plugin(repository: Repository | None, start: Path) -> Seen:
     worktree = repository.worktree if repository else None
     own: dict[Path, list[Path]] = {}
     others: list[str] = []
-    for config in registered.configs(worktree, start):
+    for config in registration.configs(worktree, start):
         if isinstance(config, BadSetting):
             raise config
         for spec in config.specs():
-            if registered.is_ours(spec.text):
+            if registration.is_ours(spec.text):
                 own.setdefault(config.place(spec.text), []).append(config.path)
-            elif registered.is_other(spec.text):
+            elif registration.is_other(spec.text):
                 others.append(f"'{spec.text}' in '{config.path}'")
-    for path in registered.loose(worktree, start):
-        if registered.is_ours(str(path.resolve())):
+    for path in registration.loose(worktree, start):
+        if registration.is_ours(str(path.resolve())):
             own.setdefault(path, []).append(path)
         elif "daytona" in path.name:
             others.append(f"'{path}'")
@@ -81,13 +96,20 @@ def plugin(repository: Repository | None, start: Path) -> Seen:
     (file, where), *more = own.items()
     text = "registered in " + ", ".join(f"'{path}'" for path in where)
     if more:
-        return fail(f"two of them would run: that of '{where[0]}' and that of '{more[0][1][0]}'", _take_back(more[0][1][0]))
+        return fail(
+            f"two of them would run: that of '{where[0]}' and that of '{more[0][1][0]}'",
+            _take_back(more[0][1][0]),
+        )
     if others:
         return fail(f"Daytona's other plugin would run, too: {others[0]}", "remove one of the two")
-    if registered.pure():
-        return warn(f"{text}, but OPENCODE_PURE is set: OpenCode loads no plugins", "unset OPENCODE_PURE")
-    if file.resolve() != registered.SHIM.resolve():
-        return warn(f"{text}, but that of another installation: '{file}'", f"to change that, {INSTALL}")
+    if registration.pure():
+        return warn(
+            f"{text}, but OPENCODE_PURE is set: OpenCode loads no plugins", "unset OPENCODE_PURE"
+        )
+    if file.resolve() != registration.SHIM.resolve():
+        return warn(
+            f"{text}, but that of another installation: '{file}'", f"to change that, {INSTALL}"
+        )
     return ok(text)
 
 
@@ -110,18 +132,25 @@ def repository(find: Callable[[], Repository | None], start: Path) -> Seen:
     """Whether sessions of this directory can be synced."""
     found = find()
     if found is None:
-        return warn(f"'{start}' is not in a git repository: sessions here would not be synced", "run this in a repository, too")
+        return warn(
+            f"'{start}' is not in a git repository: sessions here would not be synced",
+            "run this in a repository, too",
+        )
     if found.worktree is None:
         return warn("it is bare: sessions here would not be synced", "run this in a worktree of it")
     if blocked := branches.in_the_way(found, preferences.load(found.worktree).branch_prefix()):
         raise blocked
     if found.resolve("HEAD") is None:
-        return warn(f"'{found.worktree}' has no commits: sessions begin with an empty project", "make a first commit")
+        return warn(
+            f"'{found.worktree}' has no commits: sessions begin with an empty project",
+            "make a first commit",
+        )
     return ok(str(found.worktree))
 
 
 def find_repository(start: Path) -> Repository | None:
-    """The repository that we stand in; None outside one. Raises NoRepository for one that git does not trust or that has no worktree."""
+    """The repository that we stand in; None outside one. Raises NoRepository for one that git does
+    not trust or that has no worktree."""
     try:
         return git.discover(start)
     except NoRepository as problem:
@@ -138,8 +167,15 @@ def ssh_version(environ: Mapping[str, str]) -> Seen:
     said = first_line(program, "-V")
     found = re.search(r"OpenSSH_(\S+?),? ", said + " ")
     if found is None:
-        return warn(f"'{program}' is not OpenSSH: {said[:60]}", "set DAYTONA_SSH_BINARY to an OpenSSH client")
-    return _at_least(SSH, f"{found.group(1).rstrip(',')} ('{program}')", "update OpenSSH, or set DAYTONA_SSH_BINARY to a newer one")
+        return warn(
+            f"'{program}' is not OpenSSH: {said[:60]}",
+            "set DAYTONA_SSH_BINARY to an OpenSSH client",
+        )
+    return _at_least(
+        SSH,
+        f"{found.group(1).rstrip(',')} ('{program}')",
+        "update OpenSSH, or set DAYTONA_SSH_BINARY to a newer one",
+    )
 
 
 def own_files() -> Seen:
@@ -149,12 +185,16 @@ def own_files() -> Seen:
         if not there.is_dir():
             return fail(f"'{there}' is not a directory", "move it out of the way")
         if not os.access(there, os.W_OK | os.X_OK):
-            return fail(f"'{there}' cannot be written", "make it writable, or set XDG_DATA_HOME and XDG_STATE_HOME")
+            return fail(
+                f"'{there}' cannot be written",
+                "make it writable, or set XDG_DATA_HOME and XDG_STATE_HOME",
+            )
     if paths.log_file().exists() and not os.access(paths.log_file(), os.W_OK):
         return fail(f"the log '{paths.log_file()}' cannot be written", "make it writable for you")
     if aside := sorted(paths.storage().glob("*.corrupt-*")):
         return warn(
-            f"a state file made no sense and was set aside: '{aside[-1]}'", "sessions are found again; remove it when all is well"
+            f"a state file made no sense and was set aside: '{aside[-1]}'",
+            "sessions are found again; remove it when all is well",
         )
     return ok(f"'{paths.storage()}' and '{paths.own_state()}' are writable")
 
@@ -167,12 +207,18 @@ def isolation(kind: Callable[[], str] | None, *, matters: bool) -> Seen:
     if found != "plain":
         return ok(f"{found} works here")
     text = "sandboxes of daytona-local are not isolated here: their commands run as you"
-    return warn(text, "install bubblewrap (Debian: apt install bubblewrap)") if matters else ok(f"{text} (not in use)")
+    return (
+        warn(text, "install bubblewrap (Debian: apt install bubblewrap)")
+        if matters
+        else ok(f"{text} (not in use)")
+    )
 
 
 def first_line(*argv: str) -> str:
     """The first line that a program prints. It is not told our settings."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("DAYTONA_")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("DAYTONA_")
+    }
     result = run(argv, env=environment, timeout=PROGRAM_SECONDS)
     lines = (result.text + "\n" + result.complaint).split("\n")
     return next((line.strip() for line in lines if line.strip()), "")

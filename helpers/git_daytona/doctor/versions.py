@@ -6,10 +6,18 @@ import sys
 from importlib import metadata
 
 from git_daytona import __version__
+from git_daytona.base.errors import GitDaytonaError
 from git_daytona.doctor import machine
-from git_daytona.errors import GitDaytonaError
 
-PACKAGES = ("asyncssh", "click", "daytona-api-client", "daytona-toolbox-api-client", "keyring", "urllib3", "wcwidth")
+PACKAGES = (
+    "asyncssh",
+    "click",
+    "daytona-api-client",
+    "daytona-toolbox-api-client",
+    "keyring",
+    "urllib3",
+    "wcwidth",
+)
 
 
 def versions() -> dict[str, str]:

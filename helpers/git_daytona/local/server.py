@@ -1,9 +1,11 @@
 """`LocalDaytona`: the embedded Daytona as a `with` block, for tests and for the command line.
 
     with LocalDaytona(Path("/tmp/x")) as local:
-        daytona = Daytona(DaytonaConfig(api_key=local.api_key, api_url=local.api_url, target="local"))
+        daytona = Daytona(DaytonaConfig(api_key=local.api_key, api_url=local.api_url,
+        target="local"))
 
-Everything listens on 127.0.0.1 only. The HTTP side runs in one thread's loop; the SSH gateway in another's.
+Everything listens on 127.0.0.1 only. The HTTP side runs in one thread's loop; the SSH gateway in
+another's.
 """
 
 import asyncio
@@ -19,25 +21,26 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from git_daytona.local import isolation as isolations
-from git_daytona.local import snapshots, toolbox
-from git_daytona.local.api import SandboxApi
-from git_daytona.local.events import Events
-from git_daytona.local.faults import Faults
-from git_daytona.local.forward import Forwarder
-from git_daytona.local.gatekeeper import Call, Gatekeeper
-from git_daytona.local.gateway import Gateway
-from git_daytona.local.lifecycle import Lifecycle
-from git_daytona.local.model import Sandbox
-from git_daytona.local.ports import LOOPBACK, first_free, listen_on
-from git_daytona.local.preview import Previews
-from git_daytona.local.profile import CLOUD, PROFILES
-from git_daytona.local.records import Record
-from git_daytona.local.refusals import Refusals
-from git_daytona.local.registry import Timings
-from git_daytona.local.service import Endpoints, Published, Service
-from git_daytona.local.store import Store
-from git_daytona.local.wire import sandbox_json
+from git_daytona.local.api import snapshots
+from git_daytona.local.api.events import Events
+from git_daytona.local.api.gatekeeper import Call, Gatekeeper
+from git_daytona.local.api.lifecycle import Lifecycle
+from git_daytona.local.api.preview_links import Previews
+from git_daytona.local.api.sandboxes import SandboxApi
+from git_daytona.local.api.service import Endpoints, Published, Service
+from git_daytona.local.core.faults import Faults
+from git_daytona.local.core.model import Sandbox
+from git_daytona.local.core.ports import LOOPBACK, first_free, listen_on
+from git_daytona.local.core.profile import CLOUD, PROFILES
+from git_daytona.local.core.records import Record
+from git_daytona.local.core.refusals import Refusals
+from git_daytona.local.core.registry import Timings
+from git_daytona.local.core.store import Store
+from git_daytona.local.core.wire import sandbox_json
+from git_daytona.local.gateway.server import Gateway
+from git_daytona.local.isolation import choose as isolations
+from git_daytona.local.preview.forward import Forwarder
+from git_daytona.local.toolbox import routes
 
 log = logging.getLogger(__name__)
 
@@ -52,11 +55,11 @@ MAX_BODY = 256 * 1024 * 1024
 
 
 class LocalDaytona:
-    """A server on `root` (made if there is none). Ports 0: the ones of the root's last server if they are free, else any;
-    `api_key` None: the root's own; `like`: the name of a profile.
+    """A server on `root` (made if there is none). Ports 0: the ones of the root's last server if
+    they are free, else any; `api_key` None: the root's own; `like`: the name of a profile.
 
-    Entering starts it and raises RootInUse, or OSError when a port or the root cannot be had; leaving ends it and all processes of
-    its sandboxes. It may be entered again afterwards.
+    Entering starts it and raises RootInUse, or OSError when a port or the root cannot be had;
+    leaving ends it and all processes of its sandboxes. It may be entered again afterwards.
     """
 
     def __init__(
@@ -122,19 +125,34 @@ class LocalDaytona:
         return self._lifecycle.tokens.live()
 
     def watch_tokens(self, seen: Callable[[str], None]) -> None:
-        """Call `seen` with every token that is minted from now on: for who looks whether one leaked."""
+        """Call `seen` with every token that is minted from now on: for who looks whether one
+        leaked."""
         self._lifecycle.tokens.on_mint = seen
 
     @property
     def sandboxes(self) -> list[Sandbox]:
-        """Those that nobody has deleted: not the ones that are still shown while they are destroyed."""
-        return [r.sandbox for r in self._lifecycle.records() if r.sandbox.desired_state != "destroyed"]
+        """Those that nobody has deleted: not the ones that are still shown while they are
+        destroyed."""
+        return [
+            r.sandbox for r in self._lifecycle.records() if r.sandbox.desired_state != "destroyed"
+        ]
 
     # What tests do to it.
 
-    def force_state(self, sandbox_id: str, state: str, *, reason: str | None = None, recoverable: bool | None = None) -> None:
+    def force_state(
+        self,
+        sandbox_id: str,
+        state: str,
+        *,
+        reason: str | None = None,
+        recoverable: bool | None = None,
+    ) -> None:
         """Pretend that a sandbox came into this state."""
-        self._call(lambda: self._lifecycle.force_state(self._lifecycle.record(sandbox_id), state, reason, recoverable))
+        self._call(
+            lambda: self._lifecycle.force_state(
+                self._lifecycle.record(sandbox_id), state, reason, recoverable
+            )
+        )
 
     def tick(self) -> None:
         """Look at all deadlines again, after `Timings.clock` was moved."""
@@ -152,7 +170,12 @@ class LocalDaytona:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         assert self._thread is not None
         # What hangs on purpose would hang the end, too.
         self.faults.clear()
@@ -170,19 +193,24 @@ class LocalDaytona:
         self._ending = asyncio.Event()
         started = threading.Event()
         failure: list[BaseException] = []
-        self._thread = threading.Thread(target=self._run, args=(listening, started, failure), name="daytona-local", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(listening, started, failure), name="daytona-local", daemon=True
+        )
         self._thread.start()
         started.wait()
         if failure:
             self._thread.join()
             raise failure[0]
 
-    def _run(self, listening: socket.socket, started: threading.Event, failure: list[BaseException]) -> None:
+    def _run(
+        self, listening: socket.socket, started: threading.Event, failure: list[BaseException]
+    ) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             try:
                 runner.run(self._serve(listening, started))
             except BaseException as error:
-                # Handed to the thread that waits for the start; after the start, there is only the log.
+                # Handed to the thread that waits for the start; after the start, there is only the
+                # log.
                 if started.is_set():
                     log.exception("daytona-local ended")
                 failure.append(error)
@@ -196,16 +224,22 @@ class LocalDaytona:
         self._lifecycle = Lifecycle(self._store, self.isolation, self.faults, self._timings)
         self._lifecycle.load()
         events = Events(self.api_key)
-        forwarder = Forwarder(Refusals(self.profile), lambda: f"http://{LOOPBACK}:{self.api_port}{LOGIN}")
+        forwarder = Forwarder(
+            Refusals(self.profile), lambda: f"http://{LOOPBACK}:{self.api_port}{LOGIN}"
+        )
         self._lifecycle.on_change(lambda record, before: self._tell(events, record, before))
         self._gatekeeper = Gatekeeper(self._lifecycle, self.faults, self.api_key, self.profile)
         app = web.Application(middlewares=[self._gatekeeper.middleware()], client_max_size=MAX_BODY)
-        app.add_routes(self._routes(events, Previews(self._lifecycle, forwarder, self._timings.clock)))
+        app.add_routes(
+            self._routes(events, Previews(self._lifecycle, forwarder, self._timings.clock))
+        )
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
         await runner.setup()
         try:
             last_port = self._store.ports()[1]
-            self.gateway = await asyncio.to_thread(first_free, self._start_gateway, self._ports[1], last_port)
+            self.gateway = await asyncio.to_thread(
+                first_free, self._start_gateway, self._ports[1], last_port
+            )
             self._lifecycle.on_change(lambda record, _: self._hang_up(record))
             self._store.save_ports(self.api_port, self.gateway.port)
             try:
@@ -222,7 +256,13 @@ class LocalDaytona:
             await runner.cleanup()
 
     def _start_gateway(self, port: int) -> Gateway:
-        gateway = Gateway(self._lifecycle, self.isolation, port=port, host_keys_dir=self._store.host_keys, faults=self.faults)
+        gateway = Gateway(
+            self._lifecycle,
+            self.isolation,
+            port=port,
+            host_keys_dir=self._store.host_keys,
+            faults=self.faults,
+        )
         gateway.start()
         return gateway
 
@@ -239,7 +279,7 @@ class LocalDaytona:
             *snapshots.routes(),
             *previews.routes(),
             *events.routes(),
-            *toolbox.routes(self._lifecycle, self.isolation, self.profile),
+            *routes.routes(self._lifecycle, self.isolation, self.profile),
         ]
 
     def _presented_keys(self) -> list[str]:
@@ -256,7 +296,10 @@ class LocalDaytona:
         if before is None:
             events.emit("sandbox.created", shown)
         else:
-            events.emit("sandbox.state.updated", {"sandbox": shown, "oldState": before, "newState": record.sandbox.state})
+            events.emit(
+                "sandbox.state.updated",
+                {"sandbox": shown, "oldState": before, "newState": record.sandbox.state},
+            )
 
     def _call(self, action: Callable[[], T]) -> T:
         """Do something in the loop's thread, and wait for it."""

@@ -1,5 +1,6 @@
-// OpenCode's plugin: runs each session's tools in a Daytona sandbox. A shim without decisions: it starts `git-daytona serve`, passes
-// hooks and tool calls on to it as JSON-RPC, one object a line, and shows what comes back. See git-daytona-hooks(7).
+// OpenCode's plugin: runs each session's tools in a Daytona sandbox. A shim without decisions: it
+// starts `git-daytona serve`, passes hooks and tool calls on to it as JSON-RPC, one object a line,
+// and shows what comes back. See git-daytona-hooks(7).
 
 import { spawn } from "node:child_process"
 import { existsSync, realpathSync } from "node:fs"
@@ -13,8 +14,9 @@ const SHUTDOWN_MS = 75_000 // the service drains syncs for 60 s, then revokes
 const TOAST_MS = 5_000 // how long a toast is shown
 const READ_MS = 2_000 // how long before the next one may cover it
 
-// The launcher: named by the environment, else the one of the installation that this file is part of, else the one on PATH. Never
-// looked for in a repository: the working directory of the search is "/".
+// The launcher: named by the environment, else the one of the installation that this file is part
+// of, else the one on PATH. Never looked for in a repository: the working directory of the search
+// is "/".
 function launcher() {
   if (process.env.DAYTONA_SERVICE_BINARY) return process.env.DAYTONA_SERVICE_BINARY
   const here = dirname(realpathSync(fileURLToPath(import.meta.url)))
@@ -35,7 +37,8 @@ class Service {
     this.last = 0
     this.complaint = ""
     this.ended = new Promise((resolve) => { this.end = resolve })
-    // A session of its own: Ctrl-C in the terminal is for OpenCode, and the end of input tells the service.
+    // A session of its own: Ctrl-C in the terminal is for OpenCode, and the end of input tells the
+    // service.
     this.child = spawn(launcher(), ["serve"], { cwd: "/", detached: true, stdio: ["pipe", "pipe", "pipe"] })
     this.child.on("error", (error) => this.died(`cannot run '${launcher()}': ${error.message}`))
     this.child.on("exit", (code, signal) => setTimeout(() => this.died(this.complaint.trim() || `it ended (${signal ?? `status ${code}`})`), 50))
@@ -80,7 +83,8 @@ class Service {
     return answer
   }
 
-  // A service that is there but stands still (stopped, stuck) must not keep OpenCode waiting. Whatever it says to a ping is an answer.
+  // A service that is there but stands still (stopped, stuck) must not keep OpenCode waiting.
+  // Whatever it says to a ping is an answer.
   attend() {
     if (this.attending) return
     this.attending = setTimeout(async () => {

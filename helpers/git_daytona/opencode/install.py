@@ -1,7 +1,8 @@
-"""Put the plugin into OpenCode's configuration, and take it out again. What is planned can be shown before it is done.
+"""Put the plugin into OpenCode's configuration, and take it out again. What is planned can be shown
+before it is done.
 
-Nothing is remembered besides the configuration itself: uninstalling is the inverse of installing (jsonc.py), and a file that holds what
-we would write where there is none is ours to remove.
+Nothing is remembered besides the configuration itself: uninstalling is the inverse of installing
+(jsonc.py), and a file that holds what we would write where there is none is ours to remove.
 """
 
 import difflib
@@ -11,18 +12,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from git_daytona import files
-from git_daytona.errors import BadSetting, GitDaytonaError
-from git_daytona.opencode import jsonc, registered
-from git_daytona.opencode.registered import Config
-from git_daytona.secret import printable
+from git_daytona.base import files
+from git_daytona.base.errors import BadSetting, GitDaytonaError
+from git_daytona.base.secret import printable
+from git_daytona.opencode import jsonc, registration
+from git_daytona.opencode.registration import Config
 
 SCHEMA = "https://opencode.ai/config.json"
 
 
 @dataclass(frozen=True)
 class Change:
-    """A configuration file before and after; None where there is no file. ``replaced`` are plugins of ours of other installations."""
+    """A configuration file before and after; None where there is no file. ``replaced`` are plugins
+    of ours of other installations."""
 
     path: Path
     before: bytes | None
@@ -34,17 +36,27 @@ class Change:
 
     def diff(self) -> str:
         """A unified diff, fit for a terminal."""
-        old, new = (io.StringIO(side.decode() if side else "", newline="\n").readlines() for side in (self.before, self.after))
+        old, new = (
+            io.StringIO(side.decode() if side else "", newline="\n").readlines()
+            for side in (self.before, self.after)
+        )
         name = str(self.path)
-        came, went = (name if side is not None else "/dev/null" for side in (self.before, self.after))
+        came, went = (
+            name if side is not None else "/dev/null" for side in (self.before, self.after)
+        )
         lines = []
         for line in difflib.unified_diff(old, new, came, went):
-            lines.append(line.rstrip("\r\n") if line.endswith("\n") else f"{line}\n\\ No newline at end of file")
+            lines.append(
+                line.rstrip("\r\n")
+                if line.endswith("\n")
+                else f"{line}\n\\ No newline at end of file"
+            )
         return printable("\n".join(lines).replace("\r", ""))
 
     def make(self) -> None:
-        """Write it, or remove the file. Raises BadSetting, also when the file has changed since the plan."""
-        now = registered.read(self.path)
+        """Write it, or remove the file. Raises BadSetting, also when the file has changed since the
+        plan."""
+        now = registration.read(self.path)
         if (now.raw if now else None) != self.before:
             raise BadSetting(f"'{self.path}' was changed meanwhile", hint="try again")
         if self.after is not None:
@@ -53,63 +65,94 @@ class Change:
         try:
             self.path.unlink()
         except OSError as problem:
-            raise BadSetting(f"cannot remove '{self.path}': {problem.strerror}", hint="make its directory writable") from problem
+            raise BadSetting(
+                f"cannot remove '{self.path}': {problem.strerror}",
+                hint="make its directory writable",
+            ) from problem
 
 
 def install(worktree: Path | None) -> Change:
-    """The plan for the project's configuration, or with None for that of all projects. Raises BadSetting for a file that cannot be edited."""
-    candidates = registered.global_files() if worktree is None else registered.project_files(worktree)
-    there = [found for path in candidates if (found := registered.read(path)) is not None]
-    preferred = [found for found in there if found.path.name in registered.NAMES]
+    """The plan for the project's configuration, or with None for that of all projects. Raises
+    BadSetting for a file that cannot be edited."""
+    candidates = (
+        registration.global_files() if worktree is None else registration.project_files(worktree)
+    )
+    there = [found for path in candidates if (found := registration.read(path)) is not None]
+    preferred = [found for found in there if found.path.name in registration.NAMES]
     if worktree is None:
-        # There the last array counts: another file would have no effect, or hide the plugins of this one.
-        chosen = next((found for found in reversed(there) if found.document.property("plugin")), next(iter(preferred), None))
+        # There the last array counts: another file would have no effect, or hide the plugins of
+        # this one.
+        chosen = next(
+            (found for found in reversed(there) if found.document.property("plugin")),
+            next(iter(preferred), None),
+        )
     else:
         chosen = next((found for found in there if found.own()), next(iter(preferred), None))
     if chosen is None:
-        return Change(next(path for path in candidates if path.name in registered.NAMES), None, _fresh(registered.entry()))
-    wanted = json.dumps(registered.entry())
-    own = [spec for spec in chosen.specs() if registered.is_ours(spec.text)]
+        return Change(
+            next(path for path in candidates if path.name in registration.NAMES),
+            None,
+            _fresh(registration.entry()),
+        )
+    wanted = json.dumps(registration.entry())
+    own = [spec for spec in chosen.specs() if registration.is_ours(spec.text)]
     text = chosen.document.text
     if not own:
         text = added(chosen.document, wanted)
-    elif registered.entry() not in chosen.own():
+    elif registration.entry() not in chosen.own():
         text = jsonc.replace(chosen.document, own[0].node, wanted)
-    text = removed(text, lambda spec: registered.is_ours(spec) and spec != registered.entry())
-    replaced = tuple(spec for spec in chosen.own() if spec != registered.entry())
-    return _checked(chosen, text, replaced, expected={registered.entry()})
+    text = removed(text, lambda spec: registration.is_ours(spec) and spec != registration.entry())
+    replaced = tuple(spec for spec in chosen.own() if spec != registration.entry())
+    return _checked(chosen, text, replaced, expected={registration.entry()})
 
 
 def uninstall(worktree: Path | None) -> list[Change]:
-    """The plans for all files of the project, or of all projects, that have a plugin of ours. Raises BadSetting for a file that cannot be
-    edited."""
+    """The plans for all files of the project, or of all projects, that have a plugin of ours.
+    Raises BadSetting for a file that cannot be edited."""
     changes = []
-    for path in registered.global_files() if worktree is None else registered.project_files(worktree):
-        found = registered.read(path)
+    for path in (
+        registration.global_files() if worktree is None else registration.project_files(worktree)
+    ):
+        found = registration.read(path)
         if found is None or not found.own():
             continue
         if not path.is_symlink() and found.raw in [_fresh(spec) for spec in found.own()]:
             changes.append(Change(path, found.raw, None))
         else:
-            changes.append(_checked(found, removed(found.document.text, registered.is_ours), tuple(found.own()), expected=set()))
+            changes.append(
+                _checked(
+                    found,
+                    removed(found.document.text, registration.is_ours),
+                    tuple(found.own()),
+                    expected=set(),
+                )
+            )
     return changes
 
 
 def rivals(worktree: Path | None, start: Path, changed: Path) -> list[str]:
-    """What OpenCode would load beside the plugin in the changed file and should not, one line each. Files that cannot be read are left
-    to ``git daytona doctor``."""
+    """What OpenCode would load beside the plugin in the changed file and should not, one line each.
+    Files that cannot be read are left to ``git daytona doctor``."""
     found = []
-    for config in registered.configs(worktree, start):
+    for config in registration.configs(worktree, start):
         if isinstance(config, BadSetting):
             continue
         for spec in config.specs():
-            if registered.is_other(spec.text):
-                found.append(f"'{config.path}' also names Daytona's other plugin, '{spec.text}', and both would run: remove one")
-            elif registered.is_ours(spec.text) and config.path != changed and config.place(spec.text) != registered.SHIM:
-                found.append(f"'{config.path}' names the plugin of another installation, and both would run: take that one back")
+            if registration.is_other(spec.text):
+                found.append(
+                    f"'{config.path}' also names Daytona's other plugin, '{spec.text}', and both would run: remove one"
+                )
+            elif (
+                registration.is_ours(spec.text)
+                and config.path != changed
+                and config.place(spec.text) != registration.SHIM
+            ):
+                found.append(
+                    f"'{config.path}' names the plugin of another installation, and both would run: take that one back"
+                )
     found += [
         f"'{path}' may be Daytona's other plugin, and both would run"
-        for path in registered.loose(worktree, start)
+        for path in registration.loose(worktree, start)
         if "daytona" in path.name
     ]
     return found
@@ -129,11 +172,14 @@ def added(document: jsonc.Document, entry: str) -> str:
 
 
 def removed(text: str, unwanted: Callable[[str], bool]) -> str:
-    """The text without some of the plugins. A property that is exactly as added() makes it goes as a whole."""
+    """The text without some of the plugins. A property that is exactly as added() makes it goes as
+    a whole."""
     while True:
         document = jsonc.parse(text)
         found = document.property("plugin")
-        number = next((spec.number for spec in registered.specs(document) if unwanted(spec.text)), None)
+        number = next(
+            (spec.number for spec in registration.specs(document) if unwanted(spec.text)), None
+        )
         if found is None or number is None:
             return text
         item = found.value.items[number].value
@@ -144,14 +190,16 @@ def removed(text: str, unwanted: Callable[[str], bool]) -> str:
 
 
 def _checked(config: Config, text: str, replaced: tuple[str, ...], *, expected: set[str]) -> Change:
-    """The change to a text, after looking whether it says what it shall: all other plugins as before, and of ours what is expected."""
+    """The change to a text, after looking whether it says what it shall: all other plugins as
+    before, and of ours what is expected."""
     after = Config(config.path, b"", jsonc.parse(text))
 
     def others(each: Config) -> list[str]:
-        return [spec.text for spec in each.specs() if not registered.is_ours(spec.text)]
+        return [spec.text for spec in each.specs() if not registration.is_ours(spec.text)]
 
     if others(after) != others(config) or set(after.own()) != expected:
         raise GitDaytonaError(
-            f"'{config.path}' cannot be edited safely", hint="do it by hand (the README says what belongs there), and report it"
+            f"'{config.path}' cannot be edited safely",
+            hint="do it by hand (the README says what belongs there), and report it",
         )
     return Change(config.path, config.raw, text.encode(), replaced)

@@ -1,11 +1,13 @@
 """Edits of JSON with comments that leave everything else as it is: text in, text out. Pure.
 
-An edit inserts or cuts out a few characters; the document is never written anew. Removing what was appended gives back the text from
-before, byte for byte (tests/unit/test_jsonc.py). Of the libraries for it none was fit: jsonc-edit runs Node.js, json-five reformats
-what it has changed, jsonc-document needs a newer Python.
+An edit inserts or cuts out a few characters; the document is never written anew. Removing what was
+appended gives back the text from before, byte for byte (tests/unit/test_jsonc.py). Of the libraries
+for it none was fit: jsonc-edit runs Node.js, json-five reformats what it has changed,
+jsonc-document needs a newer Python.
 
-The grammar is that of Microsoft's jsonc-parser as OpenCode uses it: comments and trailing commas are fine. OpenCode puts values in for
-``{env:NAME}`` and ``{file:PATH}`` before it parses, so these may stand for a value.
+The grammar is that of Microsoft's jsonc-parser as OpenCode uses it: comments and trailing commas
+are fine. OpenCode puts values in for ``{env:NAME}`` and ``{file:PATH}`` before it parses, so these
+may stand for a value.
 """
 
 import json
@@ -15,7 +17,9 @@ from dataclasses import dataclass
 _BLANK = re.compile(r"[ \t\r\n]*")
 _COMMENT = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
-_SCALAR = re.compile(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|\{(?:env|file):[^}]+\}")
+_SCALAR = re.compile(
+    r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|\{(?:env|file):[^}]+\}"
+)
 _CLOSING = {"{": "}", "[": "]"}
 _DEEPEST = 100
 _LINE = re.compile(r"\r\n|\n|\r")
@@ -27,7 +31,8 @@ class Malformed(ValueError):
 
 @dataclass(frozen=True)
 class Node:
-    """A value and where it stands: ``text[start:end]``. ``items`` are those of an array or object."""
+    """A value and where it stands: ``text[start:end]``. ``items`` are those of an array or
+    object."""
 
     kind: str
     """``object``, ``array``, ``string`` or ``scalar``."""
@@ -38,8 +43,8 @@ class Node:
 
 @dataclass(frozen=True)
 class Item:
-    """An element of an array (``key`` None) or a property of an object, where the blanks before it begin, and where the comma behind
-    it stands."""
+    """An element of an array (``key`` None) or a property of an object, where the blanks before it
+    begin, and where the comma behind it stands."""
 
     key: str | None
     blanks: int
@@ -64,7 +69,8 @@ class Document:
         return found.group() if found else "\n"
 
     def property(self, key: str) -> Item | None:
-        """A property of the outermost object; of several with one name the last, as it is the one that counts."""
+        """A property of the outermost object; of several with one name the last, as it is the one
+        that counts."""
         return next((item for item in reversed(self.root.items) if item.key == key), None)
 
     def string(self, node: Node) -> str | None:
@@ -113,7 +119,9 @@ class _Parser:
                 return Node(kind, start, self.at)
         opening = self.text[start : start + 1]
         if opening not in _CLOSING or not opening:
-            raise self.malformed("a value is missing" if opening in ("", ",", "]", "}") else "this is no JSON value")
+            raise self.malformed(
+                "a value is missing" if opening in ("", ",", "]", "}") else "this is no JSON value"
+            )
         if depth >= _DEEPEST:
             raise self.malformed("it is nested too deeply")
         self.at += 1
@@ -153,8 +161,8 @@ class _Parser:
 def append(document: Document, container: Node, item: str) -> str:
     """The text with an item added at the end of an array or object of it.
 
-    On a line of its own where the others have theirs, with a comma behind it where the last one has one. A comment behind the last one
-    stays with it.
+    On a line of its own where the others have theirs, with a comma behind it where the last one has
+    one. A comment behind the last one stays with it.
     """
     text = document.text
     if not container.items:
@@ -162,7 +170,8 @@ def append(document: Document, container: Node, item: str) -> str:
         if _LINE.search(inner):
             item = document.newline + _indentation(text, container.start) + _unit(document) + item
         elif container.kind == "array" and not inner:
-            item = f" {item} "  # padded, so that remove() can tell it from an array that was added with the item in it
+            # padded, so that remove() can tell it from an array that was added with the item in it
+            item = f" {item} "
         return _insert(text, (container.start + 1, item))
     last = container.items[-1]
     indentation = _own_line(text, last)
@@ -182,11 +191,16 @@ def replace(document: Document, node: Node, value: str) -> str:
 
 
 def remove(document: Document, container: Node, number: int) -> str:
-    """The text without an item of an array or object of it, and without the comma and the blanks that came with it. Comments stay."""
+    """The text without an item of an array or object of it, and without the comma and the blanks
+    that came with it. Comments stay."""
     text, items = document.text, container.items
     item = items[number]
     cuts = []
-    if len(items) == 1 and text[container.start + 1 : container.end - 1] == f" {text[item.start : item.value.end]} ":
+    if (
+        len(items) == 1
+        and text[container.start + 1 : container.end - 1]
+        == f" {text[item.start : item.value.end]} "
+    ):
         return text[: container.start + 1] + text[container.end - 1 :]
     if item.comma is not None:
         cuts.append((item.comma, item.comma + 1))
@@ -196,14 +210,17 @@ def remove(document: Document, container: Node, number: int) -> str:
         cuts.append((comma, comma + 1))
     begin, end = item.blanks, item.value.end
     if number == 0 and _own_line(text, item) is None:
-        # The first of several in one line: what keeps it apart from the second goes, not what stands before it.
+        # The first of several in one line: what keeps it apart from the second goes, not what
+        # stands before it.
         begin = item.start
         if len(items) > 1 and item.comma == end:
             end = item.comma + 1
             while text[end] in " \t":
                 end += 1
             cuts.clear()
-    rest = text[end:] if not cuts or cuts[0][0] < end else text[end : cuts[0][0]] + text[cuts[0][1] :]
+    rest = (
+        text[end:] if not cuts or cuts[0][0] < end else text[end : cuts[0][0]] + text[cuts[0][1] :]
+    )
     if item.blanks in document.line_comments and not _LINE.match(rest.lstrip(" \t")):
         begin = item.start  # the line break ends a comment
     cuts.append((begin, end))

@@ -1,1 +1,2 @@
-"""The tools that replace OpenCode's built-in ones: the same names, arguments and results, acting in the session's sandbox."""
+"""The tools that replace OpenCode's built-in ones: the same names, arguments and results, acting in
+the session's sandbox."""

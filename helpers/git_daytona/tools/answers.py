@@ -1,16 +1,18 @@
-"""Reading what the tools' scripts print. The sandbox is untrusted: anything unexpected is one error, never a traceback. Pure."""
+"""Reading what the tools' scripts print. The sandbox is untrusted: anything unexpected is one
+error, never a traceback. Pure."""
 
 import base64
 import binascii
 import re
 
 from git_daytona.api.cloud import Execution
-from git_daytona.errors import SandboxCommandFailed
+from git_daytona.base.errors import SandboxCommandFailed
 from git_daytona.tools import clean
 
 
 def lines(result: Execution, tool: str) -> list[str]:
-    """The lines of a finished script (its last one is ``end``), without that. Raises SandboxCommandFailed."""
+    """The lines of a finished script (its last one is ``end``), without that. Raises
+    SandboxCommandFailed."""
     found = result.output.split("\n")
     while found and not found[-1]:
         found.pop()
@@ -20,7 +22,8 @@ def lines(result: Execution, tool: str) -> list[str]:
 
 
 def number(text: str) -> int | None:
-    """A number that a script printed; None for anything else. (To isdigit() "²" is one, too, and int() refuses very long ones.)"""
+    """A number that a script printed; None for anything else. (To isdigit() "²" is one, too, and
+    int() refuses very long ones.)"""
     return int(text) if re.fullmatch(r"[0-9]{1,15}", text) else None
 
 
@@ -29,7 +32,9 @@ def decoded(line: str) -> bytes:
     try:
         return base64.b64decode(line, validate=True)
     except (binascii.Error, ValueError):
-        raise SandboxCommandFailed("the sandbox's answer cannot be read", hint="is base64 broken in its image?") from None
+        raise SandboxCommandFailed(
+            "the sandbox's answer cannot be read", hint="is base64 broken in its image?"
+        ) from None
 
 
 def path(line: str) -> str:
@@ -45,4 +50,6 @@ def names(line: str) -> list[str]:
 def unexpected(result: Execution, tool: str) -> SandboxCommandFailed:
     """The error for an answer that is none of ours, with what the sandbox said instead."""
     said = clean.output(result.output).strip()[-300:] or "nothing"
-    return SandboxCommandFailed(f"{tool} could not look into the sandbox (exit status {result.status}); it said: {said}")
+    return SandboxCommandFailed(
+        f"{tool} could not look into the sandbox (exit status {result.status}); it said: {said}"
+    )

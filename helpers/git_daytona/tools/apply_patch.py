@@ -1,4 +1,5 @@
-"""apply_patch: changes to several files, all or none. Two API calls: one reads them, one writes them if they are still the same."""
+"""apply_patch: changes to several files, all or none. Two API calls: one reads them, one writes
+them if they are still the same."""
 
 from dataclasses import dataclass, field
 
@@ -47,7 +48,8 @@ class Plan:
     likes: dict[str, str] = field(default_factory=dict)
 
     def current(self, path: str) -> Text | None:
-        """The text of a file after the steps so far; None where there is none. Raises ToolError, Rejected."""
+        """The text of a file after the steps so far; None where there is none. Raises ToolError,
+        Rejected."""
         if path not in self.texts:
             found = self.found[path]
             if found.kind == "missing":
@@ -58,13 +60,16 @@ class Plan:
         return self.texts[path]
 
     def changes(self) -> list[Change]:
-        """What has to be written; deletions last, since a moved file's mode comes from the old one."""
+        """What has to be written; deletions last, since a moved file's mode comes from the old
+        one."""
         made = []
         for path, planned in self.texts.items():
             found = self.found[path]
             if planned is None and found.kind == "file":
                 made.append(Change(found, None))
-            elif planned is not None and (found.kind != "file" or planned.encode() != found.content):
+            elif planned is not None and (
+                found.kind != "file" or planned.encode() != found.content
+            ):
                 made.append(Change(found, planned.encode(), self.likes.get(path)))
         return sorted(made, key=lambda change: change.content is None)
 
@@ -74,7 +79,9 @@ def run(context: Context, arguments: Arguments) -> Result:
     for section in sections:
         section.path = places.resolve(section.path, context.worktree)
         section.move = places.resolve(section.move, context.worktree) if section.move else None
-    paths = list(dict.fromkeys(path for section in sections for path in (section.path, section.move) if path))
+    paths = list(
+        dict.fromkeys(path for section in sections for path in (section.path, section.move) if path)
+    )
     with files.locked(context, paths):
         found = dict(zip(paths, files.fetch(context, paths), strict=True))
         if len({each.path for each in found.values()}) < len(paths):
@@ -84,7 +91,9 @@ def run(context: Context, arguments: Arguments) -> Result:
         names = [places.relative(step.path) for step in steps]
         whole = "".join(step.difference.patch + "\n" for step in steps)
         listed = [step.as_file() for step in steps]
-        context.ask("edit", names, ["*"], {"filepath": ", ".join(names), "diff": whole, "files": listed})
+        context.ask(
+            "edit", names, ["*"], {"filepath": ", ".join(names), "diff": whole, "files": listed}
+        )
         stop_if_cancelled(context)
         if changes := plan.changes():
             files.store(context, changes)
@@ -98,7 +107,9 @@ def _step(section: Section, plan: Plan) -> Step:
     if section.action == "add":
         made = texts.decode(section.content.encode())
         plan.texts[path] = made
-        return Step("add", path, path, diff.compare(shown, before.shown if before else "", made.shown))
+        return Step(
+            "add", path, path, diff.compare(shown, before.shown if before else "", made.shown)
+        )
     if before is None:
         what = "delete" if section.action == "delete" else "update"
         raise Rejected(f"Failed to read file to {what}: {shown}")
@@ -112,7 +123,12 @@ def _step(section: Section, plan: Plan) -> Step:
         plan.texts[path] = None
         plan.likes[target] = plan.found[path].path if plan.found[path].kind == "file" else "-"
     plan.texts[target] = after
-    return Step("move" if target != path else "update", path, target, diff.compare(shown, before.shown, after.shown))
+    return Step(
+        "move" if target != path else "update",
+        path,
+        target,
+        diff.compare(shown, before.shown, after.shown),
+    )
 
 
 TOOL = Definition(
@@ -135,6 +151,8 @@ The patch is an envelope with one section per file:
 - Each section begins with Add File, Delete File or Update File; Move to, right after Update File, renames it.
 - In an update, lines begin with a blank (stays), `-` (goes) or `+` (comes). `@@` begins a place; after it may stand a line above that place, which tells it from others like it. Give about three unchanged lines around each change.
 - Paths are relative to the project, or absolute.""",
-    schema("patchText", patchText=text("The full patch text that describes all changes to be made")),
+    schema(
+        "patchText", patchText=text("The full patch text that describes all changes to be made")
+    ),
     run,
 )

@@ -1,6 +1,7 @@
 """Arguments of a model, checked by hand, and the frame that every tool stands in.
 
-OpenCode does not validate the arguments of a plugin's tools, so each comes as whatever JSON the model wrote.
+OpenCode does not validate the arguments of a plugin's tools, so each comes as whatever JSON the
+model wrote.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +15,8 @@ _MISSING = object()
 
 @dataclass(frozen=True)
 class Arguments:
-    """The arguments of one call. Every reader raises ToolError that names the argument and what is expected of it."""
+    """The arguments of one call. Every reader raises ToolError that names the argument and what is
+    expected of it."""
 
     tool: str
     values: Mapping[str, Any]
@@ -29,12 +31,16 @@ class Arguments:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise self._refuse(f"'{self.where}{name}' holds half of a surrogate pair, which is no text") from None
+            raise self._refuse(
+                f"'{self.where}{name}' holds half of a surrogate pair, which is no text"
+            ) from None
         if not value and not empty:
             raise self._refuse(f"'{self.where}{name}' must not be empty")
         return value
 
-    def number(self, name: str, default: int | None = None, *, least: int, most: int, unit: str = "") -> int:
+    def number(
+        self, name: str, default: int | None = None, *, least: int, most: int, unit: str = ""
+    ) -> int:
         """A whole number between ``least`` and ``most``, both included."""
         value = self._get(name, default)
         expected = f"a whole number{f' of {unit}' if unit else ''} from {least} to {most}"
@@ -56,7 +62,9 @@ class Arguments:
         value = self._get(name, [])
         if not isinstance(value, list):
             raise self._wrong(name, "a list of strings", value)
-        items = Arguments(self.tool, {f"{name}[{index}]": item for index, item in enumerate(value)}, self.where)
+        items = Arguments(
+            self.tool, {f"{name}[{index}]": item for index, item in enumerate(value)}, self.where
+        )
         return [items.text(key) for key in items.values]
 
     def objects(self, name: str) -> "list[Arguments]":
@@ -67,7 +75,10 @@ class Arguments:
         for index, item in enumerate(value):
             if not isinstance(item, dict):
                 raise self._wrong(f"{name}[{index}]", "an object", item)
-        return [Arguments(self.tool, item, f"{self.where}{name}[{index}].") for index, item in enumerate(value)]
+        return [
+            Arguments(self.tool, item, f"{self.where}{name}[{index}].")
+            for index, item in enumerate(value)
+        ]
 
     def _get(self, name: str, default: Any = None) -> Any:
         value = self.values.get(name, _MISSING)
@@ -80,7 +91,9 @@ class Arguments:
 
     def _wrong(self, name: str, expected: str, value: object) -> ToolError:
         shown = repr(value)
-        return self._refuse(f"'{self.where}{name}' must be {expected}, not {shown if len(shown) <= 80 else shown[:77] + '...'}")
+        return self._refuse(
+            f"'{self.where}{name}' must be {expected}, not {shown if len(shown) <= 80 else shown[:77] + '...'}"
+        )
 
     def _refuse(self, detail: str) -> ToolError:
         return ToolError(
@@ -105,13 +118,15 @@ class Definition:
 
 
 def stop_if_cancelled(context: Context) -> None:
-    """Raise Cancelled when the user has aborted the call: before anything is begun, and after each question to the user."""
+    """Raise Cancelled when the user has aborted the call: before anything is begun, and after each
+    question to the user."""
     if context.cancelled.is_set():
         raise Cancelled("the call was cancelled before anything was done")
 
 
 def schema(required: str, /, **properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON Schema of a tool's arguments; ``required`` names, blank-separated, those that cannot be left out."""
+    """The JSON Schema of a tool's arguments; ``required`` names, blank-separated, those that cannot
+    be left out."""
     return {
         "type": "object",
         "properties": {name: dict(value) for name, value in properties.items()},

@@ -1,4 +1,5 @@
-"""bash: run a command in the sandbox. One API call; a command that takes longer is looked at once a second or so."""
+"""bash: run a command in the sandbox. One API call; a command that takes longer is looked at once a
+second or so."""
 
 import math
 import secrets
@@ -8,11 +9,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from git_daytona.api.cloud import Execution
-from git_daytona.errors import GitDaytonaError
+from git_daytona.base.errors import GitDaytonaError
+from git_daytona.sandbox.scripts import script
 from git_daytona.tools import answers, bounds, clean, commands, files, places
-from git_daytona.tools.arguments import Arguments, Definition, schema, stop_if_cancelled, text, whole, yes_or_no
+from git_daytona.tools.arguments import (
+    Arguments,
+    Definition,
+    schema,
+    stop_if_cancelled,
+    text,
+    whole,
+    yes_or_no,
+)
 from git_daytona.tools.context import Cancelled, Context, Result, ToolError
-from git_daytona.tools.scripts import script
 
 DEFAULT = 120_000
 LONGEST = 24 * 3600 * 1000
@@ -45,7 +54,9 @@ def run(context: Context, arguments: Arguments) -> Result:
     if not command.strip() or "\0" in command:
         raise ToolError("the command must not be blank or hold NUL")
     if len(command.encode()) > files.ARGUMENT:
-        raise ToolError(f"the command has more than {files.ARGUMENT} bytes: write it to a file and run that")
+        raise ToolError(
+            f"the command has more than {files.ARGUMENT} bytes: write it to a file and run that"
+        )
     limit = arguments.number("timeout", DEFAULT, least=1, most=LONGEST, unit="milliseconds")
     directory = places.resolve(arguments.text("workdir", "") or ".", context.worktree)
     title = arguments.text("description", "") or command
@@ -61,7 +72,8 @@ def run(context: Context, arguments: Arguments) -> Result:
 
 
 class _Call:
-    """One command. Beside the thread that waits for it, another shows what it says and ends it when the user wants that."""
+    """One command. Beside the thread that waits for it, another shows what it says and ends it when
+    the user wants that."""
 
     def __init__(self, context: Context, identity: str, limit: int, title: str) -> None:
         self.context = context
@@ -84,8 +96,19 @@ class _Call:
 
     def _execute(self, mode: str, command: str, directory: str) -> Execution:
         seconds, rest = divmod(self.limit, 1000)
-        words = (self.identity, directory, str(seconds), f"{rest / 1000:.3f}", str(2 * bounds.BYTES), str(OVERFLOW), mode, command)
-        result = self.context.execute(script("bash"), *words, timeout=math.ceil(self.limit / 1000) + GRACE)
+        words = (
+            self.identity,
+            directory,
+            str(seconds),
+            f"{rest / 1000:.3f}",
+            str(2 * bounds.BYTES),
+            str(OVERFLOW),
+            mode,
+            command,
+        )
+        result = self.context.execute(
+            script("bash"), *words, timeout=math.ceil(self.limit / 1000) + GRACE
+        )
         if result.output.strip() == "no-directory":
             raise ToolError(f"workdir is no directory in the sandbox: {clean.name(directory)}")
         return result
@@ -97,15 +120,20 @@ class _Call:
             if self.over.is_set():
                 return
             try:
-                seen = self.context.execute(script("peek"), self.identity, str(2 * bounds.LIVE), timeout=10.0).output
-            except GitDaytonaError:  # only for the display; the command itself will say what is wrong
+                seen = self.context.execute(
+                    script("peek"), self.identity, str(2 * bounds.LIVE), timeout=10.0
+                ).output
+            # only for the display; the command itself will say what is wrong
+            except GitDaytonaError:
                 seen = ""
             with self.showing:
                 if self.over.is_set():
                     return
                 if seen and seen != shown:
                     shown = seen
-                    self.context.progress(title=self.title, metadata=self._metadata(clean.output(seen)))
+                    self.context.progress(
+                        title=self.title, metadata=self._metadata(clean.output(seen))
+                    )
             pause = min(SLOWEST, 1.0 + (time.monotonic() - begun) / 20)
         if not self.over.is_set():
             self._stop()
@@ -127,7 +155,12 @@ class _Call:
         if said := bounds.tail(clean.output(said))[0].strip("\n"):
             output += f"\n\nSo far:\n{said}"
         output += f"\n\n<shell_metadata>\nend it with: kill -- -{number}\n</shell_metadata>"
-        metadata = self._metadata(said) | {"exit": None, "truncated": False, "pid": int(number), "outputPath": log}
+        metadata = self._metadata(said) | {
+            "exit": None,
+            "truncated": False,
+            "pid": int(number),
+            "outputPath": log,
+        }
         return Result(self.title, output, metadata)
 
     def result(self, ended: Ended) -> Result:
@@ -141,11 +174,15 @@ class _Call:
                 "and is not waiting for interactive input, retry with a larger timeout value in milliseconds."
             )
         if ended.reason == "size":
-            notes.append(f"shell tool terminated command because it wrote more than {OVERFLOW // 2**20} MiB of output")
+            notes.append(
+                f"shell tool terminated command because it wrote more than {OVERFLOW // 2**20} MiB of output"
+            )
         if ended.reason == "cancel":
             notes.append("User aborted the command")
         if ended.alive and ended.reason == "exit":
-            notes.append(f"a process of this command is still running; its output goes to {clean.name(ended.log)}")
+            notes.append(
+                f"a process of this command is still running; its output goes to {clean.name(ended.log)}"
+            )
         if not shown and ended.status and not notes:
             notes.append(f"exit status {ended.status}")
         output = shown or "(no output)"
@@ -189,7 +226,9 @@ TOOL = Definition(
         "command",
         command=text("The command to execute"),
         timeout=whole("Optional timeout in milliseconds (default 120000)", 1, LONGEST),
-        workdir=text("Directory to run in, absolute or relative to the project. Defaults to the project. Use it instead of 'cd'."),
+        workdir=text(
+            "Directory to run in, absolute or relative to the project. Defaults to the project. Use it instead of 'cd'."
+        ),
         description=text("What the command does, in 5 to 10 words"),
         background=yes_or_no("Leave it running and return at once: for servers and watchers"),
     ),

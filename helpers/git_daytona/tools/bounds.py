@@ -1,7 +1,8 @@
 """How much of something the model is shown. Pure.
 
-OpenCode cuts what a plugin's tool returns at 2000 lines and 51,200 bytes, and then names a file on the *host* that holds all of it,
-which no tool could reach. So everything here stays below both, notes and markup included.
+OpenCode cuts what a plugin's tool returns at 2000 lines and 51,200 bytes, and then names a file on
+the *host* that holds all of it, which no tool could reach. So everything here stays below both,
+notes and markup included.
 """
 
 LINES = 1990
@@ -17,7 +18,8 @@ def size(text: str) -> int:
 
 
 def tail(text: str, lines: int = LINES, most: int = BYTES) -> tuple[str, bool]:
-    """The last lines that fit, and whether that is less than all. Of a line that is too long by itself, its end."""
+    """The last lines that fit, and whether that is less than all. Of a line that is too long by
+    itself, its end."""
     if text.count("\n") < lines and size(text) <= most:
         return text, False
     kept: list[str] = []

@@ -1,9 +1,11 @@
-"""Foreign output made fit to be shown: no terminal escapes, no control characters but newline and tab (CASES 51). Pure."""
+"""Foreign output made fit to be shown: no terminal escapes, no control characters but newline and
+tab (CASES 51). Pure."""
 
 import re
 
-# ECMA-48: control strings (OSC, DCS, SOS, PM, APC) up to their terminator, control sequences (CSI), other escapes. No piece reaches over
-# the beginning of another one, so that the time grows with the text alone.
+# ECMA-48: control strings (OSC, DCS, SOS, PM, APC) up to their terminator, control sequences (CSI),
+# other escapes. No piece reaches over the beginning of another one, so that the time grows with the
+# text alone.
 _ESCAPES = re.compile(
     r"\x1b[\]PX^_][^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)"
     r"|[\x90\x98\x9d-\x9f][^\x07\x1b\x90\x98\x9c-\x9f]{0,4096}(?:\x07|\x1b\\|\x9c)"
@@ -16,8 +18,8 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def output(text: str) -> str:
-    """A command's output as a terminal would leave it: of a line that was drawn again and again (progress bars end it with a
-    carriage return) only what was drawn last."""
+    """A command's output as a terminal would leave it: of a line that was drawn again and again
+    (progress bars end it with a carriage return) only what was drawn last."""
     if _CONTROLS.search(text) is None:
         return text
     text = _ESCAPES.sub("", text)
@@ -34,8 +36,12 @@ def line(text: str) -> str:
 
 
 def name(text: str) -> str:
-    """A file name on one line: control characters in it are shown as escapes; of what is longer than a path can be, its beginning."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text[:PATH])[:PATH]
+    """A file name on one line: control characters in it are shown as escapes; of what is longer
+    than a path can be, its beginning."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode()
+        for c in text[:PATH]
+    )[:PATH]
 
 
 def _backspaced(text: str) -> str:

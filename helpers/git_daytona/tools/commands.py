@@ -1,19 +1,24 @@
-"""The single commands within a shell command line, for OpenCode's permission rules (``"git push *": "ask"``). Pure.
+"""The single commands within a shell command line, for OpenCode's permission rules (``"git push *":
+"ask"``). Pure.
 
-OpenCode parses with tree-sitter. This splits at the shell's operators, outside quotes, and looks into substitutions, subshells and
-here-documents. Where it cannot tell it gives the whole line, so that a rule can only be asked once too often.
+OpenCode parses with tree-sitter. This splits at the shell's operators, outside quotes, and looks
+into substitutions, subshells and here-documents. Where it cannot tell it gives the whole line, so
+that a rule can only be asked once too often.
 """
 
 import re
 
-_OPENING = re.compile(r"(?:(?:if|then|elif|else|while|until|do|time|!|\{|function\s+\S+|\w[\w-]*\s*\(\s*\))(?=\s|$|\()\s*)+")
+_OPENING = re.compile(
+    r"(?:(?:if|then|elif|else|while|until|do|time|!|\{|function\s+\S+|\w[\w-]*\s*\(\s*\))(?=\s|$|\()\s*)+"
+)
 _IDLE = re.compile(r"(?:(?:fi|done|esac|\})(?:\s*[<>].*)?|(?:for|case|select)\s.*|)", re.DOTALL)
 _ASSIGNMENT = re.compile(r"\w+=(?:'[^']*'|\"[^\"]*\"|[^\s'\"])*\s*")
 _HEREDOC = re.compile(r"<<-?\s*(\\?)(['\"]?)([\w.-]+)\2")
 MOVES = frozenset({"cd", "chdir", "popd", "pushd"})
 """Commands that OpenCode asks nothing for."""
 
-# How many words name what a command does ("git push", "npm run build"); one for all others. As in OpenCode's own table.
+# How many words name what a command does ("git push", "npm run build"); one for all others. As in
+# OpenCode's own table.
 _TWO = frozenset(
     str.split(
         "bazel brew bun cargo cdk cf cmake composer consul crictl deno docker eksctl firebase flyctl git go gradle helm heroku hugo ip"
@@ -23,7 +28,17 @@ _TWO = frozenset(
 )
 _THREE = frozenset(("aws", "az", "doctl", "gcloud", "gh", "sfdx")) | frozenset(
     {
-        *("bun run", "bun x", "cargo add", "cargo run", "consul kv", "deno task", "eksctl create", "git config", "git remote"),
+        *(
+            "bun run",
+            "bun x",
+            "cargo add",
+            "cargo run",
+            "consul kv",
+            "deno task",
+            "eksctl create",
+            "git config",
+            "git remote",
+        ),
         *(
             "git stash",
             "ip addr",
@@ -35,7 +50,17 @@ _THREE = frozenset(("aws", "az", "doctl", "gcloud", "gh", "sfdx")) | frozenset(
             "mc admin",
             "npm exec",
         ),
-        *("npm init", "npm run", "npm view", "openssl req", "openssl x509", "pnpm dlx", "pnpm exec", "pnpm run", "pulumi stack"),
+        *(
+            "npm init",
+            "npm run",
+            "npm view",
+            "openssl req",
+            "openssl x509",
+            "pnpm dlx",
+            "pnpm exec",
+            "pnpm run",
+            "pulumi stack",
+        ),
         *("terraform workspace", "vault auth", "vault kv", "yarn dlx", "yarn run"),
         *(
             f"{tool} {part}"
@@ -47,7 +72,8 @@ _THREE = frozenset(("aws", "az", "doctl", "gcloud", "gh", "sfdx")) | frozenset(
 
 
 def patterns(line: str) -> tuple[list[str], list[str]]:
-    """What to ask for: the single commands, and the prefixes that "always" would allow (``git push *``)."""
+    """What to ask for: the single commands, and the prefixes that "always" would allow (``git push
+    *``)."""
     try:
         found = list(dict.fromkeys(_commands(line)))
     except (_Unclear, RecursionError):
@@ -69,7 +95,8 @@ class _Unclear(Exception):
 
 
 def _words(command: str) -> list[str]:
-    """The command's words without assignments before it, split at blanks: enough for its first three."""
+    """The command's words without assignments before it, split at blanks: enough for its first
+    three."""
     while found := _ASSIGNMENT.match(command):
         command = command[found.end() :]
     return command.split()
@@ -118,7 +145,9 @@ def _pieces(line: str, inner: list[str]) -> list[str]:
         elif found := _HEREDOC.match(line, at):
             here.append((found[3], bool(found[1] or found[2])))
             at = found.end()
-        elif char in ";|\n" or (char == "&" and line[at - 1 : at] not in ("<", ">") and line[at + 1 : at + 2] != ">"):
+        elif char in ";|\n" or (
+            char == "&" and line[at - 1 : at] not in ("<", ">") and line[at + 1 : at + 2] != ">"
+        ):
             pieces.append(line[start:at])
             at += 1
             if char == "\n" and here:
@@ -186,7 +215,8 @@ def _closing(line: str, at: int) -> int:
 
 
 def _skip_documents(line: str, at: int, here: list[tuple[str, bool]], inner: list[str]) -> int:
-    """The end of the here-documents that begin at ``at``; in unquoted ones there may be substitutions."""
+    """The end of the here-documents that begin at ``at``; in unquoted ones there may be
+    substitutions."""
     for word, quoted in here:
         found = re.compile(rf"^\t*{re.escape(word)}$", re.MULTILINE).search(line, at)
         if not found:

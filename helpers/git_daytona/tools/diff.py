@@ -21,7 +21,12 @@ class Diff:
 
     def as_file(self) -> dict[str, object]:
         """As OpenCode's ``metadata.filediff``."""
-        return {"file": self.path, "patch": self.patch, "additions": self.additions, "deletions": self.deletions}
+        return {
+            "file": self.path,
+            "patch": self.patch,
+            "additions": self.additions,
+            "deletions": self.deletions,
+        }
 
 
 def compare(path: str, old: str, new: str) -> Diff:
@@ -54,16 +59,30 @@ def _rows(before: list[str], after: list[str]) -> list[str]:
         end += 1
     if start == len(before) == len(after):
         return []
-    # What both begin and end with is left out but for the context: the search takes time by the square of what it is given.
+    # What both begin and end with is left out but for the context: the search takes time by the
+    # square of what it is given.
     first = max(0, start - CONTEXT)
-    old, new = before[first : len(before) - max(0, end - CONTEXT)], after[first : len(after) - max(0, end - CONTEXT)]
+    old, new = (
+        before[first : len(before) - max(0, end - CONTEXT)],
+        after[first : len(after) - max(0, end - CONTEXT)],
+    )
     if len(old) + len(new) > PATIENCE:
         old_end, new_end = len(before) - end - first, len(after) - end - first
         lead, trail = old[: start - first], old[old_end:]
-        signed = [(" ", lead), ("-", old[start - first : old_end]), ("+", new[start - first : new_end]), (" ", trail)]
-        return [_header(first, len(old), first, len(new)), *(sign + row for sign, lines in signed for row in lines)]
+        signed = [
+            (" ", lead),
+            ("-", old[start - first : old_end]),
+            ("+", new[start - first : new_end]),
+            (" ", trail),
+        ]
+        return [
+            _header(first, len(old), first, len(new)),
+            *(sign + row for sign, lines in signed for row in lines),
+        ]
     rows: list[str] = []
-    for group in difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(CONTEXT):
+    for group in difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(
+        CONTEXT
+    ):
         (_, a, _, c, _), (_, _, b, _, d) = group[0], group[-1]
         rows.append(_header(first + a, b - a, first + c, d - c))
         for kind, i, j, k, m in group:
@@ -86,7 +105,9 @@ def _trimmed(rows: list[str]) -> list[str]:
     common = min((len(body) - len(body.lstrip()) for body in bodies), default=0)
     if not common:
         return rows
-    return [row[0] + row[1 + common :] if row[0] in "+- " and row[1:].strip() else row for row in rows]
+    return [
+        row[0] + row[1 + common :] if row[0] in "+- " and row[1:].strip() else row for row in rows
+    ]
 
 
 def _ended(row: str) -> str:

@@ -1,7 +1,15 @@
-"""edit: replace a text in a file. Two API calls: one reads the file, one writes it if it is still the same."""
+"""edit: replace a text in a file. Two API calls: one reads the file, one writes it if it is still
+the same."""
 
 from git_daytona.tools import clean, diff, files, matching, places, texts
-from git_daytona.tools.arguments import Arguments, Definition, schema, stop_if_cancelled, text, yes_or_no
+from git_daytona.tools.arguments import (
+    Arguments,
+    Definition,
+    schema,
+    stop_if_cancelled,
+    text,
+    yes_or_no,
+)
 from git_daytona.tools.context import Context, Result, ToolError
 from git_daytona.tools.files import Change, Found
 from git_daytona.tools.texts import Text

@@ -1,7 +1,8 @@
 """Files of the sandbox, read and changed with one API call each however many they are.
 
-A change names the content that it was made from, so what somebody else (a command of the agent's, another session's tool) wrote in
-between is never lost: then nothing is changed, and the model is told to read again.
+A change names the content that it was made from, so what somebody else (a command of the agent's,
+another session's tool) wrote in between is never lost: then nothing is changed, and the model is
+told to read again.
 """
 
 import base64
@@ -10,14 +11,15 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from git_daytona.sandbox.scripts import script
 from git_daytona.tools import answers, clean
 from git_daytona.tools.context import Context, ToolError
-from git_daytona.tools.scripts import script
 
 SECONDS = 120.0
 LARGEST = 8 * 1024 * 1024
-"""Bytes of a file that can be changed, or shown as an attachment: what comes as the output of one command. (The SDK's download, for more,
-fails for empty files and for names that are not plain ASCII.)"""
+"""Bytes of a file that can be changed, or shown as an attachment: what comes as the output of one
+command. (The SDK's download, for more, fails for empty files and for names that are not plain
+ASCII.)"""
 ARGUMENT = 96 * 1024
 """Characters of one argument of a command; Linux takes 128 KiB (MAX_ARG_STRLEN)."""
 ARGUMENTS = 512 * 1024
@@ -63,16 +65,24 @@ def _read(lines: Sequence[str]) -> Found:
         return Found(path, kind)
     size = answers.number(state.partition(" ")[0]) or 0
     if size > LARGEST:
-        raise ToolError(f"{clean.name(path)} has {size} bytes; at most {LARGEST} can be changed here. Use bash for it.")
+        raise ToolError(
+            f"{clean.name(path)} has {size} bytes; at most {LARGEST} can be changed here. Use bash for it."
+        )
     return Found(path, kind, answers.decoded(lines[2]), state)
 
 
 def store(context: Context, changes: Sequence[Change]) -> None:
-    """Make all changes or none. Raises ToolError when a file is not (any more) what was found, or cannot be written."""
+    """Make all changes or none. Raises ToolError when a file is not (any more) what was found, or
+    cannot be written."""
     arguments: list[str] = []
     room = ARGUMENTS
     for change in changes:
-        arguments += ("delete" if change.content is None else "write", change.found.path, change.found.state, change.like or "-")
+        arguments += (
+            "delete" if change.content is None else "write",
+            change.found.path,
+            change.found.state,
+            change.like or "-",
+        )
         encoded = base64.b64encode(change.content or b"").decode()
         if len(encoded) > room:
             staged = f"/tmp/git-daytona-{secrets.token_hex(12)}"  # noqa: S108 — in the sandbox, and unguessable
@@ -94,14 +104,18 @@ def store(context: Context, changes: Sequence[Change]) -> None:
     path = clean.name(changes[number].found.path)
     if word == "conflict" and len(lines) == 4:
         raise Changed(path, _read(lines[1:]))
-    raise ToolError(f"Cannot write {path}: {clean.name(complaint.strip()) or 'unknown error'}. Nothing was changed.")
+    raise ToolError(
+        f"Cannot write {path}: {clean.name(complaint.strip()) or 'unknown error'}. Nothing was changed."
+    )
 
 
 class Changed(ToolError):
     """A file is not what the change was made from; ``found`` is what it is."""
 
     def __init__(self, path: str, found: Found) -> None:
-        super().__init__(f"File {path} has been modified since it was last read. Nothing was changed. Read it again, then retry.")
+        super().__init__(
+            f"File {path} has been modified since it was last read. Nothing was changed. Read it again, then retry."
+        )
         self.found = found
 
 

@@ -3,11 +3,11 @@
 import posixpath
 
 from git_daytona.api.cloud import Execution
-from git_daytona.refs import PROJECT
+from git_daytona.git.refs import PROJECT
+from git_daytona.sandbox.scripts import script
 from git_daytona.tools import answers, clean, globs, places
 from git_daytona.tools.arguments import Arguments, Definition, schema, stop_if_cancelled, text
 from git_daytona.tools.context import Context, Result, ToolError
-from git_daytona.tools.scripts import script
 
 LIMIT = 100
 SECONDS = 60.0
@@ -29,11 +29,14 @@ def run(context: Context, arguments: Arguments) -> Result:
     output = "\n".join(rows) or "No files found"
     if truncated:
         output += f"\n\n(Results are truncated: showing first {LIMIT} results. Consider using a more specific path or pattern.)"
-    return Result(clean.name(places.relative(path)), output, {"count": len(rows), "truncated": truncated})
+    return Result(
+        clean.name(places.relative(path)), output, {"count": len(rows), "truncated": truncated}
+    )
 
 
 def names(result: Execution, tool: str) -> tuple[str, list[str]]:
-    """The searched directory and what was found in it. Raises ToolError for what is no directory."""
+    """The searched directory and what was found in it. Raises ToolError for what is no
+    directory."""
     lines = answers.lines(result, tool)
     if len(lines) < 2:
         raise answers.unexpected(result, tool)
@@ -46,12 +49,18 @@ def names(result: Execution, tool: str) -> tuple[str, list[str]]:
 
 
 def split(path: str, pattern: str, worktree: str) -> tuple[str, str]:
-    """Where to look, and for what: models also write the folder into the pattern (``/repo/src/**/*.ts``). Any other pattern that begins
-    with a slash is one that begins in the searched directory."""
-    if not pattern.startswith((PROJECT + "/", "~/")) and (worktree == "/" or not pattern.startswith(worktree.rstrip("/") + "/")):
+    """Where to look, and for what: models also write the folder into the pattern
+    (``/repo/src/**/*.ts``). Any other pattern that begins with a slash is one that begins in the
+    searched directory."""
+    if not pattern.startswith((PROJECT + "/", "~/")) and (
+        worktree == "/" or not pattern.startswith(worktree.rstrip("/") + "/")
+    ):
         return path, pattern
     parts = pattern.split("/")
-    wild = next((at for at, part in enumerate(parts) if any(char in part for char in "*?[{\\")), len(parts) - 1)
+    wild = next(
+        (at for at, part in enumerate(parts) if any(char in part for char in "*?[{\\")),
+        len(parts) - 1,
+    )
     wild = min(wild, len(parts) - 1)
     return places.resolve("/".join(parts[:wild]), worktree), "/" + "/".join(parts[wild:])
 

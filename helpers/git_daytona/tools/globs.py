@@ -1,4 +1,5 @@
-"""Glob patterns as ripgrep reads them, turned into extended regular expressions for grep -E. Pure."""
+"""Glob patterns as ripgrep reads them, turned into extended regular expressions for grep -E.
+Pure."""
 
 from git_daytona.tools.context import ToolError
 
@@ -9,11 +10,14 @@ MOST = 20_000
 def expression(pattern: str) -> str:
     """An ERE that matches, from beginning to end, the relative paths that the pattern means.
 
-    ``*`` and ``?`` stop at slashes, ``**`` does not, ``{a,b}`` and ``[a-z]`` choose, a backslash takes the next character literally.
-    A pattern without a slash matches at any depth, as in .gitignore. Raises ToolError for a pattern that is none.
+    ``*`` and ``?`` stop at slashes, ``**`` does not, ``{a,b}`` and ``[a-z]`` choose, a backslash
+    takes the next character literally. A pattern without a slash matches at any depth, as in
+    .gitignore. Raises ToolError for a pattern that is none.
     """
     if not pattern or "\0" in pattern or len(pattern) > 1000:
-        raise ToolError("the glob pattern must not be empty, hold NUL or be longer than 1000 characters")
+        raise ToolError(
+            "the glob pattern must not be empty, hold NUL or be longer than 1000 characters"
+        )
     pattern = pattern.removeprefix("./")
     anchored = pattern.startswith("/")
     pattern = pattern.lstrip("/")
@@ -22,7 +26,8 @@ def expression(pattern: str) -> str:
 
 
 def any_of(patterns: list[str]) -> str:
-    """An ERE for paths that match one of the patterns, or lie in a folder that does: what .gitignore means by a line."""
+    """An ERE for paths that match one of the patterns, or lie in a folder that does: what
+    .gitignore means by a line."""
     alternatives = [expression(each.rstrip("/") or each)[1:-1] for each in patterns]
     return "^(" + "|".join(f"{each}(/.*)?" for each in alternatives) + ")$"
 
@@ -67,7 +72,8 @@ def _translate(pattern: str) -> str:
 
 
 def _bracket(pattern: str, at: int) -> tuple[str, int]:
-    """The bracket expression that begins before ``at``, and where it ends; a bracket that is never closed is itself."""
+    """The bracket expression that begins before ``at``, and where it ends; a bracket that is never
+    closed is itself."""
     start = at
     negated = at < len(pattern) and pattern[at] in "!^"
     at += negated
@@ -75,9 +81,17 @@ def _bracket(pattern: str, at: int) -> tuple[str, int]:
     if end < 0:
         return "\\[", start
     members = pattern[at:end].replace("\\", "")
-    # In an ERE's bracket a "[" may open a class; "]" can only stand first. An alternative to a bracket would be no simpler.
-    members = ("]" if "]" in members else "") + members.replace("]", "").replace("[", "") + ("[" if "[" in members else "")
-    return f"[{'^/' if negated and not members.startswith(']') else '^' if negated else ''}{members}]", end + 1
+    # In an ERE's bracket a "[" may open a class; "]" can only stand first. An alternative to a
+    # bracket would be no simpler.
+    members = (
+        ("]" if "]" in members else "")
+        + members.replace("]", "").replace("[", "")
+        + ("[" if "[" in members else "")
+    )
+    return (
+        f"[{'^/' if negated and not members.startswith(']') else '^' if negated else ''}{members}]",
+        end + 1,
+    )
 
 
 def _literal(char: str) -> str:

@@ -1,15 +1,16 @@
 """grep: lines by a regular expression, of the newest files first. One API call.
 
-With ripgrep where the sandbox has it; else GNU grep with Perl's expressions, whose language is nearly the same; else grep -E.
+With ripgrep where the sandbox has it; else GNU grep with Perl's expressions, whose language is
+nearly the same; else grep -E.
 """
 
 import posixpath
 import re
 
+from git_daytona.sandbox.scripts import script
 from git_daytona.tools import answers, bounds, clean, globs, places
 from git_daytona.tools.arguments import Arguments, Definition, schema, stop_if_cancelled, text
 from git_daytona.tools.context import Context, Result, ToolError
-from git_daytona.tools.scripts import script
 
 LIMIT = 100
 LINE = 2000
@@ -36,7 +37,9 @@ def run(context: Context, arguments: Arguments) -> Result:
         raise answers.unexpected(result, "grep")
     kind, full = lines[0], answers.path(lines[1])
     if kind == "pattern":
-        raise ToolError(f"The pattern is no regular expression: {clean.output(full).strip()[:1000]}")
+        raise ToolError(
+            f"The pattern is no regular expression: {clean.output(full).strip()[:1000]}"
+        )
     if kind not in ("directory", "file") or len(lines) != 3:
         raise ToolError(f"No such file or directory: {clean.name(full)}")
     folder = full if kind == "directory" else posixpath.dirname(full)
@@ -44,7 +47,8 @@ def run(context: Context, arguments: Arguments) -> Result:
 
 
 def parse(answer: bytes) -> list[tuple[str, int, str]]:
-    """File, line number and line of each match; what is no match (remarks on binary files) is passed over."""
+    """File, line number and line of each match; what is no match (remarks on binary files) is
+    passed over."""
     found = []
     at = 0
     while (end := answer.find(b"\1", at)) >= 0:
@@ -53,7 +57,13 @@ def parse(answer: bytes) -> list[tuple[str, int, str]]:
         number, colon, row = answer[end + 1 : last].partition(b":")
         name = answer[at:end]
         if colon and number.isdigit():  # of bytes: ASCII alone
-            found.append((name.decode("utf-8", "replace").removeprefix("./"), int(number[:15]), row.decode("utf-8", "replace")))
+            found.append(
+                (
+                    name.decode("utf-8", "replace").removeprefix("./"),
+                    int(number[:15]),
+                    row.decode("utf-8", "replace"),
+                )
+            )
         at = last + 1
     return found
 
@@ -61,7 +71,12 @@ def parse(answer: bytes) -> list[tuple[str, int, str]]:
 def extended(pattern: str) -> str:
     """The pattern for grep -E, as near as it comes: Perl's classes spelled out."""
     classes = {"d": "[0-9]", "D": "[^0-9]", "s": "[[:space:]]", "S": "[^[:space:]]"}
-    return re.sub(r"\\(.)", lambda found: classes.get(found[1], found[0]), pattern.replace("(?:", "("), flags=re.DOTALL)
+    return re.sub(
+        r"\\(.)",
+        lambda found: classes.get(found[1], found[0]),
+        pattern.replace("(?:", "("),
+        flags=re.DOTALL,
+    )
 
 
 def _result(pattern: str, folder: str, matches: list[tuple[str, int, str]]) -> Result:
@@ -77,7 +92,11 @@ def _result(pattern: str, folder: str, matches: list[tuple[str, int, str]]) -> R
         line = line[:LINE] + "..." if len(line) > LINE else line
         block = [f"  Line {number}: {line}"]
         if name != current:
-            block = [*([""] if rows else []), f"{clean.name(posixpath.join(folder, name))}:", *block]
+            block = [
+                *([""] if rows else []),
+                f"{clean.name(posixpath.join(folder, name))}:",
+                *block,
+            ]
         used += bounds.size("\n".join(block)) + 1
         if used > bounds.BYTES:
             more = True

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from git_daytona.sandbox.scripts import script
 from git_daytona.tools import bounds, clean, globs, places
 from git_daytona.tools.arguments import Arguments, Definition, schema, stop_if_cancelled, text
 from git_daytona.tools.context import Context, Result
 from git_daytona.tools.glob import names
-from git_daytona.tools.scripts import script
 
 LIMIT = 100
 DEEPEST = 30
@@ -27,7 +27,9 @@ def run(context: Context, arguments: Arguments) -> Result:
     context.ask("list", [path], ["*"], {"path": path})
     stop_if_cancelled(context)
     words = (path, "", str(LIMIT + 1), "list", without)
-    full, found = names(context.execute(script("names") + script("glob"), *words, timeout=SECONDS), "list")
+    full, found = names(
+        context.execute(script("names") + script("glob"), *words, timeout=SECONDS), "list"
+    )
     shown = found[:LIMIT]
     truncated = len(found) > LIMIT
     rows, cut = bounds.head(tree(shown).splitlines())
@@ -35,11 +37,14 @@ def run(context: Context, arguments: Arguments) -> Result:
     output = "\n".join([f"{clean.name(full.rstrip('/'))}/", *rows, ""])
     if truncated:
         output += f"\n(Results are truncated: showing first {LIMIT} files. Consider listing a subdirectory.)"
-    return Result(clean.name(places.relative(path)), output, {"count": len(shown), "truncated": truncated})
+    return Result(
+        clean.name(places.relative(path)), output, {"count": len(shown), "truncated": truncated}
+    )
 
 
 def tree(paths: Sequence[str], depth: int = 1) -> str:
-    """The paths as indented lines, in each folder the folders first. From DEEPEST on they stand as they are."""
+    """The paths as indented lines, in each folder the folders first. From DEEPEST on they stand as
+    they are."""
     if depth > DEEPEST:
         return "".join(f"{'  ' * depth}{clean.name(path)}\n" for path in sorted(paths))
     folders: dict[str, list[str]] = {}
@@ -51,7 +56,9 @@ def tree(paths: Sequence[str], depth: int = 1) -> str:
         else:
             files.append(head)
     indent = "  " * depth
-    lines = [f"{indent}{clean.name(name)}/\n{tree(below, depth + 1)}" for name, below in folders.items()]
+    lines = [
+        f"{indent}{clean.name(name)}/\n{tree(below, depth + 1)}" for name, below in folders.items()
+    ]
     return "".join(lines) + "".join(f"{indent}{clean.name(name)}\n" for name in files)
 
 
@@ -62,7 +69,11 @@ def _definition(name: str) -> Definition:
         schema(
             "",
             path=text("The directory to list. Leave it out for the project."),
-            ignore={"type": "array", "items": {"type": "string"}, "description": "Glob patterns of what to leave out"},
+            ignore={
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "Glob patterns of what to leave out",
+            },
         ),
         run,
     )

@@ -1,4 +1,5 @@
-"""Finding and replacing the text that an edit names: exact and unique, or an error that says what is wrong. Pure."""
+"""Finding and replacing the text that an edit names: exact and unique, or an error that says what
+is wrong. Pure."""
 
 from bisect import bisect_right
 
@@ -16,10 +17,11 @@ EMPTY = (
 
 
 def replace(text: Text, old: str, new: str, *, every: bool = False) -> Text:
-    """The text with ``old`` replaced, at its only place or, with ``every``, at all. Raises ToolError.
+    """The text with ``old`` replaced, at its only place or, with ``every``, at all. Raises
+    ToolError.
 
-    A line break in ``old`` matches ``\\n`` and ``\\r\\n``; those in ``new`` become the file's own. All else is taken literally, and
-    the rest of the file stays as it is, byte for byte.
+    A line break in ``old`` matches ``\\n`` and ``\\r\\n``; those in ``new`` become the file's own.
+    All else is taken literally, and the rest of the file stays as it is, byte for byte.
     """
     old, new = unified(old), unified(new)
     if old == new:
@@ -63,7 +65,8 @@ class _Original:
         self.breaks: list[int] = []
         at = raw.find("\r\n")
         while at >= 0:
-            # Where the \n of this pair stands in the flat text: all pairs before it are one shorter there.
+            # Where the \n of this pair stands in the flat text: all pairs before it are one shorter
+            # there.
             self.breaks.append(at - len(self.breaks))
             at = raw.find("\r\n", at + 2)
 

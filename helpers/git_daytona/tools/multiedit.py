@@ -8,7 +8,10 @@ from git_daytona.tools.texts import Text, decode
 
 def run(context: Context, arguments: Arguments) -> Result:
     path = places.resolve(arguments.text("filePath", empty=False), context.worktree)
-    steps = [(each.text("oldString"), each.text("newString"), each.flag("replaceAll")) for each in arguments.objects("edits")]
+    steps = [
+        (each.text("oldString"), each.text("newString"), each.flag("replaceAll"))
+        for each in arguments.objects("edits")
+    ]
     with files.locked(context, [path]):
         (found,) = files.fetch(context, [path])
         if found.kind == "missing" and not steps[0][0]:
@@ -21,9 +24,13 @@ def run(context: Context, arguments: Arguments) -> Result:
             try:
                 after = matching.replace(after, old, new, every=every)
             except ToolError as problem:
-                raise ToolError(f"Edit {number} of {len(steps)} failed, so none was made: {problem.message}") from None
+                raise ToolError(
+                    f"Edit {number} of {len(steps)} failed, so none was made: {problem.message}"
+                ) from None
         result = edit.change(context, path, found, before, after)
-        return Result(result.title, result.output, {**result.metadata, "results": [{} for _ in steps]})
+        return Result(
+            result.title, result.output, {**result.metadata, "results": [{} for _ in steps]}
+        )
 
 
 TOOL = Definition(
@@ -39,7 +46,9 @@ TOOL = Definition(
             "type": "array",
             "description": "The edits, in the order in which they are made",
             "minItems": 1,
-            "items": schema("oldString newString", oldString=edit.OLD, newString=edit.NEW, replaceAll=edit.ALL),
+            "items": schema(
+                "oldString newString", oldString=edit.OLD, newString=edit.NEW, replaceAll=edit.ALL
+            ),
         },
     ),
     run,

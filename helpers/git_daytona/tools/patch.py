@@ -1,9 +1,11 @@
-"""The patch format that GPT-family models send: parsing it, and applying its chunks to a text. Pure.
+"""The patch format that GPT-family models send: parsing it, and applying its chunks to a text.
+Pure.
 
 *** Begin Patch
 *** Add File: new.txt            every line after it begins with "+"
 *** Delete File: old.txt
-*** Update File: a.py            then chunks: "@@ a line before it", and lines that begin with " ", "-" or "+"
+*** Update File: a.py            then chunks: "@@ a line before it", and lines that begin with " ",
+"-" or "+"
 *** Move to: b.py                optional, right after Update File
 *** End Patch
 """
@@ -21,7 +23,8 @@ ADD, DELETE, UPDATE, MOVE = "*** Add File:", "*** Delete File:", "*** Update Fil
 
 @dataclass
 class Chunk:
-    """One place of an update: lines with their signs, to be found after the line ``context`` if there is one."""
+    """One place of an update: lines with their signs, to be found after the line ``context`` if
+    there is one."""
 
     context: str = ""
     lines: list[tuple[str, str]] = field(default_factory=list)
@@ -68,7 +71,12 @@ def parse(text: str) -> list[Section]:
         section = _header(row)
         if section:
             sections.append(section)
-        elif row.startswith(MOVE) and sections and sections[-1].action == "update" and not sections[-1].chunks:
+        elif (
+            row.startswith(MOVE)
+            and sections
+            and sections[-1].action == "update"
+            and not sections[-1].chunks
+        ):
             sections[-1].move = row[len(MOVE) :].strip()
         elif row.startswith("***") and row.strip() != EOF:
             raise Rejected(f"line {number} is no header of a patch: {row[:200]}")
@@ -79,7 +87,11 @@ def parse(text: str) -> list[Section]:
     if not sections:
         raise ToolError("patch rejected: empty patch")
     for section in sections:
-        if section.action == "update" and not section.move and not any(chunk.lines for chunk in section.chunks):
+        if (
+            section.action == "update"
+            and not section.move
+            and not any(chunk.lines for chunk in section.chunks)
+        ):
             raise Rejected(f"no hunks found for {section.path}")
     return sections
 
@@ -126,7 +138,8 @@ def _add(section: Section, row: str, number: int) -> None:
 
 
 def update(path: str, text: Text, chunks: Sequence[Chunk]) -> Text:
-    """The text with all chunks applied, in order. Lines that stay keep their bytes, new ones get the file's ending. Raises Rejected."""
+    """The text with all chunks applied, in order. Lines that stay keep their bytes, new ones get
+    the file's ending. Raises Rejected."""
     rows = re.findall(r"[^\n]*\n|[^\n]+", text.raw)
     plain = [row.rstrip("\n").removesuffix("\r") for row in rows]
     done: list[str] = []
@@ -150,7 +163,9 @@ def update(path: str, text: Text, chunks: Sequence[Chunk]) -> Text:
             if place is None and lines[-1] == (" ", ""):
                 # The empty line before the next header is often no part of the chunk.
                 lines = lines[:-1]
-                place = seek(plain, [line for sign, line in lines if sign != "+"], start, at_end=chunk.at_end)
+                place = seek(
+                    plain, [line for sign, line in lines if sign != "+"], start, at_end=chunk.at_end
+                )
         if place is None:
             raise Rejected(f"Failed to find expected lines in {path}:\n" + "\n".join(chunk.old))
         done += rows[at:place]
@@ -179,15 +194,30 @@ def _append_row(done: list[str], row: str, ending: str) -> None:
 
 
 _SAME = str.maketrans(
-    {**dict.fromkeys("\u2018\u2019\u201a\u201b", "'"), **dict.fromkeys("\u201c\u201d\u201e\u201f", '"')}
-    | {**dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"), "\u2026": "...", "\u00a0": " "}
+    {
+        **dict.fromkeys("\u2018\u2019\u201a\u201b", "'"),
+        **dict.fromkeys("\u201c\u201d\u201e\u201f", '"'),
+    }
+    | {
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
+        "\u2026": "...",
+        "\u00a0": " ",
+    }
 )
 
 
-def seek(rows: Sequence[str], wanted: Sequence[str], start: int, *, at_end: bool = False) -> int | None:
-    """Where these lines stand, from ``start`` on: exactly; else but for blanks at their ends; else at both; else but for quotation
-    marks and dashes. With ``at_end`` the last place is tried first."""
-    looser: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.strip, lambda row: row.strip().translate(_SAME))
+def seek(
+    rows: Sequence[str], wanted: Sequence[str], start: int, *, at_end: bool = False
+) -> int | None:
+    """Where these lines stand, from ``start`` on: exactly; else but for blanks at their ends; else
+    at both; else but for quotation marks and dashes. With ``at_end`` the last place is tried
+    first."""
+    looser: tuple[Callable[[str], str], ...] = (
+        str,
+        str.rstrip,
+        str.strip,
+        lambda row: row.strip().translate(_SAME),
+    )
     last = len(rows) - len(wanted)
     if not wanted or last < start:
         return None

@@ -1,8 +1,8 @@
 """getPreviewURL: a link to a port of the sandbox, once something listens there."""
 
+from git_daytona.sandbox.scripts import script
 from git_daytona.tools.arguments import Arguments, Definition, schema, stop_if_cancelled, whole
 from git_daytona.tools.context import Context, Result
-from git_daytona.tools.scripts import script
 
 WAIT = 10
 """Seconds that a server may take to come up."""
@@ -10,13 +10,18 @@ WAIT = 10
 
 def run(context: Context, arguments: Arguments) -> Result:
     port = arguments.number("port", least=1, most=65535)
-    opened = context.execute(script("port"), str(port), str(WAIT), timeout=WAIT + 20.0).output.strip() == "open"
+    opened = (
+        context.execute(script("port"), str(port), str(WAIT), timeout=WAIT + 20.0).output.strip()
+        == "open"
+    )
     stop_if_cancelled(context)
     url = context.preview(port)
     output = f"Preview URL of port {port}: {url}"
     if not opened:
         output += f"\n\nNothing listens on port {port} yet: the link works once a server does (bash with background: true)."
-    return Result(f"Preview of port {port}", output, {"port": port, "url": url, "listening": opened})
+    return Result(
+        f"Preview of port {port}", output, {"port": port, "url": url, "listening": opened}
+    )
 
 
 TOOL = Definition(

@@ -1,19 +1,28 @@
-"""read: the lines of a file, the entries of a directory, or an image or PDF as an attachment. One API call."""
+"""read: the lines of a file, the entries of a directory, or an image or PDF as an attachment. One
+API call."""
 
 import posixpath
 from collections.abc import Sequence
 
+from git_daytona.sandbox.scripts import script
 from git_daytona.tools import answers, bounds, clean, files, places
-from git_daytona.tools.arguments import Arguments, Definition, schema, stop_if_cancelled, text, whole
+from git_daytona.tools.arguments import (
+    Arguments,
+    Definition,
+    schema,
+    stop_if_cancelled,
+    text,
+    whole,
+)
 from git_daytona.tools.context import Context, Result, ToolError
-from git_daytona.tools.scripts import script
 
 LINES = 2000
 LINE = 2000
 """Characters of a line that are shown."""
 CUT = f"... (line truncated to {LINE} chars)"
 SENT = 220_000
-"""Bytes of lines that the sandbox sends: enough for BYTES shown, whose long lines are cut to a quarter at worst."""
+"""Bytes of lines that the sandbox sends: enough for BYTES shown, whose long lines are cut to a
+quarter at worst."""
 SECONDS = 60.0
 MOST = 2**53 - 1
 
@@ -63,11 +72,15 @@ def run(context: Context, arguments: Arguments) -> Result:
 
 
 def page(path: str, title: str, content: bytes, offset: int, total: int) -> Result:
-    """The result for a text file: ``content`` holds its lines from ``offset`` (the first is 1) on, as many as may be shown at
-    most; ``total`` is how many it has."""
+    """The result for a text file: ``content`` holds its lines from ``offset`` (the first is 1) on,
+    as many as may be shown at most; ``total`` is how many it has."""
     if total < offset and not (total == 0 and offset == 1):
         raise ToolError(f"Offset {offset} is out of range for this file ({total} lines)")
-    rows = content.decode("utf-8", "replace").removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}" if offset == 1 else "").split("\n")
+    rows = (
+        content.decode("utf-8", "replace")
+        .removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}" if offset == 1 else "")
+        .split("\n")
+    )
     if not rows[-1]:
         rows.pop()
     shown = [_line(row) for row in rows]
@@ -84,9 +97,23 @@ def page(path: str, title: str, content: bytes, offset: int, total: int) -> Resu
         note = f"(End of file - total {total} lines)"
     shown = shown[: len(kept)]
     where = clean.name(path)
-    output = "\n".join([f"<path>{where}</path>", "<type>file</type>", "<content>", *kept, "", note, "</content>"])
-    display = {"type": "file", "path": path, "text": "\n".join(shown), "lineStart": offset, "lineEnd": last, "totalLines": total}
-    metadata = {"preview": "\n".join(shown[:20]), "truncated": more, "loaded": [], "display": display | {"truncated": more}}
+    output = "\n".join(
+        [f"<path>{where}</path>", "<type>file</type>", "<content>", *kept, "", note, "</content>"]
+    )
+    display = {
+        "type": "file",
+        "path": path,
+        "text": "\n".join(shown),
+        "lineStart": offset,
+        "lineEnd": last,
+        "totalLines": total,
+    }
+    metadata = {
+        "preview": "\n".join(shown[:20]),
+        "truncated": more,
+        "loaded": [],
+        "display": display | {"truncated": more},
+    }
     return Result(title, output, metadata)
 
 
@@ -96,33 +123,57 @@ def _line(row: str) -> str:
 
 
 def directory(path: str, title: str, names: Sequence[str], offset: int, count: int) -> Result:
-    """The result for a directory: its entries from the ``offset``-th on, directories with a slash at their end."""
+    """The result for a directory: its entries from the ``offset``-th on, directories with a slash
+    at their end."""
     entries = [clean.name(name) for name in sorted(names, key=lambda name: (name.casefold(), name))]
     shown, _ = bounds.head(entries[offset - 1 : offset - 1 + count])
     more = offset - 1 + len(shown) < len(entries)
     note = f"({len(entries)} entries)"
     if more:
-        note = (
-            f"(Showing {len(shown)} of {len(entries)} entries. Use 'offset' parameter to read beyond entry {offset + len(shown)})"
-        )
+        note = f"(Showing {len(shown)} of {len(entries)} entries. Use 'offset' parameter to read beyond entry {offset + len(shown)})"
     where = clean.name(path)
     output = "\n".join(
-        [f"<path>{where}</path>", "<type>directory</type>", "<entries>", "\n".join(shown), f"\n{note}", "</entries>"]
+        [
+            f"<path>{where}</path>",
+            "<type>directory</type>",
+            "<entries>",
+            "\n".join(shown),
+            f"\n{note}",
+            "</entries>",
+        ]
     )
-    display = {"type": "directory", "path": path, "entries": shown, "offset": offset, "totalEntries": len(entries)}
-    metadata = {"preview": "\n".join(shown[:20]), "truncated": more, "loaded": [], "display": display | {"truncated": more}}
+    display = {
+        "type": "directory",
+        "path": path,
+        "entries": shown,
+        "offset": offset,
+        "totalEntries": len(entries),
+    }
+    metadata = {
+        "preview": "\n".join(shown[:20]),
+        "truncated": more,
+        "loaded": [],
+        "display": display | {"truncated": more},
+    }
     return Result(title, output, metadata)
 
 
 def missing(path: str, beside: Sequence[str]) -> str:
-    """The message for a path where nothing is, with up to three names beside it that may be meant."""
+    """The message for a path where nothing is, with up to three names beside it that may be
+    meant."""
     folder, base = posixpath.split(path)
     wanted = base.casefold()
     near = [name.rstrip("/") for name in sorted(beside)]
-    near = [name for name in near if wanted in name.casefold() or (len(name) > 1 and name.casefold() in wanted)]
+    near = [
+        name
+        for name in near
+        if wanted in name.casefold() or (len(name) > 1 and name.casefold() in wanted)
+    ]
     message = f"File not found: {clean.name(path)}"
     if near:
-        message += "\n\nDid you mean one of these?\n" + "\n".join(clean.name(posixpath.join(folder, name)) for name in near[:3])
+        message += "\n\nDid you mean one of these?\n" + "\n".join(
+            clean.name(posixpath.join(folder, name)) for name in near[:3]
+        )
     return message
 
 

@@ -1,6 +1,18 @@
 """All tools, in the order in which the model is shown them."""
 
-from git_daytona.tools import apply_patch, bash, edit, git_sync, glob, grep, listing, multiedit, preview, read, write
+from git_daytona.tools import (
+    apply_patch,
+    bash,
+    edit,
+    git_sync,
+    glob,
+    grep,
+    listing,
+    multiedit,
+    preview,
+    read,
+    write,
+)
 from git_daytona.tools.context import Tool
 
 TOOLS: tuple[Tool, ...] = (

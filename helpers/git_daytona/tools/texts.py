@@ -10,7 +10,8 @@ BOM = "\N{ZERO WIDTH NO-BREAK SPACE}"
 
 @dataclass(frozen=True)
 class Text:
-    """A file's text. ``raw`` is what stands in it, without the mark; bytes that are no UTF-8 are kept as lone surrogates."""
+    """A file's text. ``raw`` is what stands in it, without the mark; bytes that are no UTF-8 are
+    kept as lone surrogates."""
 
     raw: str
     bom: bool = False

@@ -1,4 +1,5 @@
-"""write: create or overwrite a file. One API call for a new file; two for one that is there, which is read for the difference."""
+"""write: create or overwrite a file. One API call for a new file; two for one that is there, which
+is read for the difference."""
 
 from git_daytona.tools import clean, diff, files, places, texts
 from git_daytona.tools.arguments import Arguments, Definition, schema, stop_if_cancelled, text
@@ -14,8 +15,9 @@ def run(context: Context, arguments: Arguments) -> Result:
     path = places.resolve(arguments.text("filePath", empty=False), context.worktree)
     content = texts.decode(arguments.text("content").encode())
     with files.locked(context, [path]):
-        # Most files that are written are new. So it is asked for and tried as such; where a file turns up nothing has been changed,
-        # and the user is asked again with what would really be replaced.
+        # Most files that are written are new. So it is asked for and tried as such; where a file
+        # turns up nothing has been changed, and the user is asked again with what would really be
+        # replaced.
         try:
             return _write(context, path, Found(path, "missing"), content)
         except Changed as problem:
@@ -37,14 +39,25 @@ def _write(context: Context, path: str, found: Found, content: Text) -> Result:
     return Result(
         clean.name(name),
         "Wrote file successfully.",
-        {"diagnostics": {}, "filepath": found.path, "exists": exists, "diff": difference.patch, "filediff": difference.as_file()},
+        {
+            "diagnostics": {},
+            "filepath": found.path,
+            "exists": exists,
+            "diff": difference.patch,
+            "filediff": difference.as_file(),
+        },
     )
 
 
 def adapted(content: Text, before: Text) -> Text:
-    """The new content with the old one's byte-order mark, and its line endings where all of it had them."""
+    """The new content with the old one's byte-order mark, and its line endings where all of it had
+    them."""
     raw = content.raw
-    if before.ending == "\r\n" and before.raw.count("\n") == before.raw.count("\r\n") and "\r\n" not in raw:
+    if (
+        before.ending == "\r\n"
+        and before.raw.count("\n") == before.raw.count("\r\n")
+        and "\r\n" not in raw
+    ):
         raw = texts.with_ending(raw, "\r\n")
     return Text(raw, content.bom or before.bom)
 

@@ -1,5 +1,6 @@
-// The TypeScript SDK's round trip through a Daytona. Takes its address from DAYTONA_TEST_API_URL and DAYTONA_TEST_API_KEY, and the
-// SDK's package folder as argument; prints one JSON object with what it saw. Bytes are told in base64.
+// The TypeScript SDK's round trip through a Daytona. Takes its address from DAYTONA_TEST_API_URL
+// and DAYTONA_TEST_API_KEY, and the SDK's package folder as argument; prints one JSON object with
+// what it saw. Bytes are told in base64.
 import { createRequire } from 'node:module'
 import { Readable } from 'node:stream'
 

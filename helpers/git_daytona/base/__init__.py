@@ -1,0 +1,2 @@
+"""What everything else stands on: errors, secrets, files, child processes, messages. Nothing of
+ours is below it."""

@@ -1,0 +1,177 @@
+"""Files that are written whole, private whatever the umask, and locks between processes."""
+
+import contextlib
+import errno
+import itertools
+import os
+import secrets
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from git_daytona.base.errors import BadSetting, TimedOut
+
+LOCK_SECONDS = 60.0
+
+
+def private_directory(path: Path) -> Path:
+    """Make the directory with its missing parents, each 0700 whatever the umask; raises BadSetting
+    when that cannot be done (CASES 55), and for what another user has planted on the way to it."""
+    try:
+        missing = list(
+            itertools.takewhile(lambda folder: not folder.is_dir(), (path, *path.parents))
+        )
+        _refuse_planted(missing[-1].parent if missing else path)
+        for folder in reversed(missing):
+            try:
+                folder.mkdir(mode=0o700)
+            except FileExistsError:
+                if not folder.is_dir():
+                    raise
+            else:
+                folder.chmod(0o700)
+    except OSError as problem:
+        raise BadSetting(
+            f"cannot create the directory '{path}': {problem.strerror or problem}",
+            hint="make its parent writable, or point XDG_DATA_HOME and XDG_STATE_HOME to directories that are",
+        ) from problem
+    return path
+
+
+def _refuse_planted(path: Path) -> None:
+    """Raise BadSetting where another user has put a link or folder on the way to the path into a
+    shared folder (/tmp): it would lead us where he likes. Links elsewhere are followed: who moves
+    ``~/.local/state`` to another disk links it."""
+    for part in (path, *path.parents):
+        if part.parent.stat().st_mode & stat.S_IWOTH and part.lstat().st_uid not in (
+            0,
+            os.geteuid(),
+        ):
+            raise BadSetting(
+                f"'{part}' belongs to another user and stands in a folder that everybody may write to",
+                hint="point XDG_DATA_HOME and XDG_STATE_HOME to directories of your own",
+            )
+
+
+def read_bounded(path: Path, limit: int) -> tuple[bytes, int]:
+    """The content of a regular file of at most ``limit`` bytes, and its mode. Raises OSError, also
+    for what is larger or no regular file: a named pipe or a device in a stranger's folder must not
+    keep us waiting."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as handle:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        data = handle.read(limit + 1)
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"it is larger than {limit >> 20} MiB")
+    return data, mode
+
+
+def write_whole(path: Path, content: bytes, *, replace: bool = True) -> bool:
+    """Write a file so that a reader sees the old content or the new, never a part; 0600 from birth.
+
+    With ``replace=False`` an existing file (also a dangling link) wins and False is returned.
+    Raises BadSetting.
+    """
+    private_directory(path.parent)
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(6)}"
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as handle:
+                os.fchmod(descriptor, 0o600)
+                handle.write(content)
+                handle.flush()
+                os.fsync(handle.fileno())
+            if replace:
+                temporary.replace(path)
+                return True
+            try:
+                os.link(temporary, path)  # fails if the name exists: create-only and whole at once
+            except FileExistsError:
+                return False
+            return True
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as problem:
+        raise BadSetting(
+            f"cannot write '{path}': {problem.strerror or problem}",
+            hint="make the directory writable, or free some space",
+        ) from problem
+
+
+def rewrite(path: Path, content: bytes) -> None:
+    """Write a file of the user's whole, keeping its mode; behind a link the file that it names is
+    written. A new one gets the mode that the umask leaves, and its missing parents are made. Raises
+    BadSetting."""
+    try:
+        real = path.resolve()
+        real.parent.mkdir(parents=True, exist_ok=True)
+        temporary = real.parent / f".{real.name}.{secrets.token_hex(6)}"
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            with os.fdopen(descriptor, "wb") as handle:
+                if real.exists():
+                    os.fchmod(descriptor, real.stat().st_mode & 0o7777)
+                handle.write(content)
+                handle.flush()
+                os.fsync(handle.fileno())
+            temporary.replace(real)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except (OSError, RuntimeError) as problem:  # RuntimeError: links in a circle
+        raise BadSetting(
+            f"cannot write '{path}': {getattr(problem, 'strerror', None) or problem}",
+            hint="make the file and its directory writable, or free some space",
+        ) from problem
+
+
+@contextlib.contextmanager
+def lock(path: Path, *, seconds: float = LOCK_SECONDS, holds: str = "") -> Iterator[None]:
+    """Hold an exclusive lock between processes and threads while the block runs. The kernel lets it
+    go when the holder dies.
+
+    ``holds`` says what it protects, for the message. Raises TimedOut after ``seconds``, and
+    BadSetting for a lock that cannot be, or is a link: taking it empties the file.
+    """
+    import filelock  # a tenth of the service's time to its first answer, which needs no lock
+
+    private_directory(path.parent)
+    if path.is_symlink():
+        raise BadSetting(f"the lock '{path}' is a link, which is not followed", hint="remove it")
+    late = TimedOut(
+        f"another process has been holding the lock on {holds or path.name} for {seconds:.0f} seconds",
+        hint="wait for it to finish; 'git daytona status' shows what is going on",
+    )
+    until = time.monotonic() + seconds
+    turn = _turns.setdefault(path, threading.Lock())
+    if not turn.acquire(timeout=seconds):
+        raise late
+    try:
+        # is_singleton off and thread-local off: each call is a lock of its own.
+        guard = filelock.FileLock(
+            path, timeout=max(0.0, until - time.monotonic()), mode=0o600, thread_local=False
+        )
+        try:
+            guard.acquire()
+        except filelock.Timeout as problem:
+            raise late from problem
+        except OSError as problem:
+            raise BadSetting(
+                f"cannot lock '{path}': {problem.strerror or problem}",
+                hint="make its directory writable",
+            ) from problem
+        try:
+            yield
+        finally:
+            guard.release()
+    finally:
+        turn.release()
+
+
+_turns: dict[Path, threading.Lock] = {}
+"""Threads of this process take turns before they come to the lock itself: to wait for that one is
+to look again and again."""

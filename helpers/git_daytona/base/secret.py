@@ -1,0 +1,90 @@
+"""A token or key that does not show itself, and the redaction of texts that might hold one."""
+
+import collections
+import re
+import weakref
+from typing import NoReturn
+from urllib.parse import quote, quote_plus
+
+REDACTED = "[redacted]"
+KEY_CHARACTERS = 4096
+"""No API key is longer. Daytona's have 68; those of its earlier versions and of servers of one's
+own may be JSON Web Tokens."""
+
+# All secrets that are alive in this process, so that redact() can find them in the words of others
+# (git, ssh, an API), and the last ones that were: a server may repeat a token whose lease has
+# ended, and whose revocation it may have refused.
+_alive: "weakref.WeakSet[Secret]" = weakref.WeakSet()
+_last: "collections.deque[Secret]" = collections.deque(maxlen=64)
+
+# What looks like a secret although this process never held it: userinfo of a URL (earlier tools
+# wrote ssh://TOKEN@host), bearer headers, and the prefix of Daytona's API keys.
+_PATTERNS = (
+    # (A scheme is short; without a limit each of many words in a row would be read to the end of
+    # them all.)
+    (re.compile(r"(\b[a-z][a-z0-9+.-]{0,30}://)[^/\s@'\"]+@", re.IGNORECASE), rf"\1{REDACTED}@"),
+    (re.compile(r"(\bbearer\s+)[^\s'\"]+", re.IGNORECASE), rf"\1{REDACTED}"),
+    (re.compile(r"\bdtn_[A-Za-z0-9]{8,}"), REDACTED),
+    (re.compile(r"([?&]token=)[^&\s'\"]+"), rf"\1{REDACTED}"),
+)
+
+
+class Secret:
+    """A value whose repr, str and format are redacted; ``reveal()`` is the only way to it, so that
+    one can grep for the places."""
+
+    __slots__ = ("__weakref__", "_value")
+
+    def __init__(self, value: str):
+        self._value = value
+        _alive.add(self)
+        _last.append(self)
+
+    def reveal(self) -> str:
+        return self._value
+
+    def __repr__(self) -> str:
+        return f"Secret({REDACTED})"
+
+    def __str__(self) -> str:
+        return REDACTED
+
+    def __format__(self, spec: str) -> str:
+        return REDACTED
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret cannot be pickled")
+
+
+def key_problem(text: str) -> str | None:
+    """What is wrong with a text that should be an API key, as the end of a sentence; None for one
+    that may be one."""
+    if len(text) > KEY_CHARACTERS:
+        return f"is longer than {KEY_CHARACTERS} characters"
+    return (
+        None
+        if re.fullmatch(r"[\x21-\x7e]+", text)
+        else "holds blanks or characters that no key has"
+    )
+
+
+def redact(text: str) -> str:
+    """The text without any secret that this process holds (raw, percent-encoded), and without what
+    looks like one."""
+    for secret in list(_alive):
+        value = secret.reveal()
+        if len(value) < 4:  # too short to be told from ordinary text
+            continue
+        for form in {value, quote(value, safe=""), quote(value), quote_plus(value)}:
+            text = text.replace(form, REDACTED)
+    for pattern, replacement in _PATTERNS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def printable(text: str) -> str:
+    """The text with control characters made visible, for a terminal or a log: foreign words must
+    not move the cursor (CASES 51)."""
+    return "".join(
+        c if c in "\n\t" or c.isprintable() else c.encode("unicode_escape").decode() for c in text
+    )

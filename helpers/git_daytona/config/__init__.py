@@ -1,1 +1,0 @@
-"""What a user sets, and where: environment, .env, git's configuration, the keyring, the Daytona CLI's profile."""

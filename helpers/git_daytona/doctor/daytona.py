@@ -1,0 +1,180 @@
+"""The links to Daytona: settings, key, API, snapshot, gateway; and what earlier transfers left."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from git_daytona.api.cloud import Cloud, KeyInfo
+from git_daytona.base.endpoint import Endpoint
+from git_daytona.base.errors import BadSetting, GitDaytonaError, NotFound
+from git_daytona.doctor.findings import Seen, fail, ok, skipped, warn
+from git_daytona.git.repository import Repository
+from git_daytona.sessions import state
+from git_daytona.sessions.coordinator import Coordinator
+from git_daytona.settings import cli_profile, preferences, settings
+from git_daytona.settings.settings import Settings
+from git_daytona.transfer import leases
+from git_daytona.trust import probe, verify
+from git_daytona.trust.gateway import Policy
+from git_daytona.trust.host_keys import HostKey
+
+REQUEST_SECONDS = 8.0
+PROBE_SECONDS = 6.0
+SKEW_SECONDS = 60.0
+NEEDED = ("write:sandboxes", "delete:sandboxes")
+KEYS = "https://app.daytona.io/dashboard/keys"
+
+
+class Service:
+    """What the checks share: the settings, one client, one policy, and so one answer of ``GET
+    /config``."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._key: KeyInfo | None = None
+
+    def settings(self) -> Seen:
+        preferred = preferences.load(self.directory)
+        self.found: Settings = preferred.applied(settings.load(self.directory))
+        self.cloud = Cloud(self.found)
+        self.cloud.request_seconds = REQUEST_SECONDS
+        self.policy = Policy(self.found, self.cloud.config, glance=None)
+        pairs = {
+            "DAYTONA_API_URL": self.found.api_url,
+            "DAYTONA_TARGET": self.found.target,
+            "DAYTONA_SNAPSHOT": self.found.snapshot,
+            "DAYTONA_SSH_BINARY": self.found.ssh_binary,
+            "DAYTONA_SSH_KNOWN_HOSTS": self.found.ssh_known_hosts,
+            "DAYTONA_SSH_AUTO_PIN": None if self.found.auto_pin else "false",
+        }
+        text = ", ".join(f"{name} {value}" for name, value in pairs.items() if value)
+        for check in (
+            preferred.branch_prefix,
+            preferred.sync_on_idle,
+            preferred.kept_until,
+            preferred.max_fetch_bytes,
+        ):
+            try:
+                check()
+            except BadSetting as problem:  # in the way of what needs it, and of no more
+                return warn(problem.message, problem.hint or "")
+        if self.found.warnings:
+            return warn(
+                f"{text}; {'; '.join(self.found.warnings)}", "see SETTINGS in git-daytona(1)"
+            )
+        return ok(text)
+
+    def key(self) -> Seen:
+        _, source = self.found.api_key()
+        if remark := cli_profile.warning(self.found.api_url, source):
+            return warn(f"from {source}", remark)
+        return ok(f"from {source}")
+
+    def api(self) -> Seen:
+        answer = self.policy.answer()
+        if isinstance(answer, GitDaytonaError):
+            raise answer
+        return ok(f"{self.found.api_url} answers")
+
+    def accepted(self) -> Seen:
+        self._key = self.cloud.key_info()
+        text = f"accepted, named '{self._key.name}'" if self._key.name else "accepted"
+        missing = [
+            name for name in NEEDED if self._key.permissions and name not in self._key.permissions
+        ]
+        if missing:
+            return fail(
+                f"{text}, but it lacks the permission {' and '.join(missing)}",
+                f"make a key that has it: {KEYS}",
+            )
+        left = self._key.expires_at - datetime.now(UTC) if self._key.expires_at else None
+        if left is not None and left < timedelta(days=7):
+            return warn(
+                f"{text}, but it expires in {max(0, left.days)} days", f"make a new one: {KEYS}"
+            )
+        return ok(text)
+
+    def clock(self) -> Seen:
+        if self._key is None or self._key.answered_at is None:
+            return skipped("the API did not say what time it is")
+        skew = (datetime.now(UTC) - self._key.answered_at).total_seconds()
+        if abs(skew) > SKEW_SECONDS:
+            way = "ahead of" if skew > 0 else "behind"
+            return warn(
+                f"this machine is {abs(skew):.0f} seconds {way} the API",
+                "set the clock (timedatectl set-ntp true)",
+            )
+        return ok("within a minute of the API's")
+
+    def snapshot(self) -> Seen:
+        name = self.found.snapshot
+        if name is None:
+            return ok("Daytona's default")
+        try:
+            found = self.cloud.snapshot_state(name)
+        except NotFound:
+            return fail(
+                f"there is no snapshot '{name}'",
+                "correct DAYTONA_SNAPSHOT, or unset it for the default",
+            )
+        if found in ("error", "build_failed", "removing"):
+            return fail(
+                f"the snapshot '{name}' cannot be used: {found}",
+                "build it again, or unset DAYTONA_SNAPSHOT",
+            )
+        if found != "active":
+            return warn(
+                f"the snapshot '{name}' is {found}",
+                "wait until it is active, or activate it in the dashboard",
+            )
+        return ok(f"'{name}' is active")
+
+    def gateway(self) -> Seen:
+        """As ``daytona-pin verify --live`` judges."""
+
+        def ask(endpoint: Endpoint) -> tuple[HostKey, ...]:
+            return probe.presented(endpoint, seconds=PROBE_SECONDS)
+
+        report = verify.look(self.policy, offline=False, probe=ask)
+        text = f"{report.endpoint.known_hosts_name}, {report.mode.value}, {report.verdict}"
+        hint = report.advice or "see: daytona-pin verify --live"
+        if report.status == verify.NOTHING:
+            return warn(text, hint)
+        if report.status != verify.VERIFIED:
+            return fail(text, hint)
+        return warn(f"{text}; {report.notes[0]}", hint) if report.notes else ok(text)
+
+    def leases(self) -> Seen:
+        stale = leases.stale(self.found.api_url)
+        if stale:
+            text = f"{len(stale)} left by killed processes: their tokens may be alive"
+            return warn(text, "revoke them: git daytona recover")
+        return ok("none is stale")
+
+    def sessions(self, repository: Repository | None) -> Seen:
+        if repository is None:
+            return skipped("there is no repository here")
+        every = Coordinator(repository, self.found).sessions()
+        if not every:
+            return ok("none yet")
+        failed = [
+            each for each in every if each.git_return.state in (state.FAILED, state.SETUP_FAILED)
+        ]
+        if failed:
+            name = failed[0].number or failed[0].id
+            return warn(
+                f"session {name} was not synced: {failed[0].git_return.message}",
+                f"try again: git daytona sync {name}",
+            )
+        waiting = [each for each in every if each.needs_sync]
+        if waiting:
+            text = f"{len(waiting)} of {len(every)} may hold work that is not here"
+            return warn(text, f"sync: git daytona sync {waiting[0].number or waiting[0].id}")
+        return ok(f"{len(every)}, all of them synced")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the API is on loopback, and so most likely the embedded one."""
+        found: Settings | None = getattr(self, "found", None)
+        return found is not None and found.api_url.split("//", 1)[-1].startswith(
+            ("127.", "localhost", "[::1]")
+        )

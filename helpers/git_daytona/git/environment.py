@@ -1,0 +1,114 @@
+"""The environment and configuration that our git commands run in: nothing of a user's setup changes
+what they do (DESIGN.md §4)."""
+
+import os
+from collections.abc import Mapping
+
+# Of GIT_*: where git's programs and the user's configuration files are (ownership exceptions live
+# there), and a policy of which protocols may be used, which is the user's to set (CASES 15).
+# Everything else of GIT_* goes: GIT_DIR and friends of a hook that called us, tracing in all its
+# forms, GIT_SSH*, askpass, identities.
+_KEPT = frozenset(
+    {
+        "GIT_EXEC_PATH",
+        "GIT_CONFIG_GLOBAL",
+        "GIT_CONFIG_SYSTEM",
+        "GIT_CONFIG_NOSYSTEM",
+        "GIT_ALLOW_PROTOCOL",
+    }
+)
+
+# Beats the same keys in any configuration file. Hooks could run for minutes, fail, or belong to a
+# stranger; fsmonitor and the like start programs; core.safecrlf is an error for what an edited
+# worktree may hold, and a snapshot is no commit of the user's; a temporary index split from the
+# worktree's own would let that one's shared part expire; the rest is output.
+LOCAL_CONFIG = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.safecrlf=false",
+    "core.splitIndex=false",
+    "core.quotePath=true",
+    "core.pager=cat",
+    "color.ui=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "advice.detachedHead=false",
+    "submodule.recurse=false",
+    "commit.gpgSign=false",
+    "tag.gpgSign=false",
+)
+
+# For transfers, on top of it.
+TRANSFER_CONFIG = (
+    *LOCAL_CONFIG,
+    "protocol.version=2",
+    "push.gpgSign=false",
+    "push.followTags=false",
+    "push.recurseSubmodules=no",
+    "push.negotiate=false",
+    "push.pushOption=",
+    "fetch.recurseSubmodules=false",
+    "fetch.prune=false",
+    "fetch.pruneTags=false",
+    "fetch.writeCommitGraph=false",
+    "fetch.showForcedUpdates=false",
+    "fetch.fsckObjects=true",
+    "transfer.fsckObjects=true",
+    "transfer.advertiseSID=false",
+    # One pack, whose size can be limited, in place of up to a hundred objects each of which can be
+    # as large.
+    "fetch.unpackLimit=1",
+    # What comes, comes from the sandbox itself: not from where it points to, nor by a program of
+    # somebody's naming.
+    "fetch.uriProtocols=",
+    "transfer.bundleURI=false",
+    "protocol.ext.allow=never",
+    "core.askPass=",
+    "credential.helper=",
+)
+
+
+def base(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """A copy of the environment for git: without GIT_* but the kept ones, without our own
+    variables, in the C locale."""
+    source = os.environ if environ is None else environ
+    env = {
+        name: value
+        for name, value in source.items()
+        if not name.startswith("DAYTONA_") and (not name.startswith("GIT_") or name in _KEPT)
+    }
+    env.pop("LANGUAGE", None)
+    env.pop("SSH_ASKPASS", None)
+    env.pop("SSH_ASKPASS_REQUIRE", None)
+    env.update(
+        # messages are classified by exit status, but people's logs should be of one language
+        LC_ALL="C",
+        GIT_TERMINAL_PROMPT="0",
+        GIT_OPTIONAL_LOCKS="0",
+        # Off, also where trace2.* in a configuration file says otherwise (the environment beats it,
+        # trace2 documentation).
+        GIT_TRACE2="0",
+        GIT_TRACE2_EVENT="0",
+        GIT_TRACE2_PERF="0",
+    )
+    return env
+
+
+def config_arguments(pairs: tuple[str, ...]) -> list[str]:
+    """``-c key=value`` for each pair."""
+    return [word for pair in pairs for word in ("-c", pair)]
+
+
+def user_ssh(
+    environ: Mapping[str, str], core_ssh_command: str | None, ssh_variant: str | None
+) -> dict[str, str]:
+    """What the wrapper needs to become the user's own ssh for other hosts, in git's order:
+    GIT_SSH_COMMAND, core.sshCommand, GIT_SSH."""
+    result: dict[str, str] = {}
+    if command := environ.get("GIT_SSH_COMMAND") or core_ssh_command:
+        result["DAYTONA_SSH_OTHER_COMMAND"] = command
+    elif program := environ.get("GIT_SSH"):
+        result["DAYTONA_SSH_OTHER_PROGRAM"] = program
+    if variant := environ.get("GIT_SSH_VARIANT") or ssh_variant:
+        result["DAYTONA_SSH_OTHER_VARIANT"] = variant
+    return result

@@ -1,0 +1,148 @@
+"""The names that git sees: branches, remotes, and the refs of our own. Pure."""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from git_daytona.base.endpoint import Endpoint
+
+PROJECT = "/home/daytona/project"
+"""Where the repository lies in every sandbox."""
+SANDBOX_BRANCH = "opencode"
+"""The branch that local HEAD is pushed to in the sandbox; and what stands before ``/N`` here, if
+nobody prefers something else."""
+PREFIX_LENGTH = 100
+
+_REMOTE = re.compile(r"sandbox-([1-9][0-9]{0,8})")
+
+COUNTER = "refs/daytona/counter"
+"""A blob that holds the highest number ever given: numbers are never used again, also not after a
+branch was deleted."""
+KEPT = "refs/daytona/kept/"
+"""What a sync or a deletion would have overwritten."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """All names of session number N. ``prefix`` is what daytona.branchPrefix was when it started: a
+    session keeps its branch."""
+
+    number: int
+    prefix: str = SANDBOX_BRANCH
+
+    @property
+    def branch(self) -> str:
+        return f"{self.prefix}/{self.number}"
+
+    @property
+    def ref(self) -> str:
+        return f"refs/heads/{self.prefix}/{self.number}"
+
+    @property
+    def remote(self) -> str:
+        return f"sandbox-{self.number}"
+
+    @property
+    def tracking(self) -> str:
+        """Prefix of the sandbox's branches here."""
+        return f"refs/remotes/sandbox-{self.number}/"
+
+    @property
+    def incoming(self) -> str:
+        """Prefix under which a fetch lands before its tips are moved, all at once, to where they
+        belong."""
+        return f"refs/daytona/incoming/{self.number}/"
+
+    @property
+    def kept(self) -> str:
+        return f"{KEPT}opencode-{self.number}/"
+
+    @property
+    def resetting(self) -> str:
+        """The branch's old tip, while worktrees that have it checked out still have to follow it to
+        the new one."""
+        return f"refs/daytona/resetting/{self.number}"
+
+    @property
+    def base(self) -> str:
+        """The commit that the session started from."""
+        return f"refs/daytona/base/{self.number}"
+
+
+def url(endpoint: Endpoint) -> str:
+    """The remote's URL: no user, the token is nowhere in it."""
+    return f"ssh://{endpoint.url_authority}{PROJECT}"
+
+
+def number_of_branch(ref: str, prefix: str = SANDBOX_BRANCH) -> int | None:
+    found = re.fullmatch(rf"refs/heads/{re.escape(prefix)}/([1-9][0-9]{{0,8}})", ref)
+    return int(found[1]) if found else None
+
+
+def is_prefix(text: str) -> bool:
+    """Whether a text may stand before ``/N`` in the name of a branch, as far as that can be told
+    without git: it never is an option, and holds nothing that ref transactions, ref patterns or
+    terminals take for syntax."""
+    return (
+        0 < len(text) <= PREFIX_LENGTH
+        and text.isprintable()
+        and text[0] not in "-/."
+        and not re.search(r"[\s~^:?*\[\\]", text)
+        and not _FORBIDDEN.search(text)
+    )
+
+
+def number_of_remote(name: str) -> int | None:
+    found = _REMOTE.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def number_in(text: str) -> int | None:
+    """The number that a person means by ``3``, ``sandbox-3`` or ``opencode/3``; None for anything
+    else (a sandbox or session id)."""
+    found = re.fullmatch(r"(?:sandbox-|(?:refs/heads/)?opencode/)?([1-9][0-9]{0,8})", text)
+    return int(found[1]) if found else None
+
+
+MOST = 2000
+"""How many refs of a sandbox are taken."""
+NAME_BYTES, COMPONENT_BYTES = 1000, 240
+"""The longest name of a ref that is taken, and the longest piece between its slashes: file systems
+take 255 bytes, with git's ``.lock``."""
+# What check-ref-format allows, without what it forbids in a piece: names become refs here, and
+# reach terminals.
+_NAME = re.compile(r"refs/(?:heads|daytona)/[^\s~^:?*\[\\\x00-\x20\x7f]+")
+_FORBIDDEN = re.compile(r"\.\.|@\{|//|/$|\.$|/\.|\.lock(?:/|$)")
+
+
+def takeable(names: Iterable[str], *, folding: bool) -> tuple[list[str], list[str]]:
+    """Of the names that a sandbox gives to its refs those that can be refs here, at most MOST, and
+    those that cannot: not well-formed, not printable, too long, or in the way of another one.
+    ``folding``: the file system tells neither case nor Unicode forms apart."""
+    taken: dict[str, str] = {}
+    folders: set[str] = set()
+    refused: list[str] = []
+    for name in names:
+        key = unicodedata.normalize("NFC", name).casefold() if folding else name
+        pieces = key.split("/")
+        parents = {"/".join(pieces[:count]) for count in range(3, len(pieces))}
+        if (
+            len(taken) < MOST
+            and _NAME.fullmatch(name)
+            and not _FORBIDDEN.search(name)
+            and name.isprintable()
+            and len(name.encode("utf-8", "surrogateescape")) <= NAME_BYTES
+            and all(
+                len(piece.encode("utf-8", "surrogateescape")) <= COMPONENT_BYTES
+                for piece in name.split("/")
+            )
+            and key not in taken
+            and not parents & taken.keys()
+            and key not in folders
+        ):
+            taken[key] = name
+            folders |= parents
+        else:
+            refused.append(name)
+    return list(taken.values()), refused

@@ -1,0 +1,304 @@
+"""The local repository, through plain git."""
+
+import os
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from git_daytona.base.errors import MissingProgram, NoRepository, TransferFailed
+from git_daytona.base.run import Result, run
+from git_daytona.git import environment
+
+LOCAL_SECONDS = 300.0
+"""Limit of one local git command: a checkout of a large tree on a slow disk."""
+
+# What of a user's environment says which repository is meant; the last one only makes git more
+# careful. The rest of what git hands to hooks and aliases (GIT_COMMON_DIR, GIT_OBJECT_DIRECTORY, …)
+# belongs to the command that it was made for.
+_MEANT = ("GIT_DIR", "GIT_WORK_TREE")
+_SEARCH = (
+    *_MEANT,
+    "GIT_CEILING_DIRECTORIES",
+    "GIT_DISCOVERY_ACROSS_FILESYSTEM",
+    "GIT_TEST_ASSUME_DIFFERENT_OWNER",
+)
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository and the worktree we were called in (None: bare). Paths are absolute."""
+
+    git_dir: Path
+    common_dir: Path
+    worktree: Path | None
+    object_format: str = "sha1"
+
+    @property
+    def zero(self) -> str:
+        """The object id that means "must not exist" to update-ref; as long as the repository's
+        ids."""
+        return "0" * (64 if self.object_format == "sha256" else 40)
+
+    @property
+    def existing_dir(self) -> Path:
+        """``git_dir``, or what all worktrees share once our linked one was removed (CASES 36): the
+        session goes on without it."""
+        return self.git_dir if self.git_dir.is_dir() else self.common_dir
+
+    def git(
+        self,
+        *arguments: str,
+        check: bool = True,
+        stdin: bytes | None = None,
+        env: dict[str, str] | None = None,
+    ) -> Result:
+        """Run git on this repository; raises TransferFailed with git's words for a non-zero status
+        unless ``check`` is off."""
+        there = self.worktree is not None and self.worktree.is_dir()
+        place = ("-C", str(self.worktree)) if there else ("--git-dir", str(self.existing_dir))
+        argv = ("git", *place, *environment.config_arguments(environment.LOCAL_CONFIG), *arguments)
+        result = run(argv, env=environment.base() | (env or {}), timeout=LOCAL_SECONDS, stdin=stdin)
+        if check and result.status != 0:
+            raise failure(result, f"git {arguments[0]} failed")
+        return result
+
+    def resolve(self, revision: str) -> str | None:
+        """The object id of a commit, or None."""
+        result = self.git(
+            "rev-parse",
+            "--verify",
+            "--quiet",
+            "--end-of-options",
+            f"{revision}^{{commit}}",
+            check=False,
+        )
+        return result.text or None if result.status == 0 else None
+
+    def refs(self, *prefixes: str) -> dict[str, str]:
+        """Refs under the prefixes, name to object id."""
+        listing = self.git("for-each-ref", "--format=%(objectname) %(refname)", *prefixes).text
+        return {
+            name: oid for oid, _, name in (line.partition(" ") for line in listing.splitlines())
+        }
+
+    def has_ref(self, name: str) -> bool:
+        """Whether there is a ref of exactly this name: ``refs`` would list all below it, too."""
+        return self.git("show-ref", "--verify", "--quiet", name, check=False).status == 0
+
+    def update_refs(self, commands: Sequence[str]) -> bool:
+        """Apply ``update-ref --stdin`` commands, all or none. False when a ref was not what a
+        command expected."""
+        if not commands:
+            return True
+        script = "".join(f"{command}\n" for command in ["start", *commands, "prepare", "commit"])
+        result = self.git("update-ref", "--no-deref", "--stdin", check=False, stdin=script.encode())
+        return result.status == 0
+
+    def contains(self, tips: Sequence[str], oid: str) -> bool:
+        """Whether the commit is in the history of any of the tips."""
+        if oid in tips:
+            return True
+        return not self.git("rev-list", "--max-count=1", oid, "--not", *tips).text
+
+    def config(self, key: str) -> str | None:
+        """A configuration value, or None."""
+        result = self.git("config", "--get", key, check=False)
+        return result.text if result.status == 0 else None
+
+    def section(self, name: str) -> dict[str, str]:
+        """The values of a section, by key in lower case; of several with one key the last."""
+        listing = self.git(
+            "config", "-z", "--get-regexp", rf"^{re.escape(name)}\.[^.]*$", check=False
+        ).stdout
+        entries = (entry.partition("\n") for entry in os.fsdecode(listing).split("\0") if entry)
+        return {key.rpartition(".")[2]: value for key, _, value in entries}
+
+    def set_config(self, *arguments: str) -> Result:
+        """``git config --local …``, tried again while another program holds the configuration's
+        lock (CASES 41)."""
+        import tenacity
+
+        def attempt() -> Result:
+            return self.git("config", "--local", *arguments, check=False)
+
+        def locked(result: Result) -> bool:
+            return result.status == 255 or (
+                result.status != 0 and b"could not lock" in result.stderr
+            )
+
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_result(locked),
+            stop=tenacity.stop_after_delay(10),
+            wait=tenacity.wait_random_exponential(multiplier=0.02, max=0.5),
+            retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
+        )
+        return retrying(attempt)
+
+    def worktrees(self) -> list["Worktree"]:
+        """All worktrees, with what they have checked out."""
+        found: list[Worktree] = []
+        listing = self.git("worktree", "list", "--porcelain", "-z").stdout
+        for block in listing.split(b"\0\0"):
+            fields = dict(_field(line) for line in block.split(b"\0") if line)
+            if b"worktree" in fields and b"bare" not in fields and b"prunable" not in fields:
+                path = Path(os.fsdecode(fields[b"worktree"]))
+                branch = fields.get(b"branch")
+                if path.is_dir():
+                    found.append(
+                        Worktree(path, os.fsdecode(branch) if branch is not None else None)
+                    )
+        return found
+
+    def showing(self, ref: str) -> list[Path]:
+        """The worktrees that have a branch checked out, by its full name."""
+        try:
+            head = (self.common_dir / "HEAD").read_text()
+            alone = not (self.common_dir / "worktrees").exists()
+        except (OSError, UnicodeDecodeError):
+            head, alone = "", False
+        # What most repositories say without a process: there is one worktree, and it has another
+        # branch. (In another ref format than "files", HEAD names .invalid:
+        # gitrepository-layout(5).)
+        if (
+            alone
+            and head.startswith("ref: refs/heads/")
+            and head.strip() not in (f"ref: {ref}", "ref: refs/heads/.invalid")
+        ):
+            return []
+        return [tree.path for tree in self.worktrees() if tree.branch == ref]
+
+    def at(self, worktree: Path) -> "Repository":
+        """The same repository, working in another of its worktrees."""
+        git_dir = self.git("-C", str(worktree), "rev-parse", "--absolute-git-dir").text
+        return Repository(Path(git_dir), self.common_dir, worktree, self.object_format)
+
+    def temporary_index(self) -> Path:
+        """A path for an index file that nobody else uses; the caller removes it."""
+        return self.git_dir / f"daytona-index-{secrets.token_hex(6)}"
+
+
+@dataclass(frozen=True)
+class Worktree:
+    """A worktree and the full name of the branch it has checked out (None: detached)."""
+
+    path: Path
+    branch: str | None
+
+
+def _field(line: bytes) -> tuple[bytes, bytes]:
+    key, _, value = line.partition(b" ")
+    return key, value
+
+
+def failure(result: Result, what: str) -> TransferFailed:
+    """git's own words as an error: the first line that says error or fatal, the rest for the
+    log."""
+    lines = result.complaint.splitlines()
+    telling = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    telling = (
+        telling or [line for line in lines if line.startswith(("remote:", "!", " ! "))] or lines
+    )
+    reason = (
+        telling[0].removeprefix("fatal: ").removeprefix("error: ")
+        if telling
+        else f"exit status {result.status}"
+    )
+    return TransferFailed(
+        f"{what}: {reason}", hint="the log has all that git said", details=result.complaint
+    )
+
+
+def here() -> Path:
+    """The current directory; raises NoRepository when it was deleted under us."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError as problem:
+        raise NoRepository(
+            "the current directory does not exist any more", hint="cd to one that does"
+        ) from problem
+
+
+def discover(start: Path) -> Repository:
+    """The repository that git finds from a directory, as git itself would (GIT_DIR of ``git
+    --git-dir=… daytona`` counts here).
+
+    Raises NoRepository, MissingProgram.
+    """
+    argv = (
+        "git",
+        "rev-parse",
+        "--is-bare-repository",
+        "--is-inside-work-tree",
+        "--absolute-git-dir",
+        "--git-common-dir",
+    )
+    env = environment.base() | {name: os.environ[name] for name in _SEARCH if name in os.environ}
+    try:
+        result = run(argv, cwd=start, env=env, timeout=LOCAL_SECONDS)
+    except MissingProgram as problem:
+        if start.is_dir():
+            raise MissingProgram(
+                "git is not installed", hint="install it (Debian: apt install git)"
+            ) from problem
+        raise
+    if result.status != 0:
+        if "dubious ownership" in result.complaint:
+            raise NoRepository(
+                f"git does not trust the repository at '{start}': somebody else owns it",
+                hint=f"if you trust it: git config --global --add safe.directory '{start}'",
+                details=result.complaint,
+            )
+        raise NoRepository(
+            f"'{start}' is not in a git repository",
+            hint="go to one, or make one: git init",
+            details=result.complaint,
+        )
+    bare, inside, git_dir, common = result.text.split("\n", 3)
+    if "\n" in common:  # a folder's name has one: each by itself
+        git_dir, common = (
+            run((*argv[:2], name), cwd=start, env=env, timeout=LOCAL_SECONDS).text
+            for name in argv[-2:]
+        )
+    worktree: Path | None = None
+    if inside == "true":
+        top = run(
+            ("git", "rev-parse", "--show-toplevel"), cwd=start, env=env, timeout=LOCAL_SECONDS
+        )
+        worktree = Path(top.text) if top.status == 0 and top.text else None
+        if worktree is not None and any(name in os.environ for name in _MEANT):
+            _check_together(worktree, Path(git_dir))
+    elif bare == "false":
+        raise NoRepository(f"'{start}' lies inside a .git directory", hint="go to the worktree")
+    common_dir = (start / common).resolve()
+    repository = Repository(Path(git_dir), common_dir, worktree)
+    return Repository(repository.git_dir, common_dir, worktree, object_format(repository))
+
+
+def _check_together(worktree: Path, git_dir: Path) -> None:
+    """Raise NoRepository unless the worktree itself leads to the git directory: what runs in it
+    later on is not told where that is."""
+    argv = ("git", "-C", str(worktree), "rev-parse", "--absolute-git-dir", "--show-toplevel")
+    found = run(argv, env=environment.base(), timeout=LOCAL_SECONDS)
+    if found.status != 0 or found.text != f"{git_dir}\n{worktree}":
+        raise NoRepository(
+            f"'{git_dir}' is not the repository of the worktree '{worktree}'",
+            hint="go to its own worktree, and run it there without GIT_DIR and 'git --git-dir'",
+        )
+
+
+def object_format(repository: Repository) -> str:
+    """``sha1`` or ``sha256``."""
+    result = repository.git("rev-parse", "--show-object-format", check=False)
+    return result.text if result.status == 0 and result.text in ("sha1", "sha256") else "sha1"
+
+
+def need_worktree(repository: Repository) -> Path:
+    """The worktree, or NoRepository for a bare repository."""
+    if repository.worktree is None:
+        raise NoRepository(
+            "this is a bare repository, and syncing needs a worktree",
+            hint="run it in a clone, or add one: git worktree add",
+        )
+    return repository.worktree

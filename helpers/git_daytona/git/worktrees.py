@@ -1,0 +1,157 @@
+"""A worktree that is about to be reset: what is in it that nothing else holds, and the reset
+itself."""
+
+import os
+import shutil
+from pathlib import Path
+
+from git_daytona.base.errors import TransferFailed
+from git_daytona.git.repository import Repository, failure
+
+
+def snapshot(repository: Repository, new: str, old: str | None) -> str | None:
+    """A commit of everything in the worktree that resetting it to ``new`` would take away: staged,
+    unstaged and untracked files, and ignored ones that ``new`` would overwrite. None when there is
+    nothing of that kind.
+
+    The index and the files stay as they are. The commit's parents are ``old`` and, when the index
+    differs from both, a commit of the index, as ``git stash`` records it.
+    """
+    assert repository.worktree is not None
+    head = old or new
+    index = repository.temporary_index()
+    env = {"GIT_INDEX_FILE": str(index)}
+    try:
+        staged = _staged(repository, head)
+        source = repository.git_dir / "index"
+        if source.exists():
+            # With its time: by it git tells which files may have changed within the second in which
+            # the index was written.
+            shutil.copy2(source, index)
+        _look_again(repository, new, env, everywhere=True)
+        repository.git("add", "--all", "--", ":/", env=env)
+        _add_overwritten(repository, new, env)
+        tree = repository.git("write-tree", env=env).text
+        if tree == repository.git("rev-parse", f"{head}^{{tree}}").text and staged is None:
+            return None
+        parents = ["-p", head]
+        if staged is not None and staged != tree:
+            parents += [
+                "-p",
+                _commit(repository, staged, ["-p", head], f"index of '{repository.worktree}'"),
+            ]
+        return _commit(
+            repository,
+            tree,
+            parents,
+            f"uncommitted work in '{repository.worktree}', kept by git-daytona",
+        )
+    finally:
+        index.unlink(missing_ok=True)
+        index.with_name(index.name + ".lock").unlink(missing_ok=True)
+
+
+def _staged(repository: Repository, head: str) -> str | None:
+    """The tree of the index if it differs from HEAD's; None also for an index with conflicts, which
+    is captured as files."""
+    result = repository.git("write-tree", check=False)
+    if result.status != 0:
+        return None
+    return (
+        result.text if result.text != repository.git("rev-parse", f"{head}^{{tree}}").text else None
+    )
+
+
+def _add_overwritten(repository: Repository, new: str, env: dict[str, str]) -> None:
+    """Ignored files are nobody's to sync, but the reset would overwrite those that ``new``
+    tracks."""
+    assert repository.worktree is not None
+    tree = repository.git("write-tree", env=env).text
+    added = repository.git(
+        "diff-tree", "-r", "-z", "--name-only", "--diff-filter=A", tree, new
+    ).stdout
+    names = [name for name in added.split(b"\0") if name]
+    there = [name for name in names if _has(repository.worktree, name)]
+    if there:
+        arguments = ("add", "--force", "--pathspec-from-file=-", "--pathspec-file-nul")
+        literal = b"\0".join(b":(literal,top)" + name for name in there)
+        repository.git(*arguments, stdin=literal, env=env)
+
+
+def _has(worktree: Path, name: bytes) -> bool:
+    """Whether the worktree itself has that path: not by way of a link in it, which a reset replaces
+    and git refuses to follow."""
+    path = os.fsencode(worktree)
+    *folders, last = name.split(b"/")
+    for folder in folders:
+        path += b"/" + folder
+        if os.path.islink(path):  # noqa: PTH114 — bytes
+            return False
+    return os.path.lexists(path + b"/" + last)
+
+
+def _look_again(
+    repository: Repository, new: str, env: dict[str, str] | None = None, *, everywhere: bool = False
+) -> None:
+    """Take the marks assume-unchanged (core.ignoreStat sets it on all files) and skip-worktree from
+    files that differ between the index and ``new``: git would miss the edits in them, and then
+    refuse to overwrite them. ``everywhere``: assume-unchanged from all files, because a reset
+    overwrites those, too, whether they differ or not."""
+    assert repository.worktree is not None
+    changed = set(
+        repository.git("diff-index", "--cached", "-z", "--name-only", new, env=env).stdout.split(
+            b"\0"
+        )
+    )
+    listing = (
+        repository.git("ls-files", "-v", "-z", env=env).stdout
+        if everywhere or changed - {b""}
+        else b""
+    )
+    marked = []
+    for mark, name in ((line[:1], line[2:]) for line in listing.split(b"\0")):
+        if mark in (b"S", b"s"):
+            # Outside a sparse checkout's patterns: nothing is there, and nothing shall be.
+            taken = name in changed and os.path.lexists(
+                os.fsencode(repository.worktree) + b"/" + name
+            )
+        else:
+            taken = mark.islower() and (everywhere or name in changed)
+        if taken:
+            marked.append(name)
+    if marked:
+        for option in ("--no-assume-unchanged", "--no-skip-worktree"):
+            repository.git(
+                "update-index", option, "-z", "--stdin", stdin=b"\0".join(marked) + b"\0", env=env
+            )
+
+
+def _commit(repository: Repository, tree: str, parents: list[str], message: str) -> str:
+    identity = {
+        "GIT_AUTHOR_NAME": "git-daytona",
+        "GIT_AUTHOR_EMAIL": "git-daytona@localhost",
+        "GIT_COMMITTER_NAME": "git-daytona",
+        "GIT_COMMITTER_EMAIL": "git-daytona@localhost",
+    }
+    return repository.git("commit-tree", tree, *parents, "-m", message, env=identity).text
+
+
+def reset(repository: Repository) -> None:
+    """Make index and files of the worktree show its HEAD. Raises TransferFailed when git cannot
+    (somebody holds its index)."""
+    try:
+        _look_again(repository, "HEAD")
+    except TransferFailed:  # the reset says it better
+        pass
+    # LFS would load what the sandbox's own .lfsconfig names, from where that points to; LFS objects
+    # do not travel anyway.
+    result = repository.git(
+        "reset", "--hard", "--quiet", check=False, env={"GIT_LFS_SKIP_SMUDGE": "1"}
+    )
+    if result.status != 0:
+        problem = failure(result, f"'{repository.worktree}' could not be reset to its branch")
+        raise TransferFailed(
+            problem.message,
+            hint="close what uses that worktree; the next sync finishes it",
+            details=problem.details,
+        )

@@ -1,1 +1,0 @@
-"""The side of the programs that run agents: OpenCode's plugin over JSON-RPC, and `git daytona hook`."""

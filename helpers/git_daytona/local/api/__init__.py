@@ -1,0 +1,1 @@
+"""The REST API: sandboxes, their life, snapshots, what the server says of itself."""

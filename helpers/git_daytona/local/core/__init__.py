@@ -1,0 +1,1 @@
+"""What all of the embedded Daytona stands on: records, faults, profiles, the store."""

@@ -1,0 +1,1 @@
+"""The proxy that shows the ports of sandboxes."""

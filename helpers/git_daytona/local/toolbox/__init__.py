@@ -1,0 +1,1 @@
+"""The toolbox API: commands, files, git and terminals inside a sandbox."""

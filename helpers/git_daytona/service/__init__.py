@@ -1,0 +1,2 @@
+"""The side of the programs that run agents: OpenCode's plugin over JSON-RPC, and `git daytona
+hook`."""

@@ -1,0 +1,129 @@
+"""What a host tells us of its sessions, and which session is a sub-agent of which."""
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from git_daytona.base.errors import GitDaytonaError
+from git_daytona.service.jsonrpc import Closed, Peer, Refused
+from git_daytona.service.queues import Lane
+from git_daytona.service.turns import Turns
+from git_daytona.service.workspace import Workspace
+
+PARENT_SECONDS = 10.0
+DEPTH = 20
+"""Generations of sub-agents that are followed."""
+
+
+class Events:
+    """Sub-agents' sessions use the sandbox of their root. Safe for many threads; ``handle`` never
+    blocks."""
+
+    def __init__(self, peer: Peer, workspace: Workspace, turns: Turns) -> None:
+        self._peer, self._workspace, self._turns = peer, workspace, turns
+        self._lock = threading.Lock()
+        self._parents: dict[str, str | None] = {}
+        """Session → its parent; None for a root. As told by events, else asked for."""
+        self._titles: dict[str, str] = {}
+        """Titles that are not on record yet: a session has a record from its first tool call on."""
+        self._known_titles: dict[str, str] = {}
+        self._notes = Lane("sub-agents and titles", 1)
+
+    def handle(self, kind: str, properties: Mapping[str, Any]) -> None:
+        """One event of OpenCode's; one that we do not know, or names no session, is ignored."""
+        info = properties.get("info")
+        info = info if isinstance(info, dict) else {}
+        session_id = properties.get("sessionID") or info.get("id")
+        if not isinstance(session_id, str) or not session_id:
+            return
+        status = properties.get("status")
+        idle = kind == "session.idle" or (isinstance(status, dict) and status.get("type") == "idle")
+        if isinstance(title := info.get("title"), str) and kind in (
+            "session.created",
+            "session.updated",
+        ):
+            self._called(session_id, title)
+        if kind == "session.created":
+            parent = info.get("parentID") or properties.get("parentID")
+            self._born(session_id, parent if isinstance(parent, str) and parent else None)
+        elif kind == "session.deleted":
+            with self._lock:
+                child = bool(self._parents.pop(session_id, None) or info.get("parentID"))
+                self._titles.pop(session_id, None)
+                self._known_titles.pop(session_id, None)
+            if not child:
+                self._turns.delete(session_id)
+        elif kind in ("session.idle", "session.status") and self._is_root(session_id):
+            self._notes.submit(lambda: self._note_title(session_id))
+            # A sub-agent's end is not the turn's: its root goes on, and ends later.
+            (self._turns.ended if idle else self._turns.begun)(session_id)
+
+    def root(self, session_id: str) -> str:
+        """The session whose sandbox a tool call is for. A session that we never heard of (we, or
+        OpenCode, were restarted) is looked up in the state file, and else asked for."""
+        current = session_id
+        for _ in range(DEPTH):
+            parent = self._parent(current)
+            if parent is None:
+                break
+            current = parent
+        return current
+
+    def _parent(self, session_id: str) -> str | None:
+        with self._lock:
+            if session_id in self._parents:
+                return self._parents[session_id]
+        found = self._workspace.coordinator().state.root_of(session_id)
+        if found is None:
+            try:
+                answer = self._peer.ask("parent", {"sessionID": session_id}).result(PARENT_SECONDS)
+                found = answer.get("parentID") if isinstance(answer, dict) else None
+            # a host that cannot say: its sessions have no sub-agents
+            except (Refused, Closed, TimeoutError):
+                found = None
+        self._born(
+            session_id, found if isinstance(found, str) and found and found != session_id else None
+        )
+        with self._lock:
+            return self._parents.get(session_id)
+
+    def _born(self, session_id: str, parent: str | None) -> None:
+        with self._lock:
+            self._parents[session_id] = parent
+        if parent is not None:
+            self._notes.submit(lambda: self._note(session_id))
+
+    def _note(self, session_id: str) -> None:
+        try:
+            self._workspace.coordinator().state.note_child(session_id, self.root(session_id))
+        # it is only for after a restart; what is wrong here, the tool call says
+        except GitDaytonaError:
+            pass
+
+    def _called(self, session_id: str, title: str) -> None:
+        """A session's title, which OpenCode repeats with everything that happens in it."""
+        with self._lock:
+            if self._known_titles.get(session_id) == title:
+                return
+            self._known_titles[session_id] = self._titles[session_id] = title
+        self._notes.submit(lambda: self._note_title(session_id))
+
+    def _note_title(self, session_id: str) -> None:
+        with self._lock:
+            title = self._titles.get(session_id)
+        if title is None:
+            return
+        try:
+            file = self._workspace.coordinator().state
+            if file.get(session_id) is None:  # not yet, or a sub-agent's: these have no record
+                return
+            file.set_title(session_id, title)
+        except GitDaytonaError:  # it is only for people's eyes
+            return
+        with self._lock:
+            if self._titles.get(session_id) == title:
+                del self._titles[session_id]
+
+    def _is_root(self, session_id: str) -> bool:
+        with self._lock:
+            return self._parents.get(session_id) is None

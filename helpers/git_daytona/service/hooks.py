@@ -1,0 +1,183 @@
+"""``git daytona hook EVENT < JSON``: one event of a host that has no plugin of ours, by the same
+coordinator (git-daytona-hooks(7))."""
+
+import json
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from git_daytona.base.errors import GitDaytonaError, NotFound, TransferFailed, UsageError
+from git_daytona.service.jsonrpc import Peer, Request
+from git_daytona.service.previews import Previews
+from git_daytona.service.toasts import Toasts
+from git_daytona.service.tool_calls import Call, Shared
+from git_daytona.service.turns import Turns
+from git_daytona.service.workspace import Workspace
+from git_daytona.sessions import recovery
+from git_daytona.sessions.coordinator import Coordinator
+from git_daytona.settings import preferences
+from git_daytona.tools.registry import TOOLS
+
+EVENTS = ("session.created", "session.idle", "session.deleted", "tool", "shutdown")
+PAYLOAD_BYTES = 64 * 1024 * 1024
+
+# How hosts call the same things: ours first, then what others (Claude Code, Codex) send.
+_NAMES = {
+    "session": ("sessionID", "session_id", "session"),
+    "parent": ("parentID", "parent_id", "parent_session_id"),
+    "directory": ("directory", "cwd"),
+}
+
+
+class _Alone(Peer):
+    """A host that waits for one answer and can be asked nothing: it has asked its user itself.
+    Toasts become lines."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+
+    def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        if method == "toast":
+            self._tell(f"{params['title']}: {params['message']}")
+
+    def ask(self, method: str, params: Mapping[str, Any]) -> "Future[Any]":
+        future: Future[Any] = Future()
+        future.set_result(None)
+        return future
+
+    def write(self, message: Mapping[str, Any]) -> None:
+        return None
+
+
+class Hook:
+    """One event. ``tell`` gets a line for people now and then; ``run`` returns what goes to
+    standard output, or None."""
+
+    def __init__(self, payload: bytes, directory: Path, tell: Callable[[str], None]) -> None:
+        self._payload = _object(payload)
+        place = Path(self._text("directory") or directory)
+        if not place.is_absolute() or not place.is_dir():
+            raise UsageError(
+                f"'{place}' is no directory", hint="give 'directory' (or 'cwd') as an absolute path"
+            )
+        self._tell = tell
+        self._peer = _Alone(tell)
+        self._toasts = Toasts(self._peer.notify)
+        self._workspace = Workspace(place, str(place), None, self._toasts)
+
+    def run(self, event: str) -> dict[str, Any] | None:
+        """Raises what the event's work raises; nothing is left running."""
+        coordinator = self._workspace.coordinator()
+        try:
+            match event:
+                case "session.created":
+                    self._created(coordinator)
+                case "session.idle":
+                    self._idle(coordinator, self._root(coordinator))
+                case "session.deleted":
+                    self._deleted(coordinator)
+                case "shutdown":
+                    self._shutdown(coordinator)
+                case "tool":
+                    return self._tool(self._root(coordinator))
+            return None
+        finally:
+            self._workspace.close()
+
+    def _created(self, coordinator: Coordinator) -> None:
+        if parent := self._text("parent"):
+            coordinator.state.note_child(
+                self._need_session(), coordinator.state.root_of(parent) or parent
+            )
+            return
+        found = recovery.recover(coordinator)
+        for line in (*found.done, *found.failed):
+            self._tell(line)
+
+    def _idle(self, coordinator: Coordinator, root: str) -> None:
+        session = coordinator.state.get(root)
+        synced = session is not None and session.number is not None and root == self._need_session()
+        if synced and preferences.load(coordinator.directory).sync_on_idle():
+            self._tell(coordinator.sync(root).message)
+
+    def _deleted(self, coordinator: Coordinator) -> None:
+        session_id = self._need_session()
+        if self._root(coordinator) != session_id:  # a sub-agent's: its root goes on
+            return
+        try:
+            outcome = coordinator.delete(session_id)
+        except NotFound:
+            if coordinator.state.get(session_id) is not None:
+                raise
+            return  # a chat that never used a tool
+        self._tell(outcome.message if outcome else "its sandbox is gone")
+
+    def _shutdown(self, coordinator: Coordinator) -> None:
+        failed = []
+        for session in coordinator.sessions():
+            if session.needs_sync:
+                try:
+                    self._tell(coordinator.sync(session.id).message)
+                except GitDaytonaError as problem:
+                    failed.append(f"session {session.number}: {problem.message}")
+        if failed:
+            raise TransferFailed(
+                "; ".join(failed),
+                hint="'git daytona status' shows each; 'git daytona recover' tries again",
+            )
+
+    def _tool(self, root: str) -> dict[str, Any]:
+        name, arguments = self._payload.get("tool"), self._payload.get("arguments", {})
+        tool = next((each for each in TOOLS if each.name == name), None)
+        if tool is None:
+            raise UsageError(
+                "'tool' names no tool", hint=f"one of: {', '.join(each.name for each in TOOLS)}"
+            )
+        if not isinstance(arguments, dict):
+            raise UsageError("'arguments' must be an object", hint="see git-daytona-hooks(7)")
+        previews = Previews(self._workspace, self._toasts)
+        shared = Shared(
+            self._workspace, self._toasts, Turns(self._workspace, self._toasts, previews), previews
+        )
+        call = Call(shared, Request(self._peer, 1, "tool", {}, wants_answer=False), root)
+        result = tool.run(call, arguments)
+        return {
+            "title": result.title,
+            "output": "\n\n".join([*call.notices, result.output]),
+            "metadata": dict(result.metadata),
+            "attachments": [dict(each) for each in result.attachments],
+        }
+
+    def _root(self, coordinator: Coordinator) -> str:
+        session_id = self._need_session()
+        return coordinator.state.root_of(session_id) or session_id
+
+    def _need_session(self) -> str:
+        session_id = self._text("session")
+        if not session_id:
+            raise UsageError(
+                "the event names no session",
+                hint="give it as 'sessionID' (or 'session_id') in the JSON object",
+            )
+        return session_id
+
+    def _text(self, what: str) -> str:
+        for name in _NAMES[what]:
+            value = self._payload.get(name)
+            if isinstance(value, str) and value:
+                return value
+        return ""
+
+
+def _object(payload: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(payload) if payload.strip() else {}
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise UsageError(
+            "standard input is no JSON object",
+            hint="see git-daytona-hooks(7) for what each event needs",
+        )
+    return found

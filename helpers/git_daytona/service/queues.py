@@ -1,0 +1,58 @@
+"""Threads for work that must not block its caller: each lane does its jobs in order, a few at a
+time, and never waits for another's."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from git_daytona.base import log
+
+
+class Lane:
+    """A queue and up to ``width`` daemon threads, which end when there is nothing to do."""
+
+    def __init__(self, name: str, width: int) -> None:
+        self.name, self.width = name, width
+        self._jobs: deque[Callable[[], None]] = deque()
+        self._threads = 0
+        self._changed = threading.Condition()
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Have a job done. What it raises goes to the log: jobs tell their callers themselves how
+        they ended."""
+        with self._changed:
+            self._jobs.append(job)
+            if self._threads >= self.width:
+                return
+            self._threads += 1
+        threading.Thread(target=self._work, name=self.name, daemon=True).start()
+
+    @property
+    def idle(self) -> bool:
+        with self._changed:
+            return self._threads == 0
+
+    def wait(self, until: float) -> bool:
+        """Wait until everything is done, or until that moment of time.monotonic(); whether it
+        is."""
+        with self._changed:
+            while self._threads:
+                left = until - time.monotonic()
+                if left <= 0:
+                    return False
+                self._changed.wait(left)
+            return True
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                if not self._jobs:
+                    self._threads -= 1
+                    self._changed.notify_all()
+                    return
+                job = self._jobs.popleft()
+            try:
+                job()
+            except Exception:  # noqa: BLE001 — a job that fails in an unforeseen way must not end the others
+                log.logger.exception("%s: internal error", self.name)

@@ -1,0 +1,93 @@
+"""What the user is told in passing: short notes that OpenCode shows over its display, one after
+another (the shim queues them)."""
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from git_daytona.base.errors import GitDaytonaError
+from git_daytona.base.secret import printable, redact
+
+LONGEST = 300
+"""Characters of a message."""
+
+
+class Toasts:
+    """Sends toasts through ``notify(method, params)``. The same one twice in a row is sent once."""
+
+    def __init__(self, notify: Callable[[str, Mapping[str, Any]], None]) -> None:
+        self._notify = notify
+        self._lock = threading.Lock()
+        self._last: tuple[str, str] | None = None
+
+    def show(self, title: str, message: str, variant: str = "info") -> None:
+        """``variant`` is info, success, warning or error. Words of the sandbox's making are
+        cleaned."""
+        text = " ".join(printable(redact(message)).split())
+        text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+        with self._lock:
+            if self._last == (title, text):
+                return
+            self._last = (title, text)
+        self._notify("toast", {"title": title, "message": text, "variant": variant})
+
+    def created(self, sandbox_id: str, branch: str | None) -> None:
+        self.show(
+            "Sandbox created",
+            f"{sandbox_id}, work comes back to {branch}" if branch else sandbox_id,
+            "success",
+        )
+
+    def connected(self, sandbox_id: str, branch: str | None) -> None:
+        self.show(
+            "Connected",
+            f"sandbox {sandbox_id}, branch {branch}" if branch else f"sandbox {sandbox_id}",
+        )
+
+    def step(self, line: str) -> bool:
+        """A step of the coordinator's; of these, what brings a sandbox back takes long enough to be
+        shown at once. Whether it was."""
+        restoring = line.startswith(
+            ("starting the sandbox", "recovering the sandbox", "waiting for the sandbox")
+        )
+        if restoring:
+            self.show("Restoring", line)
+        return restoring
+
+    def slow(self, line: str) -> None:
+        """A step that takes longer than one likes to wait without a word."""
+        self.show("Please wait", line)
+
+    def synced(self, message: str) -> None:
+        self.show("Changes synced", message, "success")
+
+    def sync_failed(self, problem: GitDaytonaError) -> None:
+        self.show("Sync failed", told(problem), "error")
+
+    def disabled(self, reason: str) -> None:
+        self.show("Git syncing disabled", reason, "warning")
+
+    def deleted(self, message: str) -> None:
+        self.show("Session deleted", message, "success")
+
+    def delete_failed(self, problem: GitDaytonaError) -> None:
+        self.show("Delete failed", told(problem), "error")
+
+    def recovered(self, lines: list[str]) -> None:
+        self.show("Work of an earlier run recovered", "; ".join(lines), "success")
+
+    def not_recovered(self, lines: list[str]) -> None:
+        self.show("Not recovered", "; ".join(lines), "warning")
+
+    def server(self, port: int, link: str) -> None:
+        # Not through show(): redaction would take the token out of the link, which is there to be
+        # opened.
+        self._notify(
+            "toast", {"title": f"Server on port {port}", "message": link, "variant": "info"}
+        )
+
+
+def told(problem: GitDaytonaError) -> str:
+    """An error, its entry in git-daytona-errors(7) and what to do about it, in one text."""
+    message = f"{problem.message} [{problem.entry}]"
+    return f"{message}\nhint: {problem.hint}" if problem.hint else message

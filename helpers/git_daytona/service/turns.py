@@ -1,0 +1,154 @@
+"""What happens behind the conversation: each turn's sync, a session's deletion, and the end of all
+of it."""
+
+import threading
+import time
+from functools import partial
+
+from git_daytona.base import log, run
+from git_daytona.base.errors import GitDaytonaError, NotFound
+from git_daytona.service.previews import Previews
+from git_daytona.service.queues import Lane
+from git_daytona.service.toasts import Toasts
+from git_daytona.service.workspace import Workspace
+from git_daytona.sessions import state
+from git_daytona.sessions.sync import Outcome
+from git_daytona.settings import preferences
+
+LAST_SECONDS = 10.0
+"""After a drain's time is over: for what was ended to revoke its token."""
+NOT_FINISHED = "not finished at shutdown"
+
+
+class Turns:
+    """Background work of sessions, by the ids of their roots. One lane per session; nothing here
+    blocks its caller but ``now`` and ``drain``."""
+
+    def __init__(self, workspace: Workspace, toasts: Toasts, previews: Previews) -> None:
+        self._workspace, self._toasts, self._previews = workspace, toasts, previews
+        self._lock = threading.Lock()
+        self._lanes: dict[str, Lane] = {}
+        self._due: set[str] = set()
+        """Sessions in which something may have happened since their last sync was asked for."""
+        self._waiting: set[str] = set()
+        """Sessions whose sync has not begun yet: another one would be the same."""
+        self._deleted: set[str] = set()
+
+    def begun(self, root: str) -> None:
+        """A turn has begun, or a tool was used: the next end of a turn is worth a sync."""
+        with self._lock:
+            self._due.add(root)
+
+    def ended(self, root: str, *, last: bool = False) -> None:
+        """The session is idle. Several ends of one turn (``session.status`` and ``session.idle``)
+        are one. ``last``: there is no later chance, so that it is synced whatever
+        daytona.syncOnIdle says."""
+        with self._lock:
+            if root not in self._due or root in self._waiting:
+                return
+            self._due.discard(root)
+            self._waiting.add(root)
+        self._lane(root).submit(partial(self._sync, root, last=last))
+
+    def delete(self, root: str) -> None:
+        """The session was deleted: its sandbox goes once its work is here."""
+        with self._lock:
+            self._deleted.add(root)
+            self._due.discard(root)
+        self._lane(root).submit(partial(self._delete, root))
+
+    def is_deleted(self, root: str) -> bool:
+        with self._lock:
+            return root in self._deleted
+
+    def now(self, root: str) -> Outcome:
+        """Sync and wait for it."""
+        with self._lock:
+            self._due.discard(root)
+        coordinator = self._workspace.coordinator()
+        outcome = coordinator.sync(root)
+        self._came(root, outcome)
+        return outcome
+
+    def drain(self, seconds: float) -> bool:
+        """Bring back what was not, and wait for everything, at most so long; what did not finish is
+        recorded as failed and ended.
+
+        Whether everything was finished. The tokens of what was ended are revoked.
+        """
+        until = time.monotonic() + seconds
+        with self._lock:
+            due = list(self._due)
+        for root in due:
+            self.ended(root, last=True)
+        with self._lock:
+            lanes = dict(self._lanes)
+        late = [root for root, lane in lanes.items() if not lane.wait(until)]
+        settled = self._workspace.settled(until)
+        if late or not settled:
+            log.logger.error(
+                "shutdown: not finished after %.0f seconds: %s",
+                seconds,
+                " ".join(late) or "recovery",
+            )
+            run.end_all()
+            until = time.monotonic() + LAST_SECONDS
+            for root in late:
+                lanes[root].wait(until)
+                try:
+                    self._workspace.coordinator().state.note(root, state.FAILED, NOT_FINISHED)
+                except GitDaytonaError as problem:  # there is nobody left to tell
+                    log.logger.error("shutdown: %s", problem.message)
+        return settled and not late
+
+    def _lane(self, root: str) -> Lane:
+        with self._lock:
+            return self._lanes.setdefault(root, Lane(f"session {root}", 1))
+
+    def _sync(self, root: str, *, last: bool) -> None:
+        with self._lock:
+            self._waiting.discard(root)
+        try:
+            coordinator = self._workspace.coordinator()
+            session = coordinator.state.get(root)
+            if session is None or session.number is None:
+                return
+            if not last and not preferences.load(coordinator.directory).sync_on_idle():
+                with self._lock:
+                    self._due.add(root)
+                return
+            with self._workspace.patience.waiting("bringing the session's work back"):
+                outcome = coordinator.sync(root)
+            self._came(root, outcome)
+        except NotFound as problem:
+            if not self.is_deleted(root):
+                self._toasts.sync_failed(problem)
+        except GitDaytonaError as problem:
+            self._toasts.sync_failed(problem)
+
+    def _came(self, root: str, outcome: Outcome) -> None:
+        if outcome.changed:
+            self._toasts.synced(outcome.message)
+        elif outcome.left_behind:
+            self._toasts.show("Not everything synced", outcome.left_behind, "warning")
+        session = self._workspace.coordinator().state.get(root)
+        if session is not None and outcome.ports:
+            self._previews.seen(root, session.sandbox_id, outcome.ports)
+
+    def _delete(self, root: str) -> None:
+        try:
+            coordinator = self._workspace.coordinator()
+            try:
+                with self._workspace.patience.waiting(
+                    "syncing the session before its sandbox is deleted"
+                ):
+                    outcome = coordinator.delete(root)
+            except NotFound:
+                # a chat that never used a tool, or another process was faster
+                if coordinator.state.get(root) is None:
+                    return
+                raise
+        except GitDaytonaError as problem:
+            self._toasts.delete_failed(problem)
+            return
+        self._toasts.deleted(outcome.message if outcome else "its sandbox is gone")

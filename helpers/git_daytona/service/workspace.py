@@ -1,0 +1,109 @@
+"""The project that a service works for: its coordinator, made behind the first answer, and what is
+done once at the start."""
+
+import threading
+from pathlib import Path
+
+from git_daytona.base import log
+from git_daytona.base.errors import GitDaytonaError, NoRepository
+from git_daytona.base.progress import Patience
+from git_daytona.git.repository import Repository, discover
+from git_daytona.service.queues import Lane
+from git_daytona.service.toasts import Toasts, told
+from git_daytona.sessions import recovery
+from git_daytona.sessions.coordinator import Coordinator
+from git_daytona.settings import settings
+
+
+class Workspace:
+    """A directory that a host such as OpenCode works in. ``worktree`` is the project's root as the
+    host's model knows it; ``project_id`` the host's id of the project (None: as OpenCode forms
+    it)."""
+
+    def __init__(
+        self, directory: Path, worktree: str, project_id: str | None, toasts: Toasts
+    ) -> None:
+        self.directory, self.worktree, self.project_id, self.toasts = (
+            directory,
+            worktree,
+            project_id,
+            toasts,
+        )
+        self._lock = threading.Lock()
+        self._made: Coordinator | None = None
+        self._loading = Lane("load", 1)
+        self._recovery = Lane("recovery", 1)
+        self.patience = Patience(toasts.slow)
+        self.unsynced = ""
+        """Why nothing of this directory is synced; empty where it is. Known once there is a
+        coordinator."""
+
+    def begin(self) -> None:
+        """What can be done before the first tool call, in the background: load Daytona's clients,
+        make good what an earlier run left."""
+        self._loading.submit(self._load)
+        self._recovery.submit(self._recover)
+
+    def coordinator(self) -> Coordinator:
+        """The coordinator. Raises what reading the settings or the repository raises, each time
+        until it succeeds."""
+        with self._lock:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
+
+    def key_came(self) -> bool:
+        """After NoKey: whether there is a key by now (in ``.env``, say); the coordinator is then
+        another one."""
+        with self._lock:
+            if self._made is not None and self._made.settings.key is None:
+                again = self._make()
+                if again.settings.key is None:
+                    return False
+                self._made = again
+            return True
+
+    def _step(self, line: str) -> None:
+        if not self.toasts.step(line):
+            self.patience.step(line)
+
+    def _make(self) -> Coordinator:
+        place: Repository | Path
+        try:
+            place = discover(self.directory)
+            root = place.worktree
+            self.unsynced = "" if root else "this is a bare repository"
+        except NoRepository as problem:
+            place = root = self.directory
+            self.unsynced = told(problem)
+        found = settings.load(root)
+        for line in found.warnings:
+            self.toasts.show("Settings", line, "warning")
+        return Coordinator(place, found, self._step, project_id=self.project_id)
+
+    def settled(self, until: float) -> bool:
+        """Wait for the recovery, until that moment of time.monotonic(); whether it has ended."""
+        return self._recovery.wait(until)
+
+    def close(self) -> None:
+        """Wait for what runs behind the calls (revocations)."""
+        if self._made is not None:
+            self._made.close()
+
+    def _load(self) -> None:
+        try:
+            self.coordinator().cloud.load()
+        except GitDaytonaError as problem:  # the first tool call says it
+            log.logger.warning("service: %s", problem.message)
+
+    def _recover(self) -> None:
+        try:
+            recovery.scrub_old_log()
+            found = recovery.recover(self.coordinator())
+        except GitDaytonaError as problem:
+            log.logger.warning("service: no recovery: %s", problem.message)
+            return
+        if found.done:
+            self.toasts.recovered(found.done)
+        if found.failed:
+            self.toasts.not_recovered(found.failed)

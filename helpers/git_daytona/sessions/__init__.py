@@ -1,0 +1,1 @@
+"""Sessions: start, sync, status, recovery, deletion, and the state file that remembers them."""

@@ -1,0 +1,224 @@
+"""After a crash, and for tidying up: what the next start makes good, and what a person asks to be
+cleaned or taken over."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from git_daytona.api.cloud import SandboxInfo
+from git_daytona.base import files, log, paths
+from git_daytona.base.errors import GitDaytonaError, SandboxGone, UsageError
+from git_daytona.base.secret import redact
+from git_daytona.git import branches, legacy_remotes
+from git_daytona.git.refs import Names, number_of_remote
+from git_daytona.sandbox import lifecycle
+from git_daytona.sessions import state
+from git_daytona.sessions.coordinator import Coordinator, Started
+from git_daytona.sessions.state import GitReturn, Session
+from git_daytona.settings import preferences
+from git_daytona.transfer import leases
+
+GONE = "the sandbox is gone; what it had not synced is lost"
+
+
+@dataclass
+class Recovered:
+    """What a recovery did, one line each, and what it could not do."""
+
+    done: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+
+def recover(coordinator: Coordinator) -> Recovered:
+    """Make good what an interrupted process left: tokens, half-created and half-deleted sandboxes,
+    work that did not come back.
+
+    Sessions that another process is busy with are left to it. Each step is tried whatever became of
+    the others.
+    """
+    found = Recovered()
+
+    def step(what: str, work: Callable[[], str]) -> None:
+        try:
+            if line := work():
+                found.done.append(line)
+        except GitDaytonaError as problem:
+            found.failed.append(f"{what}: {problem.message}")
+
+    with log.event("recover") as event:
+        step(
+            "stale tokens",
+            lambda: _count(
+                leases.reap(coordinator.cloud), "stale lease revoked", "stale leases revoked"
+            ),
+        )
+        if coordinator.has_repository:
+            step("old remotes", lambda: legacy_remotes.rewrite(coordinator.repository))
+        for mark in lifecycle.marks():
+            if mark.git_dir == coordinator.git_dir:
+                step(f"session {mark.session_id}", partial(_finish_creation, coordinator, mark))
+        for session in coordinator.sessions():
+            step(f"session {session.number or session.id}", partial(_finish, coordinator, session))
+        event.update(done=len(found.done), failed=len(found.failed))
+    return found
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}" if number else ""
+
+
+def _finish_creation(coordinator: Coordinator, mark: lifecycle.Mark) -> str:
+    """A start that was interrupted: its sandbox, if there is one, becomes a session; otherwise
+    nothing is left of it."""
+    with coordinator.one_at_a_time(mark.session_id):
+        if not mark.path.exists():  # its own process has finished it meanwhile
+            return ""
+        labels = {
+            f"{lifecycle.LABEL}/session": mark.session_id,
+            f"{lifecycle.LABEL}/project": mark.project_id,
+        }
+        if not coordinator.cloud.find(labels) and coordinator.state.get(mark.session_id) is None:
+            mark.path.unlink(missing_ok=True)
+            return ""
+    started = coordinator.start(mark.session_id, synced=coordinator.has_repository, for_tools=True)
+    mark.path.unlink(missing_ok=True)
+    return (
+        f"session {started.session.number or mark.session_id}: its interrupted start was finished"
+    )
+
+
+def _finish(coordinator: Coordinator, session: Session) -> str:
+    if session.deleting:
+        with coordinator.one_at_a_time(session.id):
+            coordinator.finish_deletion(session)
+        return f"session {session.number or session.id}: its interrupted deletion was finished"
+    if session.number is None or not session.needs_sync or session.git_return.message == GONE:
+        return ""
+    try:
+        outcome = coordinator.sync(session.id)
+    except SandboxGone:
+        coordinator.state.note(session.id, state.FAILED, GONE)
+        raise
+    return f"session {session.number}: {outcome.message}" if outcome.changed else ""
+
+
+# -- the log of earlier tools ----------------------------------------------------------------------
+
+
+def scrub_old_log() -> None:
+    """Once: take what looks like a token out of the log that earlier tools wrote."""
+    marker = paths.own_state() / "log-scrubbed"
+    if marker.exists():
+        return
+    try:
+        content = paths.log_file().read_text(errors="surrogateescape")
+        clean = redact(content)
+        if clean != content:
+            files.write_whole(paths.log_file(), clean.encode(errors="surrogateescape"))
+    except FileNotFoundError:
+        pass
+    except OSError as problem:
+        log.logger.warning("the log could not be scrubbed: %s", problem.strerror)
+        return
+    files.write_whole(marker, b"")
+
+
+# -- prune and adopt -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Leftovers:
+    """What ``prune`` would remove."""
+
+    sandboxes: tuple[SandboxInfo, ...]
+    """Sandboxes that this machine made and that no session here knows."""
+    remotes: tuple[str, ...]
+    """Remotes sandbox-N without a session."""
+    leases: int
+    kept: tuple[tuple[str, str], ...] = ()
+    """Refs with what a sync kept longer ago than daytona.keptAge, and their commits."""
+
+    def __bool__(self) -> bool:
+        return bool(self.sandboxes or self.remotes or self.leases or self.kept)
+
+
+def leftovers(coordinator: Coordinator) -> Leftovers:
+    """Look for what nobody uses any more. A sandbox counts only if no state file of any project
+    knows it."""
+    known = {session.sandbox_id for session in state.all_sessions()}
+    being_made = {mark.session_id for mark in lifecycle.marks()}
+    label = f"{lifecycle.LABEL}/session"
+    sandboxes = tuple(
+        info
+        for info in coordinator.cloud.find({f"{lifecycle.LABEL}/host": lifecycle.host_label()})
+        if info.id not in known and info.labels.get(label) not in being_made
+    )
+    remotes: tuple[str, ...] = ()
+    kept: tuple[tuple[str, str], ...] = ()
+    if coordinator.has_repository:
+        kept = tuple(
+            branches.kept_before(
+                coordinator.repository, preferences.load(coordinator.directory).kept_until()
+            ).items()
+        )
+        numbers = {session.number for session in coordinator.sessions()}
+        names = coordinator.repository.git("remote").text.splitlines()
+        remotes = tuple(
+            name for name in names if (number := number_of_remote(name)) and number not in numbers
+        )
+    return Leftovers(sandboxes, remotes, len(leases.stale(coordinator.settings.api_url)), kept)
+
+
+def prune(coordinator: Coordinator, found: Leftovers) -> None:
+    """Remove leftovers: the sandboxes with all that is in them, the remotes (their branches are
+    kept), the leases."""
+    for info in found.sandboxes:
+        coordinator.sandboxes.delete(info.id)
+    for name in found.remotes:
+        if number := number_of_remote(name):
+            branches.keep_branches(coordinator.repository, Names(number))
+            branches.remove_remote(coordinator.repository, Names(number))
+    for ref, oid in found.kept:
+        # Only if it still is what was listed. The log names the commit: until git's own gc it can
+        # be had back by that.
+        if coordinator.repository.update_refs([f"delete {ref} {oid}"]):
+            log.logger.info("kept.expire ref=%s commit=%s", ref, oid)
+    leases.reap(coordinator.cloud)
+
+
+def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:
+    """Make a session of this repository from an existing sandbox; its work comes with the first
+    sync, which this makes.
+
+    Raises UsageError when a session has it already, NotFound when there is no such sandbox.
+    """
+    for session in state.all_sessions():
+        if session.sandbox_id == sandbox_id:
+            raise UsageError(
+                f"sandbox '{sandbox_id}' belongs to session {session.number or session.id} of '{session.worktree}'",
+                hint="use it there, or delete that session first",
+            )
+    repository = coordinator.repository
+    info = coordinator.sandboxes.awake(coordinator.cloud.get(sandbox_id))
+    session_id = info.labels.get(f"{lifecycle.LABEL}/session") or f"adopted_{info.id[:40]}"
+    with coordinator.one_at_a_time(session_id):
+        above = max((each.number or 0 for each in coordinator.sessions()), default=0)
+        # Without the branch: it begins where the sandbox's work is, which may be another history
+        # than HEAD's.
+        prefix = preferences.load(coordinator.directory).branch_prefix()
+        names = branches.reserve(repository, prefix, above=above, base=False)
+        now = state.now()
+        session = Session(
+            session_id,
+            info.id,
+            names.number,
+            str(repository.worktree),
+            now,
+            now,
+            GitReturn(state.SETUP_FAILED, "being adopted", now),
+            coordinator.git_dir,
+            prefix=prefix,
+        )
+        coordinator.state.put(session)
+    coordinator.sync(session_id)
+    return Started(coordinator.find(session_id), new=True)

@@ -1,0 +1,114 @@
+"""A person's own shell in a sandbox: on a terminal by the toolbox (terminal.py), else over ssh
+under a lease that ends as soon as the connection stands.
+
+A gateway looks at the token once, after the handshake (measured): what is connected goes on after
+the revocation. So the shell lasts as long as it likes, its token lives for seconds, and the syncs
+of its sandbox, which need a lease of their own, do not wait for it.
+"""
+
+import os
+import shlex
+import threading
+from contextlib import ExitStack, suppress
+
+from git_daytona.base import log, run
+from git_daytona.base.errors import ConnectionClosed, SandboxGone
+from git_daytona.git.refs import PROJECT
+from git_daytona.sandbox import terminal
+from git_daytona.sessions.coordinator import Coordinator
+from git_daytona.transfer.connection_report import Pipe
+from git_daytona.transfer.transfer import inheritable, lifeline, ssh_environment
+
+TRIES = 3
+FAILED = 255
+"""The wrapper's exit status for a connection that did not come about or broke."""
+
+# A login shell in the project, which reads our input. The gateway sets no SHELL.
+_SHELL = 'cd "$0" 2>/dev/null || cd; for s in "$SHELL" /bin/bash /usr/bin/bash; do [ ! -x "$s" ] || exec "$s" -l; done; exec sh -l'
+
+
+def shell(coordinator: Coordinator, name: str) -> int:
+    """Open a shell in a session's sandbox on our own standard streams (a terminal, if stdin is
+    one), and return its exit status.
+
+    A sandbox that does not run is started first, one that is gone is replaced. Raises what that and
+    minting raise, HostKeyRefused, and ConnectionClosed where the gateway closed the connection
+    again and again.
+    """
+    session = coordinator.find(name)
+    coordinator.state.touch(session.id)
+    try:
+        coordinator.sandboxes.awake(coordinator.cloud.get(session.sandbox_id))
+    except SandboxGone:
+        session = coordinator.start(session.id, synced=session.number is not None).session
+    if terminal.is_there():
+        with log.event("shell", session=session.id, sandbox=session.sandbox_id) as event:
+            status = terminal.join(coordinator.cloud, session.sandbox_id, PROJECT)
+            event.update(status=status)
+            coordinator.state.touch(session.id)
+            return status
+    with log.event("shell", session=session.id, sandbox=session.sandbox_id) as event:
+        for attempt in range(1, TRIES + 1):
+            status, begun = _once(coordinator, session.sandbox_id)
+            event.update(status=status, attempt=attempt)
+            if begun or status != FAILED:
+                coordinator.state.touch(session.id)  # what was done there is not here yet
+                return status
+    raise ConnectionClosed(
+        "the gateway did not take the connection, or closed it",
+        hint="ssh has said why; 'git daytona status' shows the sandbox",
+    )
+
+
+def _once(coordinator: Coordinator, sandbox_id: str) -> tuple[int, bool]:
+    """The exit status, and whether the shell has begun: then it may have read of our input, and is
+    not started again."""
+    begun, decided, ending = threading.Event(), threading.Event(), threading.Lock()
+    with ExitStack() as held, ExitStack() as lease:
+        access, trust = lease.enter_context(coordinator.transfers.lease(sandbox_id))
+        descriptor = held.enter_context(inheritable(access.token))
+        pipe = held.enter_context(lifeline())
+        told = held.enter_context(Pipe())
+        env = {key: value for key, value in os.environ.items() if not key.startswith("DAYTONA_")}
+        env |= ssh_environment(coordinator.settings, trust, ())
+        env |= {"DAYTONA_SSH_TOKEN_FD": str(descriptor), "DAYTONA_SSH_LIFELINE_FD": str(pipe)}
+        env["DAYTONA_SSH_REPORT_FD"] = str(told.writing)
+        wrapper = shlex.split(env.pop("GIT_SSH_COMMAND"))
+        command = shlex.join(("sh", "-c", _SHELL, PROJECT))
+        # What we read goes to no connection on which nothing runs that wants it: the next one gets
+        # all of it.
+        reading, writing = os.pipe()
+        argv = (*wrapper, "-p", str(trust.endpoint.port), trust.endpoint.host, "--", command)
+
+        def end_lease() -> None:
+            with ending:  # whoever comes second finds it ended
+                lease.close()
+
+        def watch() -> None:
+            if told.wait_for_begin():
+                begun.set()
+            decided.set()
+            if begun.is_set():
+                end_lease()
+                _feed(writing)
+            os.close(writing)
+
+        threading.Thread(target=watch, name="lease", daemon=True).start()
+        try:
+            status = run.foreground(
+                argv, env, stdin=reading, pass_fds=(descriptor, pipe, told.writing)
+            )
+        finally:
+            told.close_writing()  # ends the watch, unless that waits for more of our input
+            decided.wait(5)
+            os.close(reading)
+            end_lease()
+        return status, begun.is_set()
+
+
+def _feed(writing: int) -> None:
+    """Hand our standard input on to the shell until one of them ends."""
+    with suppress(OSError):  # the shell has ended
+        while data := os.read(0, 65536):
+            while data:
+                data = data[os.write(writing, data) :]

@@ -1,0 +1,1 @@
+"""One push or fetch: a lease, an SSH connection, and what became of it."""

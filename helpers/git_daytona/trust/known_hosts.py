@@ -1,0 +1,242 @@
+"""A reader of known_hosts files whose verdicts are OpenSSH's. Pure: bytes and names in, values out.
+
+It follows OpenSSH 9.2 step by step: ``hostfile.c`` (hostkeys_foreach_file, check_markers,
+match_maybe_hashed, check_hostkeys_by_key_or_type), ``match.c`` (match_pattern_list) and
+``sshconnect2.c`` (order_hostkeyalgs). paramiko's reader differs in each of them (FACTS.md).
+tests/unit/test_hostkeys.py compares it with the real ssh on hundreds of files.
+"""
+
+import base64
+import enum
+import hashlib
+import hmac
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from git_daytona.trust.host_keys import SPACES, HostKey, decode_base64, parse_line
+
+ALGORITHMS = (
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "rsa-sha2-512",
+    "rsa-sha2-256",
+)
+"""OpenSSH's default HostKeyAlgorithms for plain keys, in its order; those of security keys left
+out, no server presents them."""
+
+# match_pattern_list gives up, with no match at all, on a subpattern of this length
+_SUBPATTERN_BYTES = 1023
+_MARKER_BYTES = 32
+
+
+class Marker(enum.Enum):
+    NONE = ""
+    AUTHORITY = "@cert-authority"
+    REVOKED = "@revoked"
+
+
+class Verdict(enum.Enum):
+    """What ssh thinks of a plain key: HostStatus of hostfile.h."""
+
+    OK = "ok"
+    NEW = "new"
+    CHANGED = "changed"
+    REVOKED = "revoked"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line that is neither blank nor a comment. Without a key, ``problem`` says why ssh skips
+    it."""
+
+    number: int
+    marker: Marker
+    hosts: bytes
+    key: HostKey | None
+    problem: str | None = None
+
+    def serves(self, name: str) -> bool:
+        """Whether ssh takes this line for the name (``host`` or ``[host]:port``, lower case)."""
+        return self.key is not None and names_match(self.hosts, name)
+
+
+def parse(data: bytes) -> tuple[Line, ...]:
+    """Read a whole file. Never raises: what cannot be read is a Line with a problem."""
+    return tuple(_lines(data))
+
+
+def serving(lines: Sequence[Line], name: str) -> tuple[Line, ...]:
+    return tuple(line for line in lines if line.serves(name))
+
+
+def _lines(data: bytes) -> Iterator[Line]:
+    # ssh reads each line with getline() into one buffer and looks at it as a C string: a NUL byte
+    # ends it. After the host names it steps over one byte, whatever it is. So a line may go on
+    # behind a NUL, and a last line "host" without a newline goes on in what an earlier, longer line
+    # has left in the buffer. That is how it is; to give ssh's verdict this reads the same bytes.
+    buffer = bytearray()
+    for number, raw in enumerate(io.BytesIO(data), 1):
+        buffer[: len(raw) + 1] = raw + b"\0"
+        buffer[len(raw.split(b"\n", 1)[0].split(b"\0", 1)[0])] = 0
+        line = _line(number, buffer)
+        if line is not None:
+            yield line
+
+
+def _line(number: int, buffer: bytearray) -> Line | None:
+    start = _skip_blanks(buffer, 0)
+    whole = _string(buffer, start)
+    if not whole.strip(SPACES) or whole.startswith(b"#"):
+        return None
+    marker = Marker.NONE
+    while whole.startswith(b"@"):
+        # check_markers: the marker ends at the first space, and only where there is none at the
+        # first tab.
+        end = whole.find(b" ") if b" " in whole else whole.find(b"\t")
+        known = (
+            {each.value.encode(): each for each in Marker}.get(whole[:end])
+            if 1 < end < _MARKER_BYTES
+            else None
+        )
+        if marker is not Marker.NONE or known is None:
+            return Line(number, marker, b"", None, "the marker is unknown, or there are two")
+        marker = known
+        start = _skip_blanks(buffer, start + end)
+        whole = _string(buffer, start)
+    hosts = whole.replace(b"\t", b" ").split(b" ", 1)[0]
+    after = start + len(hosts)
+    buffer[after : after + 1] = b"\0"
+    if hosts.startswith(b"|") and _salt(hosts) is None:
+        return Line(number, marker, hosts, None, "the hashed host name cannot be read")
+    rest = _string(buffer, _skip_blanks(buffer, after + 1))
+    if not rest or rest.startswith(b"#"):
+        return Line(number, marker, hosts, None, "there is no key after the host name")
+    try:
+        return Line(number, marker, hosts, parse_line(rest))
+    except ValueError as problem:
+        return Line(number, marker, hosts, None, str(problem))
+
+
+def _skip_blanks(buffer: bytearray, start: int) -> int:
+    while start < len(buffer) and buffer[start] in b" \t":
+        start += 1
+    return start
+
+
+def _string(buffer: bytearray, start: int) -> bytes:
+    """The C string that begins there."""
+    end = buffer.find(b"\0", start)
+    return bytes(buffer[start : len(buffer) if end < 0 else end])
+
+
+def names_match(hosts: bytes, name: str) -> bool:
+    """Whether the host field (patterns or a hashed name) of a line means the name;
+    match_maybe_hashed and match_hostname."""
+    wanted = name.lower().encode("utf-8", "surrogateescape")
+    if hosts.startswith(b"|"):
+        salt = _salt(hosts)
+        if salt is None:
+            return False
+        digest = hmac.new(salt, wanted, hashlib.sha1).digest()
+        return hosts == b"|1|" + base64.b64encode(salt) + b"|" + base64.b64encode(digest)
+    positive = False
+    for pattern in hosts.split(b","):
+        negated = pattern.startswith(b"!")
+        pattern = pattern.removeprefix(b"!")
+        if len(pattern) >= _SUBPATTERN_BYTES:
+            return False
+        if _glob(wanted, pattern.lower()):
+            if negated:
+                return False
+            positive = True
+    return positive
+
+
+def _salt(hosts: bytes) -> bytes | None:
+    """The salt of ``|1|salt|hash``; None when it is none (extract_salt)."""
+    if not hosts.startswith(b"|1|") or b"|" not in hosts[3:]:
+        return None
+    try:
+        salt = decode_base64(hosts[3:].split(b"|", 1)[0])
+    except ValueError:
+        return None
+    return salt if len(salt) == hashlib.sha1(usedforsecurity=False).digest_size else None
+
+
+def _glob(text: bytes, pattern: bytes) -> bool:
+    """``*`` any bytes, ``?`` one byte. Without match_pattern's recursion: a hostile pattern must
+    not take for ever."""
+    at = star = mark = 0
+    position = 0
+    seen_star = False
+    while at < len(text):
+        if position < len(pattern) and pattern[position : position + 1] == b"*":
+            seen_star, star, mark = True, position, at
+            position += 1
+        elif position < len(pattern) and (
+            pattern[position : position + 1] == b"?" or pattern[position] == text[at]
+        ):
+            at, position = at + 1, position + 1
+        elif seen_star:
+            mark += 1
+            at, position = mark, star + 1
+        else:
+            return False
+    return not pattern[position:].strip(b"*")
+
+
+def verdict(lines: Sequence[Line], key: HostKey) -> Verdict:
+    """What ssh thinks of a presented plain key, given the lines that serve the name
+    (check_hostkeys_by_key_or_type)."""
+    if _revoked(lines, key):
+        return Verdict.REVOKED
+    plain = [line.key for line in lines if line.marker is Marker.NONE]
+    if key in plain:
+        return Verdict.OK
+    return Verdict.CHANGED if plain else Verdict.NEW
+
+
+def _revoked(lines: Sequence[Line], key: HostKey) -> bool:
+    return any(
+        line.marker is Marker.REVOKED and line.key and key in (line.key, line.key.plain)
+        for line in lines
+    )
+
+
+def preference(lines: Sequence[Line]) -> tuple[str, ...]:
+    """The order in which ssh asks for host key algorithms, given the lines that serve the name
+    (order_hostkeyalgs): types that are known come first, unless the best one is known. A server
+    with several keys presents the first of these that it has."""
+
+    def known(algorithm: str) -> bool:
+        kind = key_type(algorithm)
+        first = next(
+            (
+                line.key
+                for line in lines
+                if line.marker is Marker.NONE and line.key and line.key.type == kind
+            ),
+            None,
+        )
+        # ssh looks at the first of a type only
+        return first is not None and not _revoked(lines, first)
+
+    if known(ALGORITHMS[0]):
+        return ALGORITHMS
+    return tuple(sorted(ALGORITHMS, key=lambda algorithm: not known(algorithm)))
+
+
+def key_type(algorithm: str) -> str:
+    return "ssh-rsa" if algorithm.startswith("rsa-sha2-") else algorithm
+
+
+def negotiated(lines: Sequence[Line], presented: Iterable[HostKey]) -> HostKey | None:
+    """Which of a server's keys ssh would be shown; None when it has none of a type that ssh
+    accepts."""
+    keys = {key.type: key for key in presented}
+    return next(
+        (keys[key_type(each)] for each in preference(lines) if key_type(each) in keys), None
+    )

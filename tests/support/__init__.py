@@ -1,0 +1,2 @@
+"""What the tests stand on: servers, clients and programs for them to use. Fixtures are in the
+folders' conftest.py."""

@@ -1,0 +1,86 @@
+"""What /proc knows of processes: who descends from whom, with which arguments and environment, and
+who is still alive."""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process as it was seen at one moment."""
+
+    pid: int
+    arguments: bytes
+    environment: bytes
+
+    @property
+    def words(self) -> list[str]:
+        return os.fsdecode(self.arguments).rstrip("\0").split("\0")
+
+    @property
+    def name(self) -> str:
+        return self.words[0].rsplit("/", 1)[-1]
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[-1].split()[1])
+
+
+def descendants(top: int | None = None) -> list[Process]:
+    """All processes below this one (or another); those that end meanwhile are left out."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = _parent(int(entry.name))
+            except (OSError, IndexError):
+                continue
+    below, found = {top or os.getpid()}, []
+    grown = True
+    while grown:
+        new = {pid for pid, parent in parents.items() if parent in below} - below
+        grown = bool(new)
+        below |= new
+        found += sorted(new)
+    seen = []
+    for pid in found:
+        try:
+            seen.append(
+                Process(
+                    pid,
+                    Path(f"/proc/{pid}/cmdline").read_bytes(),
+                    Path(f"/proc/{pid}/environ").read_bytes(),
+                )
+            )
+        except OSError:
+            continue
+    return seen
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[-1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def gone(*pids: int, seconds: float = 20) -> bool:
+    """Wait for the ends of processes that were told to end."""
+    return _wait(lambda: not any(map(alive, pids)), seconds) is True
+
+
+def until(condition, seconds: float = 30):
+    """Wait until something is true, and return it."""
+    value = _wait(condition, seconds)
+    assert value, "it did not happen"
+    return value
+
+
+def _wait(condition, seconds: float):
+    end = time.monotonic() + seconds
+    while not (value := condition()) and time.monotonic() < end:
+        time.sleep(0.02)
+    return value

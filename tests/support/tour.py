@@ -1,0 +1,183 @@
+"""The README's three minutes, as they stand there: run in an installation, with the real OpenCode
+and an embedded Daytona.
+
+tests/opencode/test_tour.py runs them, and fails where man/tour.svg, the README's picture, is no
+longer what they print: ``bin/test tests/opencode/test_tour.py --renew`` makes it anew.
+"""
+
+import html
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+from rich.text import Text
+
+ROOT = Path(__file__).parents[2]
+PICTURE = ROOT / "man" / "tour.svg"
+SECONDS = 120.0
+COLUMNS = 100
+LEFT_OUT = ("git daytona install", "git daytona doctor")
+"""What the picture does not have: they print paths and versions of the machine. Of long outputs it
+has the first lines."""
+LINES = 14
+
+# What differs each time: ids, commits, times.
+MASKS = (
+    (
+        re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
+        "5c2e90b1-7d44-4a0e-9a53-0f6bd1c3e8a2",
+    ),
+    (re.compile(r"\bses_[0-9A-Za-z]+"), "ses_6f0a1c"),
+    (re.compile(r"\b[0-9a-f]{40}\b"), "4a77f3cd7e0b52d19c86a1f3e4b2d5960718c3af"),
+    (re.compile(r"\b(?=[0-9a-f]*[0-9])[0-9a-f]{7,12}\b"), "4a77f3cd7e"),
+    (re.compile(r"(?m)^(\S*Date: +).*$"), r"\1Sun Nov 29 12:00:00 2026 +0000"),
+    (re.compile(r"\b\d+ ?(?:ms|s|seconds?|minutes?) ago\b|\bjust now\b"), "2 s ago"),
+    (re.compile(r"\b[A-Z][a-z]{2} [ \d]\d \d\d:\d\d\b"), "Nov 29 12:00"),
+    (re.compile(r"\b127\.0\.0\.1:\d+"), "127.0.0.1:2222"),
+    (
+        re.compile(r"\bSHA256:[A-Za-z0-9+/]{43}"),
+        "SHA256:A1Q6sAQohGVYSNJt8rInS/gjF3Hd0Yp33d0HymhdEV8",
+    ),
+)
+
+PAGE = """\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {terminal_width} {terminal_height}" width="{terminal_width}" font-size="{char_height}">
+<style>
+text {{ font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; white-space: pre; }}
+{styles}
+</style>
+<rect width="100%" height="100%" rx="6" fill="#0c0c0c"/>
+<g transform="translate(12, 6)">
+{backgrounds}
+<g>{matrix}</g>
+</g>
+<defs><clipPath id="{unique_id}-clip-terminal"><rect width="100%" height="100%"/></clipPath>{lines}</defs>
+</svg>
+"""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command as it stands in the README, what it printed (both streams as they came), and its
+    exit status."""
+
+    command: str
+    output: str
+    status: int
+
+
+def blocks() -> list[str]:
+    """The README's blocks of commands that its tests run. (Those without ``sh`` need what a test
+    cannot give: root, your repository.)"""
+    return re.findall(
+        r"^```sh\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL | re.MULTILINE
+    )
+
+
+def block(beginning: str) -> str:
+    """The one that begins so."""
+    (found,) = (each for each in blocks() if each.startswith(beginning))
+    return found
+
+
+def commands() -> list[str]:
+    """The tour's commands, without what the README says behind them."""
+    return [line.split("  # ", 1)[0].rstrip() for line in block("git daytona install").splitlines()]
+
+
+def way_in() -> str:
+    """The command that gives the shell in which the tour is made."""
+    (found,) = re.findall(
+        r"^```\n(daytona-local exec .*)\n```", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE
+    )
+    return str(found)
+
+
+def take(env: Mapping[str, str], cwd: Path) -> list[Step]:
+    """Type the tour into that shell, one command when the one before it has ended; one that fails
+    does not end it.
+
+    The shell's standard input is a terminal, as a person's is, its output a pipe: nothing draws on
+    it.
+    """
+    mark = b"-- end of command --"
+    keyboard, terminal = os.openpty()
+    shell = subprocess.Popen(
+        ("bash", "-c", way_in()),
+        cwd=cwd,
+        env=dict(env),
+        stdin=terminal,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    os.close(terminal)
+    watchdog = threading.Timer(SECONDS, shell.kill)
+    watchdog.start()
+    steps = []
+    assert shell.stdout is not None
+    try:
+        for command in commands():
+            os.write(keyboard, command.encode() + b"\nprintf '\\n%s %s\\n' '" + mark + b"' $?\n")
+            lines: list[bytes] = []
+            for line in shell.stdout:
+                if line.startswith(mark):
+                    break
+                lines.append(line)
+            else:
+                raise AssertionError(
+                    f"the shell ended in '{command}': {b''.join(lines).decode(errors='replace')}"
+                )
+            steps.append(
+                Step(
+                    command,
+                    b"".join(lines).decode(errors="replace").removesuffix("\n"),
+                    int(line.split()[-1]),
+                )
+            )
+        os.write(keyboard, b"exit\n")
+        shell.stdout.read()
+        shell.wait(SECONDS)
+        return steps
+    finally:
+        watchdog.cancel()
+        shell.kill()
+        shell.wait()
+        shell.stdout.close()
+        os.close(keyboard)
+
+
+def masked(text: str) -> str:
+    for pattern, same in MASKS:
+        text = pattern.sub(lambda match, same=same: match.expand(same).ljust(len(match[0])), text)
+    return text
+
+
+def visible(svg: str) -> list[str]:
+    """What a picture shows, line by line. Blanks count as one: the columns of a table are as wide
+    as ages that differ each time."""
+    words = (
+        html.unescape(re.sub(r"<[^>]*>", "", line)) for line in svg.split("<g>", 1)[-1].splitlines()
+    )
+    return [text for line in words if (text := " ".join(line.split()))]
+
+
+def picture(steps: list[Step]) -> str:
+    """The tour as an SVG; the same for every run that printed the same but for MASKS."""
+    console = Console(
+        record=True, width=COLUMNS, file=StringIO(), force_terminal=True, color_system="truecolor"
+    )
+    for step in steps:
+        if step.command not in LEFT_OUT:
+            console.print(Text.assemble(("$ ", "green"), (step.command, "bold")))
+            lines = masked(step.output).rstrip("\n").splitlines()
+            for line in [*lines[:LINES], *(["…"] if len(lines) > LINES else [])]:
+                console.print(Text.from_ansi(line), no_wrap=True, overflow="ellipsis", crop=True)
+    console.print()
+    return console.export_svg(title="", theme=MONOKAI, code_format=PAGE, unique_id="tour")
