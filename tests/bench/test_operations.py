@@ -67,7 +67,10 @@ class Measured:
             kind.settle()
         self.daytona.latency(0)
         self.seconds.setdefault((milliseconds, operation, name), []).append(spent)
-        self.calls.setdefault((operation, name), set()).add(len(self.daytona.calls()))
+        routes = self.daytona.calls()
+        if operation == "new session":  # looks at whether the sandbox has started
+            routes = [route for route in routes if route != "get"]
+        self.calls.setdefault((operation, name), set()).add(len(routes))
 
 
 def test_operations(daytona: Apart, make_repo, table) -> None:

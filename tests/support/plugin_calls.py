@@ -7,6 +7,7 @@ import os
 import secrets
 import shlex
 import subprocess
+import time
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -42,7 +43,11 @@ class Api:
         return json.loads(answer.data) if answer.data.strip() else None
 
     def create(self) -> str:
-        return str(self.call("POST", "/sandbox", {"labels": {"bench": "yes"}})["id"])
+        """Create a sandbox and wait until it has started, as the SDKs do."""
+        sandbox = str(self.call("POST", "/sandbox", {"labels": {"bench": "yes"}})["id"])
+        while self.call("GET", f"/sandbox/{sandbox}")["state"] != "started":
+            time.sleep(0.1)
+        return sandbox
 
     def execute(self, sandbox: str, command: str, cwd: str | None = PROJECT) -> str:
         done = self.call(
