@@ -11,7 +11,6 @@ from typing import TypeVar
 
 from git_daytona.api.cloud import Cloud, Execution
 from git_daytona.base import files, log, paths
-from git_daytona.base.background import Beside
 from git_daytona.base.errors import (
     GitDaytonaError,
     NoRepository,
@@ -21,6 +20,7 @@ from git_daytona.base.errors import (
     TransferFailed,
     UsageError,
 )
+from git_daytona.base.threads import concurrently
 from git_daytona.git import branches, legacy_remotes
 from git_daytona.git.refs import SANDBOX_BRANCH, Names, number_in
 from git_daytona.git.repository import Repository, need_worktree
@@ -315,7 +315,9 @@ class Coordinator:
             )
             with (
                 begun as ahead,
-                Beside(lambda: branches.set_remote(self.repository, names, endpoint)) as remote,
+                concurrently(
+                    lambda: branches.set_remote(self.repository, names, endpoint)
+                ) as remote,
             ):
                 self.tell("preparing its repository")
                 there = report.prepare(
@@ -386,7 +388,7 @@ class Coordinator:
             self.state.touch(session.id)
             yield
             return
-        with Beside(lambda: self.state.touch(session.id)) as touched:
+        with concurrently(lambda: self.state.touch(session.id)) as touched:
             yield
         # the next call, or the sync, says that the file cannot be written
         with suppress(GitDaytonaError):

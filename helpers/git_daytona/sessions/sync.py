@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from git_daytona.base import log
-from git_daytona.base.background import Beside
 from git_daytona.base.errors import NotFound, TransferFailed
+from git_daytona.base.threads import concurrently
 from git_daytona.git import branches
 from git_daytona.git.branches import Kept
 from git_daytona.git.refs import PROJECT, SANDBOX_BRANCH, Names
@@ -49,7 +49,7 @@ def sync(
     with log.event("session.sync", sandbox=sandbox_id, number=names.number) as event:
         kept: list[Kept] = []
         # What stands here is looked up while the sandbox's answer is waited for.
-        with Beside(lambda: _here(repository, names)) as beside:
+        with concurrently(lambda: _here(repository, names)) as beside:
             try:
                 report = sandbox.report(transfers.cloud, sandbox_id, MESSAGE)
             finally:

@@ -12,13 +12,13 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from git_daytona import ssh
 from git_daytona.api.cloud import Cloud, SshAccess
 from git_daytona.base import log
-from git_daytona.base.background import Beside
 from git_daytona.base.errors import (
     BadSetting,
     ConnectionClosed,
@@ -31,6 +31,7 @@ from git_daytona.base.errors import (
 )
 from git_daytona.base.run import Limits, Result, run
 from git_daytona.base.secret import Secret, printable
+from git_daytona.base.threads import concurrently
 from git_daytona.git import environment
 from git_daytona.git.refs import url
 from git_daytona.git.repository import Repository, failure
@@ -178,7 +179,7 @@ class Transfers:
         was not used ends with the block."""
         _check_address(configuration(repository), url(self.check().endpoint))
         leased = contextlib.ExitStack()
-        with Beside(
+        with concurrently(
             lambda: leased.enter_context(self.lease(sandbox_id, background=True))
         ) as beside:
             ahead = Ahead(leased, beside)
@@ -373,7 +374,7 @@ class Ahead:
     """A lease that was begun ahead of its use (Transfers.ahead)."""
 
     def __init__(
-        self, leased: contextlib.ExitStack, beside: "Beside[tuple[SshAccess, Trust]]"
+        self, leased: contextlib.ExitStack, beside: "Future[tuple[SshAccess, Trust]]"
     ) -> None:
         self._leased, self._beside = leased, beside
 
