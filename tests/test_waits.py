@@ -24,10 +24,8 @@ NO_LIMITS = {
     "cli.listing.WATCH_SECONDS": "how often --watch looks",
     "cli.table.FRESH_SECONDS": "how long a state is news",
     "base.run.LOOK_SECONDS": "between two looks",
-    "base.progress.FIRST_SECONDS": "when it is said that somebody is waited for",
-    "base.progress.TURN_SECONDS": "how often that is drawn",
-    "base.progress.LINE_SECONDS": "how often that is said",
-    "base.progress.PATIENCE_SECONDS": "when that is said to a host",
+    "base.progress.LINE_SECONDS": "how often it is said that somebody is waited for",
+    "base.progress.PATIENCE_SECONDS": "when that is said to the client",
     "ssh.HOLD_SECONDS": "how long a few bytes of output are held back",
     "sandbox.terminal.PAUSE_SECONDS": "before a connection is tried again",
     "sandbox.terminal.HEARTBEAT_SECONDS": "how often the other side is asked whether it is there",
@@ -102,11 +100,10 @@ ENDLESS = {
         "hosts.calls",
         "self._asking.result()",
     ): "a question to the user; ended by an abort, and by the end of the host",
-    ("run", "process.wait()"): "a person's own command in the foreground",
+    ("base.run", "process.wait()"): "a person's own command in the foreground",
     ("cli.local", "child.wait()"): "a person's own command",
     ("cli.local", "ended.wait()"): "daytona-local serve, until Ctrl-C",
-    ("beside", "self._future.result()"): "work beside other work, each call of which has its limit",
-    ("beside", "self._thread.join()"): "the same",
+    ("base.threads", "future.result()"): "after its end has been waited for",
     ("sessions", "remote.result()"): "the same",
     ("sessions", "touched.result()"): "the same",
     ("sync", "beside.result()"): "the same",
@@ -115,9 +112,8 @@ ENDLESS = {
     ("terminal", "self._pieces.get()"): "a thread that shows what comes; ended with the connection",
     ("terminal", "keys.get()"): "a person's keys; ended with the connection",
     ("ssh", "os.waitpid(child, 0)"): "the user's own ssh, asked with -G",
-    ("progress", "self._changed.wait()"): "the thread that draws, which ends with its command",
-    ("files", "guard.acquire()"): "filelock: the limit is the lock's own",
-    ("git", "state.outcome.result()"): "tenacity: that has ended",
+    ("base.files", "guard.acquire()"): "filelock: the limit is the lock's own",
+    ("git.repository", "state.outcome.result()"): "tenacity: that has ended",
 }
 WAITS = ("wait", "join", "result", "get", "acquire", "communicate", "recv", "accept")
 
@@ -156,7 +152,7 @@ def test_children_start_in_one_place_and_with_a_limit():
             r"\bsubprocess\.(Popen|run|call|check_\w+)\(|os\.(fork|posix_spawn)", path.read_text()
         )
     }
-    assert started == {"run", "ssh", "cli.local"}
+    assert started == {"base.run", "ssh", "cli.local"}
 
 
 @pytest.mark.parametrize(

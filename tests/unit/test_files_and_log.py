@@ -145,7 +145,7 @@ def test_a_full_disk_keeps_the_old_content(tmp_path):
 HOLDER = """
 import sys
 from pathlib import Path
-from git_daytona import files
+from git_daytona.base import files
 with files.lock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -293,7 +293,7 @@ def test_what_is_said_is_one_clean_line(capsys):
 
 @pytest.mark.parametrize("where", ["2>&-", "2>/dev/full"])
 def test_a_stderr_that_cannot_be_written_is_no_reason_to_fail(where):
-    code = "from git_daytona import say; say.note('x'); say.note('y'); print('fine')"
+    code = "from git_daytona.base.messages import note; note('x'); note('y'); print('fine')"
     done = subprocess.run(
         ("sh", "-c", f'exec "$0" -c "$1" {where}', sys.executable, code),
         capture_output=True,

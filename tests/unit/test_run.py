@@ -123,7 +123,7 @@ def test_descriptors_are_passed_on_and_no_others(tmp_path):
 
 MAIN = """
 import os, sys
-from git_daytona.run import foreground, run
+from git_daytona.base.run import foreground, run
 try:
     status = eval(sys.argv[1])
 finally:

@@ -11,12 +11,11 @@ from git_daytona.base.errors import GitDaytonaError
 from git_daytona.base.secret import printable, redact
 
 
-def _write(line: str) -> None:
-    # closed from the beginning: there is nobody to talk to, and no reason to fail the work
-    if sys.stderr is None:
+def _write(text: str) -> None:
+    if sys.stderr is None:  # closed from the beginning, which is no reason to fail the work
         return
     try:
-        sys.stderr.write(printable(redact(line)) + "\n")
+        sys.stderr.write(text)
         sys.stderr.flush()
     except (OSError, ValueError):
         # Broken meanwhile. What is left in its buffer would fail the interpreter's own last flush,
@@ -28,17 +27,24 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def note(message: str) -> None:
+    """Write a line of progress or advice, without the program's name, as git does."""
+    _write(printable(redact(message)) + "\n")
+
+
 def error(program: str, problem: GitDaytonaError) -> None:
-    """An error and its hint."""
-    _write(f"{program}: error: {_one_line(problem.message)} [{problem.entry}]")
+    """Write an error and its hint."""
+    note(f"{program}: error: {_one_line(problem.message)} [{problem.entry}]")
     if problem.hint:
-        _write(f"hint: {_one_line(problem.hint)}")
+        note(f"hint: {_one_line(problem.hint)}")
 
 
 def warning(program: str, message: str) -> None:
-    _write(f"{program}: warning: {_one_line(message)}")
+    note(f"{program}: warning: {_one_line(message)}")
 
 
-def note(message: str) -> None:
-    """A line of progress or advice; no program name, as git does for what is not an error."""
-    _write(message)
+def git_progress(chunk: bytes) -> None:
+    """Write git's progress as it comes, its CR and LF being the only control characters: a part of
+    it is the sandbox's."""
+    text = redact(chunk.decode("utf-8", "replace"))
+    _write("".join(each if each in "\r\n" or each.isprintable() else "?" for each in text))

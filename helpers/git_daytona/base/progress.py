@@ -1,164 +1,90 @@
-"""That something takes its time: a spinner on a terminal, a plain line every few seconds elsewhere,
-a word to a host after three."""
+"""Work that takes its time: a line every few seconds for a person, a word to the client after
+three."""
 
 import contextlib
-import itertools
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, TextIO
 
 from git_daytona.base import messages
 
-FIRST_SECONDS = 1.0
-"""After this the spinner turns."""
-TURN_SECONDS = 0.15
 LINE_SECONDS = 5.0
-"""Between the plain lines."""
+"""Between two lines for a person."""
 PATIENCE_SECONDS = 3.0
-_ERASE = "\r\x1b[K"
+"""Until the client is told what is waited for."""
 
 
 class Progress:
-    """Steps of one command, for its user: call it with each as it begins. Use it as a ``with``
-    block.
+    """Steps of one command, for its user: call it with each as it begins, within its ``with`` block.
 
-    A step is a line of its own at once. What is drawn below it while it lasts goes away before
-    anything else is written.
+    A step is announced at once, and again with its duration every few seconds.
     """
 
     def __init__(self, *, seconds: float = LINE_SECONDS) -> None:
         self._seconds = seconds
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        self._step = ""
-        self._begun = 0.0
-        self._drawn = False
-        self._ended = False
-        self._streams: tuple[TextIO, TextIO] | None = None
-        self._thread: threading.Thread | None = None
+        self._step: tuple[str, float] | None = None
+        self._ended = threading.Event()
 
     def __call__(self, line: str) -> None:
         messages.note(line)
-        with self._changed:
-            self._begin(line)
-
-    def _begin(self, line: str) -> None:
-        self._step, self._begun = line, time.monotonic()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
-            self._thread.start()
-        self._changed.notify()
+        self.quietly(line)
 
     def quietly(self, line: str) -> None:
-        """A step that is worth a word only if it takes its time."""
-        with self._changed:
-            self._begin(line)
+        """Begin a step that is worth a word only if it takes its time."""
+        self._step = (line, time.monotonic())
+
+    def end_step(self) -> None:
+        self._step = None
 
     def __enter__(self) -> "Progress":
-        if _terminal():
-            self._streams = (sys.stdout, sys.stderr)
-            sys.stdout, sys.stderr = (_Careful(stream, self._clear) for stream in self._streams)
+        _shown.append(self)
+        threading.Thread(target=self._run, name="progress", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._changed:
-            self._clear()
-            self._ended = True
-            self._changed.notify()
-        if self._streams is not None:
-            sys.stdout, sys.stderr = self._streams
-
-    def _clear(self) -> None:
-        """Something else is about to be written, or nothing more: it tells that things go on, and
-        where."""
-        with self._lock:
-            self._step = ""
-            if self._drawn and self._streams is not None:
-                self._drawn = False
-                with contextlib.suppress(OSError, ValueError):
-                    self._streams[1].write(_ERASE)
-                    self._streams[1].flush()
+        self._ended.set()
+        _shown.remove(self)
 
     def _run(self) -> None:
-        turning = itertools.cycle("|/-\\")
-        with self._changed:
-            while not self._ended:
-                if not self._step:
-                    self._changed.wait()
-                elif self._streams is not None:
-                    spent = time.monotonic() - self._begun
-                    if spent >= FIRST_SECONDS:
-                        self._drawn = True
-                        with contextlib.suppress(OSError, ValueError):
-                            self._streams[1].write(f"{_ERASE}{next(turning)} {spent:.0f} s")
-                            self._streams[1].flush()
-                    self._changed.wait(TURN_SECONDS)
-                else:
-                    step, begun = self._step, self._begun
-                    self._changed.wait(self._seconds)
-                    if not self._ended and (step, begun) == (self._step, self._begun):
-                        messages.note(f"{step}: {time.monotonic() - begun:.0f} s")
+        while not self._ended.wait(self._seconds):
+            if step := self._step:
+                line, begun = step
+                if (spent := time.monotonic() - begun) >= self._seconds:
+                    messages.note(f"{line}: {spent:.0f} s")
 
 
-def _terminal() -> bool:
-    import os
-
-    return (
-        sys.stderr is not None
-        and sys.stdout is not None
-        and sys.stderr.isatty()
-        and os.environ.get("TERM", "dumb") != "dumb"
-    )
+_shown: list[Progress] = []
 
 
-class _Careful:
-    """A stream that has something taken off the terminal before it writes there."""
-
-    def __init__(self, stream: TextIO, before: Callable[[], None]) -> None:
-        self._stream, self._before = stream, before
-
-    def write(self, text: str) -> int:
-        if text:
-            self._before()
-        return self._stream.write(text)
-
-    def flush(self) -> None:
-        self._before()  # whoever hands the terminal on to another program flushes first
-        self._stream.flush()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+def give_way() -> None:
+    """Flush what was written and repeat no step any more: another program writes to the terminal."""
+    for progress in _shown:
+        progress.end_step()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
 
 
 class Patience:
-    """Tells a host what is waited for, once it has taken three seconds. Safe for many threads: each
-    waits for one thing at a time."""
+    """Tells the client what is waited for, once it has taken three seconds. Safe for many threads:
+    each waits for one thing at a time."""
 
     def __init__(self, tell: Callable[[str], None], *, seconds: float = PATIENCE_SECONDS) -> None:
         self._tell, self._seconds = tell, seconds
-        self._lock = threading.Lock()
-        self._timers: dict[int, threading.Timer] = {}
+        self._waiting = threading.local()
 
     def step(self, line: str) -> None:
-        """This thread begins to wait for that, and for nothing else any more."""
-        timer = threading.Timer(self._seconds, self._tell, (line,))
+        """Wait for something in this thread, and for nothing else any more."""
+        self.done()
+        timer = self._waiting.timer = threading.Timer(self._seconds, self._tell, (line,))
         timer.daemon = True
-        with self._lock:
-            earlier, self._timers[threading.get_ident()] = (
-                self._timers.get(threading.get_ident()),
-                timer,
-            )
-        if earlier is not None:
-            earlier.cancel()
         timer.start()
 
     def done(self) -> None:
-        """This thread waits for nothing any more."""
-        with self._lock:
-            timer = self._timers.pop(threading.get_ident(), None)
-        if timer is not None:
+        """Wait for nothing in this thread any more."""
+        if timer := getattr(self._waiting, "timer", None):
             timer.cancel()
 
     @contextlib.contextmanager

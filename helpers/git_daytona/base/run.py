@@ -5,9 +5,9 @@ import contextlib
 import math
 import os
 import resource
+import selectors
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,17 +16,19 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
+from git_daytona.base import messages, progress
 from git_daytona.base.errors import MissingProgram, TimedOut
 from git_daytona.base.secret import redact
 
 LOOK_SECONDS = 0.05
-"""Between two looks at a process whose streams do not tell that it has ended."""
+"""Between two looks at a process that says nothing."""
 GRACE_SECONDS = 3.0
 """Between asking a process group to end and making it."""
 STDOUT_BYTES = 256 * 1024 * 1024
 STDERR_BYTES = 64 * 1024
-"""How much of a child's stderr is kept: the end of it. A server's endless message must not fill our
-memory."""
+"""How much of a child's stderr is kept: the end of it. An endless message must not fill memory."""
+
+Process = subprocess.Popen[bytes]
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a command: exit status (negative: the signal, as subprocess has it) and both
-    streams."""
+    """What came of a command: exit status (negative: the signal, as subprocess has it), streams."""
 
     argv: tuple[str, ...]
     status: int
@@ -52,8 +53,7 @@ class Result:
 
     @property
     def text(self) -> str:
-        """stdout as text, without the last newline; bytes that are no UTF-8 survive as surrogates
-        (file names)."""
+        """stdout without the last newline; bytes that are not UTF-8 survive as surrogates."""
         return self.stdout.decode("utf-8", "surrogateescape").removesuffix("\n")
 
     @property
@@ -66,25 +66,40 @@ class Result:
         return "\n".join(line for line in lines if line)
 
 
+# -- the end of a process --------------------------------------------------------------------------
+
+
+def end_group(process: Process) -> None:
+    """End a process that was started here and all of its group: TERM first, KILL after a moment."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        # all gone; macOS says EPERM for a group of zombies
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+        # in the kernel, on a dead network file system, not even KILL ends it
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE_SECONDS)
+
+
 class _Children:
-    """The children of all threads that run() waits for, so that a process that has to end takes
-    them along."""
+    """The children of all threads, so that a process that has to end takes them along."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._alive: set[subprocess.Popen[bytes]] = set()
+        self._alive: set[Process] = set()
         self._ending = False
 
-    def add(self, process: "subprocess.Popen[bytes]") -> None:
+    @contextlib.contextmanager
+    def holding(self, process: Process) -> Iterator[None]:
         with self._lock:
             self._alive.add(process)
             ending = self._ending
-        if ending:
-            end_group(process)
-
-    def remove(self, process: "subprocess.Popen[bytes]") -> None:
-        with self._lock:
-            self._alive.discard(process)
+        try:
+            if ending:
+                end_group(process)
+            yield
+        finally:
+            with self._lock:
+                self._alive.discard(process)
 
     def end(self) -> None:
         with self._lock:
@@ -103,126 +118,67 @@ def end_all() -> None:
     _children.end()
 
 
-class _Pump(threading.Thread):
-    """Reads a stream to its end, keeps at most ``limit`` bytes (the last or the first ones), and
-    notes when something came. ``enough`` is called once more than ``most`` bytes have come in
-    all."""
-
-    def __init__(
-        self, stream: IO[bytes], limit: int, *, keep_end: bool, show: bool = False
-    ) -> None:
-        super().__init__(daemon=True)
-        self.stream, self.limit, self.keep_end, self.show = stream, limit, keep_end, show
-        self.most, self.came = math.inf, 0
-        self.enough: Callable[[], None] = lambda: None
-        self.kept = bytearray()
-        self.overflow = False
-        self.last = time.monotonic()
-
-    def run(self) -> None:
-        with self.stream:
-            self._pump()
-
-    def _pump(self) -> None:
-        while chunk := os.read(self.stream.fileno(), 65536):
-            self.last = time.monotonic()
-            if self.came <= self.most < self.came + len(chunk):
-                self.enough()
-            self.came += len(chunk)
-            if self.came > self.most:
-                continue
-            self.kept += chunk
-            if len(self.kept) > self.limit:
-                self.overflow = True
-                if self.keep_end:
-                    del self.kept[: -self.limit]
-                else:
-                    del self.kept[self.limit :]
-            if self.show:
-                with contextlib.suppress(OSError, ValueError):
-                    sys.stderr.write(_for_terminal(chunk))
-                    sys.stderr.flush()
-
-
-def _for_terminal(chunk: bytes) -> str:
-    """git's progress for a terminal. What the sandbox's side says passes through here, so no
-    control character but CR and LF does."""
-    return "".join(
-        c if c in "\r\n" or c.isprintable() else "?"
-        for c in redact(chunk.decode("utf-8", "replace"))
-    )
-
-
-def _kill_group(process: "subprocess.Popen[bytes]") -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def end_group(process: "subprocess.Popen[bytes]") -> None:
-    """End a process started by this module and everything in its group: TERM first, KILL after a
-    moment."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-        # all gone; macOS says EPERM for a group of zombies
-        except (ProcessLookupError, PermissionError):
-            pass
-        if number == signal.SIGTERM:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(GRACE_SECONDS)
-    # in the kernel, on a dead network file system, not even KILL ends it
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(GRACE_SECONDS)
-
-
-class _Unwinding:
+class _Signals:
     """While a child runs in a session of its own, signals must reach it through us: SIGTERM, SIGHUP
     and Ctrl-C unwind the stack.
 
-    Only between ``arm`` and ``disarm``, however: an exception that interrupted Popen itself, or the
-    ending of the group, would leave a child that nobody knows. What comes before is raised by
-    ``arm``.
+    Only while armed, however: an exception that interrupted Popen itself, or the ending of the
+    group, would leave a child that nobody knows. What comes before is raised by ``arm``.
     """
 
     def __init__(self) -> None:
-        self._armed = False
-        self._came = 0
+        self._armed, self._came = False, 0
 
-    def handle(self, number: int, _frame: FrameType | None) -> None:
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
         self._came = number
         if self._armed:
-            self._unwind()
+            self.arm()
 
     def arm(self) -> None:
-        self._armed = True
+        self._armed = not self._came
         if self._came:
-            self._unwind()
+            raise KeyboardInterrupt if self._came == signal.SIGINT else SystemExit(128 + self._came)
 
     def disarm(self) -> None:
         self._armed = False
 
-    def _unwind(self) -> None:
-        self._armed = False
-        raise KeyboardInterrupt if self._came == signal.SIGINT else SystemExit(128 + self._came)
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        # in other threads than the main one nothing can be: the service has its own handling
+        main = threading.current_thread() is threading.main_thread()
+        ours = (signal.SIG_DFL, signal.default_int_handler)
+        numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+        with _handling([n for n in numbers if main and signal.getsignal(n) in ours], self._handle):
+            yield
 
 
 @contextlib.contextmanager
-def _signals() -> Iterator[_Unwinding]:
-    unwinding = _Unwinding()
-    saved: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
+def _handling(
+    numbers: Sequence[signal.Signals], handle: Callable[[int, FrameType | None], Any]
+) -> Iterator[None]:
+    before = {number: signal.signal(number, handle) for number in numbers}
     try:
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-            handler = signal.getsignal(number)
-            if handler in (signal.SIG_DFL, signal.default_int_handler):
-                signal.signal(number, unwinding.handle)
-                saved[number] = handler
-    except ValueError:  # not the main thread: the service has its own handling
-        pass
-    try:
-        yield unwinding
+        yield
     finally:
-        for each, handler in saved.items():
-            signal.signal(each, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# -- commands of ours ------------------------------------------------------------------------------
+
+
+def _start(argv: Sequence[str], env: Mapping[str, str], cwd: Path | None, **how: Any) -> Process:
+    try:
+        return subprocess.Popen(tuple(argv), env=dict(env), cwd=cwd, **how)
+    except OSError as problem:
+        if cwd is not None and not cwd.is_dir():
+            raise MissingProgram(
+                f"the directory '{cwd}' is gone", hint="run this in a directory that exists"
+            ) from problem
+        raise MissingProgram(
+            f"cannot run '{argv[0]}': {problem.strerror}",
+            hint=f"install '{argv[0]}' and see that PATH has it",
+        ) from problem
 
 
 def run(
@@ -237,143 +193,150 @@ def run(
     pass_fds: Sequence[int] = (),
     limits: Limits | None = None,
 ) -> Result:
-    """Run a command and wait for it. ``env`` is always said: what is inherited by default holds the
-    API key.
+    """Run a command and wait for it. ``env`` has no default: ours holds the API key.
 
     The whole process group is ended after ``timeout`` seconds, or after ``idle`` seconds without a
     byte on stdout or stderr. ``show`` copies stderr to ours as it comes (git's progress). The
     command runs in a session of its own: no terminal to prompt on, and one group to end. Raises
     MissingProgram and TimedOut, never for a status.
     """
-    with _signals() as unwinding:
+    signals = _Signals()
+    with signals.installed(), contextlib.ExitStack() as pipes:
+        process = _start(
+            argv,
+            env,
+            cwd,
+            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=tuple(pass_fds),
+        )
+        exchange = _Exchange(argv, process, limits.talk if limits else math.inf, show)
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                pipes.enter_context(pipe)
         try:
-            process = subprocess.Popen(
-                tuple(argv),
-                env=dict(env),
-                cwd=cwd,
-                stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-                pass_fds=tuple(pass_fds),
-            )
-        except OSError as problem:
-            if cwd is not None and not cwd.is_dir():
-                raise MissingProgram(
-                    f"the directory '{cwd}' is gone", hint="run this in a directory that exists"
-                ) from problem
-            raise MissingProgram(
-                f"cannot run '{argv[0]}': {problem.strerror}",
-                hint=f"install '{argv[0]}' and see that PATH has it",
-            ) from problem
-        assert process.stdout is not None and process.stderr is not None
-        out = _Pump(process.stdout, STDOUT_BYTES, keep_end=False)
-        err = _Pump(process.stderr, STDERR_BYTES, keep_end=True, show=show)
-        if limits is not None:
-            _limit(process, limits)
-            err.most, err.enough = limits.talk, lambda: _kill_group(process)
-        try:
-            unwinding.arm()
-            _children.add(process)
-            out.start()
-            err.start()
-            if process.stdin is not None:
-                _feed(process.stdin, stdin or b"")
-            late = _wait(process, (out, err), timeout, idle)
-            unwinding.disarm()
-        except BaseException:  # Ctrl-C, SIGTERM: nothing we started survives us
-            unwinding.disarm()
+            with _children.holding(process):
+                signals.arm()
+                if limits is not None:
+                    _limit(process, limits)
+                exchange.attend(stdin or b"", timeout, idle)
+                signals.disarm()
+        except BaseException:  # Ctrl-C, a limit: nothing that was started here survives
+            signals.disarm()
             end_group(process)
             raise
-        finally:
-            _children.remove(process)
-            # A grandchild that kept a stream open must not keep us: what was read so far counts.
-            # (The pump closes it when it ends.)
-            patience = time.monotonic() + GRACE_SECONDS
-            for pump in (out, err):
-                if pump.ident is not None:
-                    pump.join(max(0.0, patience - time.monotonic()))
-        if late:
-            raise TimedOut(
-                f"'{argv[0]}' {late} and was ended",
-                hint="check the network, then try again",
-                details=redact(" ".join(argv))
-                + "\n"
-                + redact(bytes(err.kept).decode("utf-8", "replace")),
-            )
-    if err.came > err.most:
-        raise TimedOut(
-            f"'{argv[0]}' printed more than {int(err.most) >> 20} MiB of messages and was ended",
-            hint="see what the sandbox does: 'git daytona exec N -- ps aux'",
-            details=redact(bytes(err.kept).decode("utf-8", "replace")),
-        )
-    if out.overflow:
-        raise TimedOut(
-            f"'{argv[0]}' printed more than {STDOUT_BYTES >> 20} MiB",
-            hint="this is not expected: please report it",
-        )
-    return Result(tuple(argv), process.returncode, bytes(out.kept), bytes(err.kept))
+    out, err = bytes(exchange.out.kept), bytes(exchange.err.kept)
+    return Result(tuple(argv), process.returncode, out, err)
 
 
-def _limit(process: "subprocess.Popen[bytes]", limits: Limits) -> None:
+def _limit(process: Process, limits: Limits) -> None:
     """Set the limits of a child that has just started; its own children inherit them."""
-    prlimit = getattr(resource, "prlimit", None)
-    if prlimit is None:
-        return
-    sizes = (
-        (resource.RLIMIT_FSIZE, limits.file),
-        (resource.RLIMIT_DATA, limits.memory),
-        (resource.RLIMIT_CORE, 0),
-    )
-    for which, size in sizes:
-        # it has ended, or has a lower limit that we may not raise
-        with contextlib.suppress(OSError, ValueError):
-            prlimit(process.pid, which, (size, size))
+    sizes = {"RLIMIT_FSIZE": limits.file, "RLIMIT_DATA": limits.memory, "RLIMIT_CORE": 0}
+    if prlimit := getattr(resource, "prlimit", None):
+        for which, size in sizes.items():
+            # it has ended, or has a lower limit that we may not raise
+            with contextlib.suppress(OSError, ValueError):
+                prlimit(process.pid, getattr(resource, which), (size, size))
 
 
-def _feed(stream: IO[bytes], data: bytes) -> None:
-    def write() -> None:
-        with contextlib.suppress(BrokenPipeError), stream:
-            stream.write(data)
+class _Stream:
+    """What a child says on a stream: its last ``limit`` bytes, of at most ``most`` in all."""
 
-    if len(data) <= 65536:  # fits into the pipe
-        write()
-    else:
-        threading.Thread(target=write, daemon=True).start()
+    def __init__(self, pipe: IO[bytes] | None, limit: int, most: float, show: bool) -> None:
+        assert pipe is not None
+        self.pipe, self.limit, self.most, self.show = pipe, limit, most, show
+        self.came, self.kept, self.last = 0, bytearray(), time.monotonic()
+
+    def read(self) -> bool:
+        """Take what has come; False at the end of the stream."""
+        chunk = os.read(self.pipe.fileno(), 65536)
+        self.came, self.last = self.came + len(chunk), time.monotonic()
+        self.kept += chunk
+        del self.kept[: -self.limit]
+        if self.show and chunk:
+            progress.give_way()
+            messages.git_progress(chunk)
+        return bool(chunk)
 
 
-def _wait(
-    process: "subprocess.Popen[bytes]", pumps: Sequence[_Pump], timeout: float, idle: float | None
-) -> str | None:
-    """Wait for the process; what went wrong if it had to be ended."""
-    end = time.monotonic() + timeout
-    while not _ended(process, pumps):
-        now = time.monotonic()
+class _Exchange:
+    """A child and what goes in and comes out of it, at most ``talk`` bytes on stderr."""
+
+    def __init__(self, argv: Sequence[str], process: Process, talk: float, show: bool) -> None:
+        self.argv, self.process = argv, process
+        self.out = _Stream(process.stdout, STDOUT_BYTES, STDOUT_BYTES, show=False)
+        self.err = _Stream(process.stderr, STDERR_BYTES, talk, show)
+
+    def attend(self, stdin: bytes, timeout: float, idle: float | None) -> None:
+        """Feed and read the child until it has ended. Raises TimedOut if it takes too long or says
+        too much. A grandchild that keeps a stream open does not keep us: what was read counts."""
+        end = time.monotonic() + timeout
+        with selectors.DefaultSelector() as selector:
+            for stream in (self.out, self.err):
+                selector.register(stream.pipe, selectors.EVENT_READ, stream.read)
+            if self.process.stdin is not None:
+                os.set_blocking(self.process.stdin.fileno(), False)
+                feed = _feeder(self.process.stdin.fileno(), stdin)
+                selector.register(self.process.stdin, selectors.EVENT_WRITE, feed)
+            pipes = selector.get_map()  # those that are open
+            patience = math.inf
+            while self.process.poll() is None or (pipes and time.monotonic() < patience):
+                if self.process.returncode is not None:
+                    patience = min(patience, time.monotonic() + GRACE_SECONDS)
+                if not pipes:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        self.process.wait(LOOK_SECONDS)
+                for key, _ in selector.select(LOOK_SECONDS) if pipes else ():
+                    if not key.data():
+                        selector.unregister(key.fileobj)
+                        key.fileobj.close()  # type: ignore[union-attr]
+                self._check_talk()
+                if self.process.returncode is None:
+                    self._check_time(end, timeout, idle)
+
+    def _check_talk(self) -> None:
+        if self.err.came > self.err.most:
+            raise self._ended(
+                f"printed more than {int(self.err.most) >> 20} MiB of messages",
+                hint="see what the sandbox does: 'git daytona exec N -- ps aux'",
+            )
+        if self.out.came > self.out.most:
+            raise self._ended(
+                f"printed more than {int(self.out.most) >> 20} MiB",
+                hint="this is not expected: please report it",
+            )
+
+    def _check_time(self, end: float, timeout: float, idle: float | None) -> None:
+        now, hint = time.monotonic(), "check the network, then try again"
         if now >= end:
-            end_group(process)
-            return f"did not finish within {timeout:.0f} seconds"
-        if idle is not None and now >= max(pump.last for pump in pumps) + idle:
-            end_group(process)
-            return f"made no progress for {idle:.0f} seconds"
-    return None
+            raise self._ended(f"did not finish within {timeout:.0f} seconds", hint)
+        if idle is not None and now >= max(self.out.last, self.err.last) + idle:
+            raise self._ended(f"made no progress for {idle:.0f} seconds", hint)
+
+    def _ended(self, why: str, hint: str) -> TimedOut:
+        details = " ".join(self.argv) + "\n" + self.err.kept.decode("utf-8", "replace")
+        message = f"'{self.argv[0]}' {why} and was ended"
+        return TimedOut(message, hint=hint, details=redact(details))
 
 
-def _ended(process: "subprocess.Popen[bytes]", pumps: Sequence[_Pump]) -> bool:
-    """Whether the process has ended, after at most a moment.
+def _feeder(descriptor: int, data: bytes) -> Callable[[], bool]:
+    rest = memoryview(data)
 
-    The end of its streams tells at once; Popen.wait alone looks now and then, and would oversleep
-    as long as most of git's calls take. Streams that are closed early, or that a grandchild keeps
-    open, tell nothing.
-    """
-    for pump in pumps:
-        pump.join(LOOK_SECONDS)
-        if pump.is_alive():
-            return process.poll() is not None
-    try:
-        process.wait(LOOK_SECONDS)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
+    def feed() -> bool:
+        """Write what the pipe takes; False when there is nothing more to write."""
+        nonlocal rest
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BrokenPipeError:  # a child that does not read is no error
+            return False
+        return bool(rest)
+
+    return feed
+
+
+# -- a person's own commands -----------------------------------------------------------------------
 
 
 def foreground(
@@ -384,15 +347,13 @@ def foreground(
     pass_fds: Sequence[int] = (),
 ) -> int:
     """Run a person's own command in the foreground, on the terminal if there is one, and return its
-    status (128 + signal).
-
-    ``stdin`` is a descriptor that it reads from instead of ours.
+    status (128 + signal). ``stdin`` is a descriptor that it reads from instead of ours.
 
     Signals that reach us are passed on, and we go on waiting: what the caller cleans up afterwards
     is cleaned up. No time limit, it is the person's. Raises MissingProgram.
     """
     early: list[int] = []
-    process: subprocess.Popen[bytes] | None = None
+    process: Process | None = None
 
     def pass_on(number: int, _frame: object) -> None:
         # Ctrl-C reaches the command by itself, through the terminal's process group; a signal to us
@@ -402,28 +363,11 @@ def foreground(
         elif number in (signal.SIGTERM, signal.SIGHUP) or not os.isatty(0):
             process.send_signal(number)
 
-    before = {
-        number: signal.signal(number, pass_on)
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
-    }
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            with contextlib.suppress(OSError, ValueError):
-                stream.flush()  # what we said comes before what the command says
-    try:
-        try:
-            process = subprocess.Popen(
-                tuple(argv), env=dict(env), stdin=stdin, pass_fds=tuple(pass_fds)
-            )
-        except OSError as problem:
-            raise MissingProgram(
-                f"cannot run '{argv[0]}': {problem.strerror}",
-                hint=f"see whether '{argv[0]}' is installed and on PATH",
-            ) from problem
+    handled = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+    with _handling(handled, pass_on):
+        progress.give_way()
+        process = _start(argv, env, None, stdin=stdin, pass_fds=tuple(pass_fds))
         for number in early:
             process.send_signal(number)
         status = process.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     return 128 - status if status < 0 else status

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from git_daytona.api.cloud import Cloud
 from git_daytona.api.failures import from_status
 from git_daytona.api.toolbox import TerminalAddress
-from git_daytona.base import log
+from git_daytona.base import log, progress
 from git_daytona.base.errors import ConnectionClosed, GitDaytonaError
 from git_daytona.base.secret import printable
 from git_daytona.sandbox import report
@@ -74,8 +74,7 @@ def join(cloud: Cloud, sandbox_id: str, directory: str) -> int:
     address = cloud.open_terminal(
         sandbox_id, name, directory=directory if there else None, size=_size(), env=env
     )
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()  # what we said comes before what the shell says
+    progress.give_way()
     try:
         return asyncio.run(_Joined(cloud, sandbox_id, name, address).run())
     finally:
