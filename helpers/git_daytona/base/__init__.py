@@ -1,2 +1,1 @@
-"""What everything else stands on: errors, secrets, files, child processes, messages. Nothing of
-ours is below it."""
+"""What all rooms use: errors, secrets, files, child processes, messages."""

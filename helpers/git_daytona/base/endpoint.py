@@ -1,10 +1,9 @@
-"""Where an SSH gateway listens, and what a link leads to, read from what the API says. Pure:
-strings in, values out."""
+"""Where an SSH gateway listens, and links, read from what the API says: strings in, values out."""
 
 import re
 import shlex
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from git_daytona.base.errors import BadAnswer
 
@@ -21,8 +20,7 @@ class Endpoint:
 
     @property
     def known_hosts_name(self) -> str:
-        """How known_hosts names it, and HostKeyAlias with it: ``host`` on port 22, ``[host]:port``
-        on any other (sshd(8))."""
+        """Its name in known_hosts and HostKeyAlias: ``host``, or ``[host]:port`` (sshd(8))."""
         return self.host if self.port == 22 else f"[{self.host}]:{self.port}"
 
     @property
@@ -36,20 +34,17 @@ class Endpoint:
 
 
 def endpoint(host: object, port: object = 22) -> Endpoint:
-    """Check a host and port that somebody sent; raises BadAnswer for anything that is not plainly
+    """Check a host and port that somebody sent. Raises BadAnswer for anything that is not plainly
     one (option syntax, controls)."""
-    if isinstance(host, str):
-        bare = host.strip().removeprefix("[").removesuffix("]").lower()
-        # Compared before it is converted: JSON knows 1e999.
-        plain = (
-            isinstance(port, (int, float))
-            and not isinstance(port, bool)
-            and 0 < port < 65536
-            and port == int(port)
-        )
-        number = int(port) if plain else 0  # type: ignore[call-overload]
-        if (_NAME.fullmatch(bare) or _ADDRESS6.fullmatch(bare)) and number:
-            return Endpoint(bare, number)
+    bare = host.strip().removeprefix("[").removesuffix("]").lower() if isinstance(host, str) else ""
+    if (
+        (_NAME.fullmatch(bare) or _ADDRESS6.fullmatch(bare))
+        and isinstance(port, int | float)
+        and not isinstance(port, bool)
+        and 0 < port < 65536  # compared before it is converted: JSON knows 1e999
+        and port == int(port)
+    ):
+        return Endpoint(bare, int(port))
     raise BadAnswer(
         "the Daytona API names no usable SSH gateway",
         hint="check DAYTONA_API_URL; a self-hosted server may need an update",
@@ -65,52 +60,50 @@ def from_ssh_command(command: object) -> Endpoint | None:
     """
     if command is None or command == "":
         return None
-    unusable = BadAnswer(
-        "the Daytona API sent an ssh command that cannot be understood",
-        hint="the server may be newer than this",
-    )
-    if not isinstance(command, str) or len(command) > 4096:
-        raise unusable
+    port, hosts = "22", []
     try:
-        words = shlex.split(command)
+        if not isinstance(command, str) or len(command) > 4096:
+            raise ValueError
+        program, *words = shlex.split(command)
+        rest = iter(words)
+        for word in rest:
+            if word.startswith("-p"):
+                port = word[2:] or next(rest, "")
+            elif word in ("-o", "-i", "-F", "-l", "-J"):
+                next(rest, None)
+            elif not word.startswith("-"):
+                hosts.append(word)
+        if program.rsplit("/", 1)[-1] != "ssh" or not hosts or not re.fullmatch("[0-9]+", port):
+            raise ValueError
+        number = int(port)
     except ValueError as problem:
-        raise unusable from problem
-    if len(words) < 2 or words[0].rsplit("/", 1)[-1] != "ssh":
-        raise unusable
-    port, host, rest = 22, None, iter(words[1:])
-    for word in rest:
-        if word.startswith("-p"):
-            text = word[2:] or next(rest, "")
-            if not text.isascii() or not text.isdigit():
-                raise unusable
-            port = int(text)
-        elif word in ("-o", "-i", "-F", "-l", "-J"):
-            next(rest, None)
-        elif not word.startswith("-"):
-            host = host or word
-    if host is None:
-        raise unusable
-    return endpoint(host.rsplit("@", 1)[-1], port)
+        raise BadAnswer(
+            "the Daytona API sent an ssh command that cannot be understood",
+            hint="the server may be newer than this",
+        ) from problem
+    return endpoint(hosts[0].rsplit("@", 1)[-1], number)
+
+
+def _link(url: object) -> SplitResult | None:
+    """Split an http or https URL of ASCII with a host and no user name (RFC 3986); else None."""
+    if isinstance(url, str) and len(url) <= 2048 and re.fullmatch(r"https?://[\x21-\x7e]+", url):
+        try:
+            parts = urlsplit(url)
+            if parts.hostname and parts.username is None and parts.port != 0:
+                return parts
+        except ValueError:  # of the brackets of an address, or an invalid port
+            pass
+    return None
 
 
 def web_link(url: object) -> str:
-    """A link that is shown to people, to be opened in their browser: http or https, a host, ASCII
-    (RFC 3986), no user name. Raises BadAnswer for anything else."""
-    try:
-        if (
-            isinstance(url, str)
-            and len(url) <= 2048
-            and re.fullmatch(r"https?://[\x21-\x7e]+", url)
-        ):
-            parts = urlsplit(url)
-            if parts.hostname and parts.username is None and parts.port != 0:
-                return url
-    except ValueError:  # of the brackets of an address, or a port that is none
-        pass
-    raise BadAnswer(
-        "the Daytona API sent a link that is none",
-        hint="try again, or find the preview in Daytona's dashboard",
-    )
+    """Check a link that people open in their browser. Raises BadAnswer."""
+    if _link(url) is None:
+        raise BadAnswer(
+            "the Daytona API sent an invalid link",
+            hint="try again, or find the preview in Daytona's dashboard",
+        )
+    return str(url)
 
 
 def toolbox_base(url: object, api_url: str) -> str:
@@ -120,29 +113,15 @@ def toolbox_base(url: object, api_url: str) -> str:
     The key goes there with every command. Whoever answers as the API has it anyway, so any host
     will do; but over TLS if the API itself is reached so. Raises BadAnswer.
     """
-    bad = BadAnswer(
-        "the Daytona API names no usable toolbox for the sandbox", hint="check DAYTONA_API_URL"
-    )
-    try:
-        if (
-            isinstance(url, str)
-            and len(url) <= 2048
-            and re.fullmatch(r"https?://[\x21-\x7e]+", url)
-        ):
-            parts = urlsplit(url)
-            if (
-                parts.hostname
-                and parts.username is None
-                and parts.port != 0
-                and not parts.query
-                and not parts.fragment
-            ):
-                if parts.scheme == "https" or urlsplit(api_url).scheme == "http":
-                    return url.rstrip("/")
-                bad = BadAnswer(
-                    f"the Daytona API names a toolbox without TLS, at '{parts.hostname}'; the key was not sent there",
-                    hint="report it to whoever runs the server",
-                )
-    except ValueError:  # of the brackets of an address, or a port that is none
-        pass
-    raise bad
+    parts = _link(url)
+    if parts is None or parts.query or parts.fragment:
+        raise BadAnswer(
+            "the Daytona API names no usable toolbox for the sandbox", hint="check DAYTONA_API_URL"
+        )
+    if parts.scheme != "https" and urlsplit(api_url).scheme != "http":
+        raise BadAnswer(
+            f"the Daytona API names a toolbox without TLS, at '{parts.hostname}';"
+            " the key was not sent there",
+            hint="report it to whoever runs the server",
+        )
+    return str(url).rstrip("/")

@@ -10,19 +10,15 @@ from typing import ClassVar
 
 
 class GitDaytonaError(Exception):
-    """Base of all errors of the suite.
-
-    ``hint`` is one line that says what to do; ``details`` is text for the log only (git's own
-    output, an API's answer).
-    """
+    """Base of all errors. ``hint`` is one line that says what to do; ``details`` is text for the
+    log only (git's own output, an API's answer)."""
 
     entry: ClassVar[str] = "failed"
     """Its name in git-daytona-errors(7)."""
     status: ClassVar[int] = 1
     meaning: ClassVar[str] = "it was refused or failed; the message says why"
     transient: ClassVar[bool] = False
-    """Whether the same attempt may succeed a moment later. Retries look at this and at nothing
-    else."""
+    """Whether the same attempt may succeed a moment later; retries look at nothing else."""
 
     def __init__(self, message: str, *, hint: str | None = None, details: str | None = None):
         super().__init__(message)
@@ -82,7 +78,6 @@ class SandboxGone(NotFound):
     starting."""
 
     entry = "sandbox-gone"
-    meaning = NotFound.meaning
 
 
 class NoRepository(GitDaytonaError):
@@ -99,10 +94,9 @@ class TransferFailed(GitDaytonaError):
 
 class ConnectionClosed(TransferFailed):
     """The gateway closed the connection: bad token, stopped sandbox, or its SSH is not up yet; they
-    look the same (FACTS)."""
+    look the same."""
 
     entry = "connection-closed"
-    meaning = TransferFailed.meaning
     transient = True
 
 
@@ -147,7 +141,6 @@ class ServerError(BadAnswer):
     """HTTP 5xx."""
 
     entry = "server-error"
-    meaning = BadAnswer.meaning
     transient = True
 
 
@@ -188,7 +181,6 @@ class SandboxBusy(SandboxCommandFailed):
     """The agent's git moved HEAD or the index while we looked."""
 
     entry = "sandbox-busy"
-    meaning = SandboxCommandFailed.meaning
     transient = True
 
 

@@ -6,28 +6,26 @@ import itertools
 import os
 import secrets
 import stat
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from git_daytona.base.errors import BadSetting, TimedOut
 
 LOCK_SECONDS = 60.0
+POLL_SECONDS = 0.01
+"""Between two looks at a lock that another holds."""
 
 
 def private_directory(path: Path) -> Path:
-    """Make the directory with its missing parents, each 0700 whatever the umask; raises BadSetting
-    when that cannot be done (CASES 55), and for what another user has planted on the way to it."""
+    """Make the directory with its missing parents, each 0700 whatever the umask. Raises BadSetting,
+    also for what another user has planted on the way to it."""
     try:
-        missing = list(
-            itertools.takewhile(lambda folder: not folder.is_dir(), (path, *path.parents))
-        )
+        missing = list(itertools.takewhile(lambda each: not each.is_dir(), (path, *path.parents)))
         _refuse_planted(missing[-1].parent if missing else path)
         for folder in reversed(missing):
             try:
                 folder.mkdir(mode=0o700)
-            except FileExistsError:
+            except FileExistsError:  # another process was faster
                 if not folder.is_dir():
                     raise
             else:
@@ -35,7 +33,7 @@ def private_directory(path: Path) -> Path:
     except OSError as problem:
         raise BadSetting(
             f"cannot create the directory '{path}': {problem.strerror or problem}",
-            hint="make its parent writable, or point XDG_DATA_HOME and XDG_STATE_HOME to directories that are",
+            hint="make its parent writable, or point XDG_DATA_HOME and XDG_STATE_HOME elsewhere",
         ) from problem
     return path
 
@@ -45,20 +43,17 @@ def _refuse_planted(path: Path) -> None:
     shared folder (/tmp): it would lead us where he likes. Links elsewhere are followed: who moves
     ``~/.local/state`` to another disk links it."""
     for part in (path, *path.parents):
-        if part.parent.stat().st_mode & stat.S_IWOTH and part.lstat().st_uid not in (
-            0,
-            os.geteuid(),
-        ):
+        shared = part.parent.stat().st_mode & stat.S_IWOTH
+        if shared and part.lstat().st_uid not in (0, os.geteuid()):
             raise BadSetting(
-                f"'{part}' belongs to another user and stands in a folder that everybody may write to",
+                f"'{part}' belongs to another user and is in a folder that everybody may write to",
                 hint="point XDG_DATA_HOME and XDG_STATE_HOME to directories of your own",
             )
 
 
 def read_bounded(path: Path, limit: int) -> tuple[bytes, int]:
-    """The content of a regular file of at most ``limit`` bytes, and its mode. Raises OSError, also
-    for what is larger or no regular file: a named pipe or a device in a stranger's folder must not
-    keep us waiting."""
+    """Read a regular file of at most ``limit`` bytes, and its mode. Raises OSError, also for what
+    is larger or not regular: a pipe or device in a stranger's folder must not keep us waiting."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as handle:
         mode = os.fstat(descriptor).st_mode
@@ -70,6 +65,35 @@ def read_bounded(path: Path, limit: int) -> tuple[bytes, int]:
     return data, mode
 
 
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, RuntimeError) as problem:  # RuntimeError: links in a circle
+        raise BadSetting(
+            f"cannot write '{path}': {getattr(problem, 'strerror', None) or problem}",
+            hint="make the file and its directory writable, or free some space",
+        ) from problem
+
+
+@contextlib.contextmanager
+def _temporary(path: Path, content: bytes, mode: int | None) -> Iterator[Path]:
+    """Write a file next to the path, on the disk when the block begins and gone when it ends."""
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(6)}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(temporary, flags, 0o666 if mode is None else 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as handle:
+            if mode is not None:
+                os.fchmod(descriptor, mode)
+            handle.write(content)
+            handle.flush()
+            os.fsync(descriptor)
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 def write_whole(path: Path, content: bytes, *, replace: bool = True) -> bool:
     """Write a file so that a reader sees the old content or the new, never a part; 0600 from birth.
 
@@ -77,56 +101,27 @@ def write_whole(path: Path, content: bytes, *, replace: bool = True) -> bool:
     Raises BadSetting.
     """
     private_directory(path.parent)
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(6)}"
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as handle:
-                os.fchmod(descriptor, 0o600)
-                handle.write(content)
-                handle.flush()
-                os.fsync(handle.fileno())
-            if replace:
-                temporary.replace(path)
-                return True
-            try:
-                os.link(temporary, path)  # fails if the name exists: create-only and whole at once
-            except FileExistsError:
-                return False
+    with _writing(path), _temporary(path, content, 0o600) as temporary:
+        if replace:
+            temporary.replace(path)
             return True
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as problem:
-        raise BadSetting(
-            f"cannot write '{path}': {problem.strerror or problem}",
-            hint="make the directory writable, or free some space",
-        ) from problem
+        try:
+            os.link(temporary, path)  # fails if the name exists: create-only and whole at once
+        except FileExistsError:
+            return False
+    return True
 
 
 def rewrite(path: Path, content: bytes) -> None:
     """Write a file of the user's whole, keeping its mode; behind a link the file that it names is
     written. A new one gets the mode that the umask leaves, and its missing parents are made. Raises
     BadSetting."""
-    try:
+    with _writing(path):
         real = path.resolve()
         real.parent.mkdir(parents=True, exist_ok=True)
-        temporary = real.parent / f".{real.name}.{secrets.token_hex(6)}"
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        try:
-            with os.fdopen(descriptor, "wb") as handle:
-                if real.exists():
-                    os.fchmod(descriptor, real.stat().st_mode & 0o7777)
-                handle.write(content)
-                handle.flush()
-                os.fsync(handle.fileno())
+        mode = real.stat().st_mode & 0o7777 if real.exists() else None
+        with _temporary(real, content, mode) as temporary:
             temporary.replace(real)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except (OSError, RuntimeError) as problem:  # RuntimeError: links in a circle
-        raise BadSetting(
-            f"cannot write '{path}': {getattr(problem, 'strerror', None) or problem}",
-            hint="make the file and its directory writable, or free some space",
-        ) from problem
 
 
 @contextlib.contextmanager
@@ -142,36 +137,22 @@ def lock(path: Path, *, seconds: float = LOCK_SECONDS, holds: str = "") -> Itera
     private_directory(path.parent)
     if path.is_symlink():
         raise BadSetting(f"the lock '{path}' is a link, which is not followed", hint="remove it")
-    late = TimedOut(
-        f"another process has been holding the lock on {holds or path.name} for {seconds:.0f} seconds",
-        hint="wait for it to finish; 'git daytona status' shows what is going on",
-    )
-    until = time.monotonic() + seconds
-    turn = _turns.setdefault(path, threading.Lock())
-    if not turn.acquire(timeout=seconds):
-        raise late
+    # off a thread's own: each call is a lock of its own, and threads exclude each other, too
+    guard = filelock.FileLock(path, seconds, mode=0o600, thread_local=False)
     try:
-        # is_singleton off and thread-local off: each call is a lock of its own.
-        guard = filelock.FileLock(
-            path, timeout=max(0.0, until - time.monotonic()), mode=0o600, thread_local=False
-        )
-        try:
-            guard.acquire()
-        except filelock.Timeout as problem:
-            raise late from problem
-        except OSError as problem:
-            raise BadSetting(
-                f"cannot lock '{path}': {problem.strerror or problem}",
-                hint="make its directory writable",
-            ) from problem
-        try:
-            yield
-        finally:
-            guard.release()
+        guard.acquire(poll_interval=POLL_SECONDS)
+    except filelock.Timeout as problem:
+        raise TimedOut(
+            f"another process has been holding the lock on {holds or path.name}"
+            f" for {seconds:.0f} seconds",
+            hint="wait for it to finish; 'git daytona status' shows what is going on",
+        ) from problem
+    except OSError as problem:
+        raise BadSetting(
+            f"cannot lock '{path}': {problem.strerror or problem}",
+            hint="make its directory writable",
+        ) from problem
+    try:
+        yield
     finally:
-        turn.release()
-
-
-_turns: dict[Path, threading.Lock] = {}
-"""Threads of this process take turns before they come to the lock itself: to wait for that one is
-to look again and again."""
+        guard.release()

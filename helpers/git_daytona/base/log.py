@@ -1,10 +1,11 @@
-"""The log: one line per event in ``…/opencode/log/daytona.log``, redacted, private, trimmed, safe
-for many processes."""
+"""The log, ``…/opencode/log/daytona.log``: a line per event, redacted, private, trimmed."""
 
+import collections
 import contextlib
 import contextvars
 import logging
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,8 +62,7 @@ class _Handler(logging.Handler):
 
 
 def to_file() -> None:
-    """Send what is logged from now on to the log file. Called once by each executable that has
-    something to log."""
+    """Send what is logged from now on to the log file; called once by each executable."""
     with contextlib.suppress(GitDaytonaError):
         files.private_directory(paths.log_file().parent)
     if not any(isinstance(handler, _Handler) for handler in logger.handlers):
@@ -78,8 +78,7 @@ _subject: contextvars.ContextVar[dict[str, object] | None] = contextvars.Context
 
 @contextlib.contextmanager
 def about(**subject: object) -> Iterator[None]:
-    """Add key=value pairs (the session) to every event that is logged while the block runs, in this
-    thread."""
+    """Add key=value pairs (the session) to what this thread logs while the block runs."""
     token = _subject.set({**(_subject.get() or {}), **subject})
     try:
         yield
@@ -89,13 +88,10 @@ def about(**subject: object) -> Iterator[None]:
 
 @contextlib.contextmanager
 def event(name: str, **subject: object) -> Iterator[dict[str, object]]:
-    """Log one line when the block ends: ``name key=value … ms=12 ok`` or the error's class and
-    message.
+    """Log one line when the block ends: ``name key=value … ms=12 ok``, or the error in place of ok.
 
     The yielded dictionary takes more key=value pairs while the block runs.
     """
-    import time
-
     begin = time.monotonic()
     pairs = {**(_subject.get() or {}), **subject}
     outcome = "ok"
@@ -115,11 +111,7 @@ def event(name: str, **subject: object) -> Iterator[dict[str, object]]:
 
 
 def tail(lines: int, *, follow: bool = False) -> Iterator[str]:
-    """The last lines of the log, and with ``follow`` every later one as it comes, also across a
-    trimming."""
-    import collections
-    import time
-
+    """Yield the last lines of the log, and with ``follow`` every later one, across trimmings."""
     path = paths.log_file()
     position = 0
     with contextlib.suppress(FileNotFoundError), path.open(errors="replace") as handle:

@@ -14,18 +14,15 @@ def opencode_data() -> Path:
     """OpenCode's data directory: ``$XDG_DATA_HOME/opencode``, ``~/.local/share/opencode`` on every
     system.
 
-    An empty or relative XDG_DATA_HOME counts as unset, as the XDG base directory specification says
-    (CASES 55).
+    An empty or relative XDG_DATA_HOME counts as unset (XDG base directory specification).
     """
-    named = os.environ.get("XDG_DATA_HOME", "").strip()
-    base = Path(named) if named and Path(named).is_absolute() else Path.home() / ".local" / "share"
-    return base / "opencode"
+    base = Path(os.environ.get("XDG_DATA_HOME", "").strip())
+    return (base if base.is_absolute() else Path.home() / ".local" / "share") / "opencode"
 
 
 def opencode_config() -> Path:
-    """OpenCode's configuration for all projects: ``$XDG_CONFIG_HOME/opencode``,
-    ``~/.config/opencode`` on every system. As OpenCode has it: any value but the empty one
-    counts."""
+    """OpenCode's configuration for all projects: ``$XDG_CONFIG_HOME/opencode`` or
+    ``~/.config/opencode``. As OpenCode has it: any value but the empty one counts."""
     named = os.environ.get("XDG_CONFIG_HOME")
     return (Path(named).absolute() if named else Path.home() / ".config") / "opencode"
 
@@ -35,11 +32,11 @@ def daytona_cli_config() -> Path:
     directory that Go's os.UserConfigDir gives."""
     if named := os.environ.get("DAYTONA_CONFIG_DIR"):
         return Path(named) / "config.json"
-    base = os.environ.get("XDG_CONFIG_HOME")
     if sys.platform == "darwin":
         folder = Path.home() / "Library" / "Application Support"
     else:
-        folder = Path(base) if base and Path(base).is_absolute() else Path.home() / ".config"
+        base = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+        folder = base if base.is_absolute() else Path.home() / ".config"
     return folder / "daytona" / "config.json"
 
 
@@ -49,8 +46,8 @@ def storage() -> Path:
 
 
 def state_file(project_id: str) -> Path:
-    """The state file of an OpenCode project. The encoding is JavaScript's encodeURIComponent, which
-    the existing plugin uses."""
+    """The state file of an OpenCode project, encoded with JavaScript's encodeURIComponent as the
+    existing plugin has it."""
     return storage() / (quote(project_id, safe="-_.!~*'()") + ".json")
 
 

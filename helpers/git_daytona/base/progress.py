@@ -16,7 +16,7 @@ PATIENCE_SECONDS = 3.0
 
 
 class Progress:
-    """Steps of one command, for its user: call it with each as it begins, within its ``with`` block.
+    """Steps of one command, for its user: call it with each as it begins, in a ``with`` block.
 
     A step is announced at once, and again with its duration every few seconds.
     """
@@ -58,7 +58,7 @@ _shown: list[Progress] = []
 
 
 def give_way() -> None:
-    """Flush what was written and repeat no step any more: another program writes to the terminal."""
+    """Flush what was written and end the steps: another program writes to the terminal."""
     for progress in _shown:
         progress.end_step()
     for stream in (sys.stdout, sys.stderr):

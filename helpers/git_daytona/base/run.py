@@ -292,33 +292,39 @@ class _Exchange:
                     if not key.data():
                         selector.unregister(key.fileobj)
                         key.fileobj.close()  # type: ignore[union-attr]
-                self._check_talk()
-                if self.process.returncode is None:
-                    self._check_time(end, timeout, idle)
+                self._check(end, timeout, idle)
 
-    def _check_talk(self) -> None:
+    def _check(self, end: float, timeout: float, idle: float | None) -> None:
+        program, hint, now = self.argv[0], "check the network, then try again", time.monotonic()
         if self.err.came > self.err.most:
-            raise self._ended(
-                f"printed more than {int(self.err.most) >> 20} MiB of messages",
+            raise TimedOut(
+                f"'{program}' printed more than {int(self.err.most) >> 20} MiB of messages"
+                " and was ended",
                 hint="see what the sandbox does: 'git daytona exec N -- ps aux'",
+                details=self._details(),
             )
         if self.out.came > self.out.most:
-            raise self._ended(
-                f"printed more than {int(self.out.most) >> 20} MiB",
+            raise TimedOut(
+                f"'{program}' printed more than {STDOUT_BYTES >> 20} MiB and was ended",
                 hint="this is not expected: please report it",
             )
-
-    def _check_time(self, end: float, timeout: float, idle: float | None) -> None:
-        now, hint = time.monotonic(), "check the network, then try again"
+        if self.process.returncode is not None:
+            return
         if now >= end:
-            raise self._ended(f"did not finish within {timeout:.0f} seconds", hint)
+            raise TimedOut(
+                f"'{program}' did not finish within {timeout:.0f} seconds and was ended",
+                hint=hint,
+                details=self._details(),
+            )
         if idle is not None and now >= max(self.out.last, self.err.last) + idle:
-            raise self._ended(f"made no progress for {idle:.0f} seconds", hint)
+            raise TimedOut(
+                f"'{program}' made no progress for {idle:.0f} seconds and was ended",
+                hint=hint,
+                details=self._details(),
+            )
 
-    def _ended(self, why: str, hint: str) -> TimedOut:
-        details = " ".join(self.argv) + "\n" + self.err.kept.decode("utf-8", "replace")
-        message = f"'{self.argv[0]}' {why} and was ended"
-        return TimedOut(message, hint=hint, details=redact(details))
+    def _details(self) -> str:
+        return redact(" ".join(self.argv) + "\n" + self.err.kept.decode("utf-8", "replace"))
 
 
 def _feeder(descriptor: int, data: bytes) -> Callable[[], bool]:

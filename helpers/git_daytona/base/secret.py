@@ -8,8 +8,7 @@ from urllib.parse import quote, quote_plus
 
 REDACTED = "[redacted]"
 KEY_CHARACTERS = 4096
-"""No API key is longer. Daytona's have 68; those of its earlier versions and of servers of one's
-own may be JSON Web Tokens."""
+"""No API key is longer. Daytona's have 68; those of self-hosted servers may be JSON Web Tokens."""
 
 # All secrets that are alive in this process, so that redact() can find them in the words of others
 # (git, ssh, an API), and the last ones that were: a server may repeat a token whose lease has
@@ -20,8 +19,7 @@ _last: "collections.deque[Secret]" = collections.deque(maxlen=64)
 # What looks like a secret although this process never held it: userinfo of a URL (earlier tools
 # wrote ssh://TOKEN@host), bearer headers, and the prefix of Daytona's API keys.
 _PATTERNS = (
-    # (A scheme is short; without a limit each of many words in a row would be read to the end of
-    # them all.)
+    # A scheme is short: without a limit, each of many words in a row would be read to their end.
     (re.compile(r"(\b[a-z][a-z0-9+.-]{0,30}://)[^/\s@'\"]+@", re.IGNORECASE), rf"\1{REDACTED}@"),
     (re.compile(r"(\bbearer\s+)[^\s'\"]+", re.IGNORECASE), rf"\1{REDACTED}"),
     (re.compile(r"\bdtn_[A-Za-z0-9]{8,}"), REDACTED),
@@ -30,8 +28,7 @@ _PATTERNS = (
 
 
 class Secret:
-    """A value whose repr, str and format are redacted; ``reveal()`` is the only way to it, so that
-    one can grep for the places."""
+    """A value whose repr, str and format are redacted; only ``reveal()`` gives it, for grep."""
 
     __slots__ = ("__weakref__", "_value")
 
@@ -57,20 +54,16 @@ class Secret:
 
 
 def key_problem(text: str) -> str | None:
-    """What is wrong with a text that should be an API key, as the end of a sentence; None for one
-    that may be one."""
+    """What is wrong with a text that should be an API key, as the end of a sentence, or None."""
     if len(text) > KEY_CHARACTERS:
         return f"is longer than {KEY_CHARACTERS} characters"
-    return (
-        None
-        if re.fullmatch(r"[\x21-\x7e]+", text)
-        else "holds blanks or characters that no key has"
-    )
+    if not re.fullmatch(r"[\x21-\x7e]+", text):
+        return "holds blanks or characters that no key has"
+    return None
 
 
 def redact(text: str) -> str:
-    """The text without any secret that this process holds (raw, percent-encoded), and without what
-    looks like one."""
+    """Take out all secrets of this process (raw, percent-encoded), and what looks like one."""
     for secret in list(_alive):
         value = secret.reveal()
         if len(value) < 4:  # too short to be told from ordinary text
@@ -83,8 +76,7 @@ def redact(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with control characters made visible, for a terminal or a log: foreign words must
-    not move the cursor (CASES 51)."""
+    """Make control characters visible: foreign words must not move the cursor (case 51)."""
     return "".join(
         c if c in "\n\t" or c.isprintable() else c.encode("unicode_escape").decode() for c in text
     )
