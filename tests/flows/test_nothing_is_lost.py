@@ -328,7 +328,7 @@ def test_case_38_and_case_58_a_branch_named_opencode(local, repo, coordinate):
     """Named before anything is made; tools work on the project all the same, told once that nothing
     comes back, and nothing of it is lost: not with a deletion, and with the branch renamed all of
     it comes."""
-    says = "the local branch 'opencode' stands in the way of 'opencode/N'"
+    says = "the local branch 'opencode' is in the way of 'opencode/N'"
     examples = {
         "loose": ("branch", "opencode"),
         "checked out": ("switch", "-q", "-c", "opencode"),

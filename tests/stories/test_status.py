@@ -422,11 +422,11 @@ def test_commits_ahead_as_git_counts_them(repo, coordinate, monkeypatch):
         repo.git("update-ref", Names(number).base, base)
         repo.git("update-ref", Names(number).ref, tip)
     calls = counted_calls(repository, monkeypatch)
-    found = commit_counts.progress(
+    found = commit_counts.branch_positions(
         repository, [Names(number) for number in range(1, len(pairs) + 2)]
     )
-    # Those that reach behind the first base, by themselves: from 'older', 'side' and the orphan.
-    assert calls == ["for-each-ref", *["rev-list"] * 6]
+
+    assert calls == ["for-each-ref", "merge-base", "rev-list"]
     expected = {
         number: int(repo.git("rev-list", "--count", f"{base}..{tip}"))
         for number, (base, tip) in enumerate(pairs, start=1)
@@ -442,9 +442,11 @@ def test_200_sessions_cost_a_bounded_number_of_processes(repo, coordinate, monke
     calls = counted_calls(repository, monkeypatch)
     assert {
         number: each.ahead
-        for number, each in commit_counts.progress(repository, map(Names, range(1, 201))).items()
+        for number, each in commit_counts.branch_positions(
+            repository, map(Names, range(1, 201))
+        ).items()
     } == ahead_of
-    assert calls == ["for-each-ref", "rev-list"]
+    assert calls == ["for-each-ref", "merge-base", "rev-list"]
 
 
 # -- titles ----------------------------------------------------------------------------------------

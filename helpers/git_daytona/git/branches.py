@@ -1,12 +1,13 @@
-"""Local names: numbers, branches, remotes, and what is kept before it is overwritten. Local git
-only; no network, no state file."""
+"""Local branches, numbers, remotes, and what is kept before it is overwritten. Local git only; no
+network, no state file."""
 
 import contextlib
 import functools
+import hashlib
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from git_daytona.base import files, log, paths
 from git_daytona.base.endpoint import Endpoint
@@ -24,7 +25,7 @@ from git_daytona.git.refs import (
 from git_daytona.git.repository import Repository
 
 RESERVE_TRIES = 200
-MOST_TOLD = 10
+MOST_NAMED = 10
 """How many kept things a message names."""
 
 
@@ -40,14 +41,9 @@ class Kept:
 def changing(repository: Repository) -> Iterator[None]:
     """Hold the repository's lock: whoever writes its configuration or moves several refs, in any
     process, does it one at a time."""
-    import hashlib
-
-    name = hashlib.sha256(
-        str(repository.common_dir).encode("utf-8", "surrogateescape")
-    ).hexdigest()[:24]
-    with files.lock(
-        paths.locks() / f"repository-{name}", holds=f"the repository '{repository.common_dir}'"
-    ):
+    place = str(repository.common_dir).encode("utf-8", "surrogateescape")
+    path = paths.locks() / f"repository-{hashlib.sha256(place).hexdigest()[:24]}"
+    with files.lock(path, holds=f"the repository '{repository.common_dir}'"):
         yield
 
 
@@ -55,15 +51,13 @@ def changing(repository: Repository) -> Iterator[None]:
 
 
 def in_the_way(repository: Repository, prefix: str = SANDBOX_BRANCH) -> NoRepository | None:
-    """A local branch named ``opencode`` makes ``opencode/N`` impossible (CASES 38): what to say of
-    it, None where there is none."""
+    """What to say of a local branch ``opencode``, which makes ``opencode/N`` impossible (case 38);
+    None where there is none."""
     pieces = prefix.split("/")
-    wanted = ["refs/heads/" + "/".join(pieces[: number + 1]) for number in range(len(pieces))]
-    for ref in wanted:
-        if repository.has_ref(ref):
-            name = ref.removeprefix("refs/heads/")
+    for name in ("/".join(pieces[: number + 1]) for number in range(len(pieces))):
+        if repository.has_ref(f"refs/heads/{name}"):
             return NoRepository(
-                f"the local branch '{name}' stands in the way of '{prefix}/N'",
+                f"the local branch '{name}' is in the way of '{prefix}/N'",
                 hint=f"rename it: git branch -m {name} other-name",
             )
     return None
@@ -72,32 +66,19 @@ def in_the_way(repository: Repository, prefix: str = SANDBOX_BRANCH) -> NoReposi
 def highest(repository: Repository, prefix: str = SANDBOX_BRANCH) -> tuple[int, str | None]:
     """The highest number that was ever given, and the counter's blob (None: there is none yet)."""
     refs = repository.refs(COUNTER, f"refs/heads/{prefix}", "refs/remotes")
-    # A branch opencode/N/x takes the place of opencode/N, too.
-    depth = len(prefix.split("/")) + 3
-    numbers = [
-        number
-        for ref in refs
-        if (number := number_of_branch("/".join(ref.split("/")[:depth]), prefix)) is not None
-    ]
-    numbers += [
-        number
-        for ref in refs
-        if ref.startswith("refs/remotes/") and (number := number_of_remote(ref.split("/")[2]))
-    ]
+    depth = prefix.count("/") + 4  # a branch opencode/N/x takes the place of opencode/N, too
+    found = [number_of_branch("/".join(ref.split("/")[:depth]), prefix) for ref in refs]
+    found += [number_of_remote(ref.split("/")[2]) for ref in refs if ref.startswith("refs/remotes")]
     listing = repository.git(
         "config", "--name-only", "--get-regexp", r"^remote\.sandbox-[0-9]+\.url$", check=False
     )
-    numbers += [
-        number
-        for key in listing.text.splitlines()
-        if (number := number_of_remote(key[len("remote.") : -len(".url")]))
-    ]
+    found += [number_of_remote(key.split(".")[1]) for key in listing.text.splitlines()]
     counter = refs.get(COUNTER)
     if counter is not None:
         text = repository.git("cat-file", "blob", counter, check=False).text.strip()
-        if text.isascii() and text.isdigit() and len(text) < 10:
-            numbers.append(int(text))
-    return max(numbers, default=0), counter
+        if re.fullmatch("[0-9]{1,9}", text):
+            found.append(int(text))
+    return max((number for number in found if number), default=0), counter
 
 
 def reserve(
@@ -107,23 +88,20 @@ def reserve(
     transaction, which one process wins.
 
     ``above`` is the highest number that the state file knows. In a repository without commits, or
-    with ``base`` off, only the counter moves; where a branch stands in the way, the branch is left
-    to a later sync. Raises TransferFailed.
+    with ``base`` off, only the counter moves; where a branch is in the way, the branch is left to a
+    later sync. Raises TransferFailed.
     """
     head = repository.resolve("HEAD")
     blocked = in_the_way(repository, prefix)
     for _ in range(RESERVE_TRIES):
         known, counter = highest(repository, prefix)
         names = Names(max(known, above) + 1, prefix)
-        blob = repository.git(
-            "hash-object", "-w", "--stdin", stdin=f"{names.number}\n".encode()
-        ).text
+        number = f"{names.number}\n".encode()
+        blob = repository.git("hash-object", "-w", "--stdin", stdin=number).text
         commands = [f"update {COUNTER} {blob} {counter or repository.zero}"]
         if head is not None and base:
-            commands += [
-                f"create {ref} {head}"
-                for ref in ([names.base] if blocked else [names.ref, names.base])
-            ]
+            created = [names.base] if blocked else [names.ref, names.base]
+            commands += [f"create {ref} {head}" for ref in created]
         if repository.update_refs(commands):
             log.logger.info("branch.reserve number=%d", names.number)
             return names
@@ -141,7 +119,7 @@ def set_remote(repository: Repository, names: Names, endpoint: Endpoint) -> None
         "url": url(endpoint),
         "fetch": f"+refs/heads/*:{names.tracking}*",
         # The user's own `git fetch --all` and `git remote update` shall not try it: only a lease
-        # can (CASES 18).
+        # can (case 18).
         "skipFetchAll": "true",
         "skipDefaultUpdate": "true",
         "tagOpt": "--no-tags",
@@ -149,28 +127,58 @@ def set_remote(repository: Repository, names: Names, endpoint: Endpoint) -> None
     with changing(repository):
         there = repository.section(f"remote.{names.remote}")
         for key, value in wanted.items():
+            if there.get(key.lower()) == value:
+                continue
             name = f"remote.{names.remote}.{key}"
-            if there.get(key.lower()) != value:
-                result = repository.set_config("--replace-all", name, value)
-                if result.status != 0:
-                    raise TransferFailed(
-                        f"cannot add the remote '{names.remote}': {result.complaint.splitlines()[-1] if result.complaint else 'git config failed'}",
-                        hint="another program may hold .git/config.lock; remove it if none does",
-                    )
+            result = repository.set_config("--replace-all", name, value)
+            if result.status != 0:
+                reason = (result.complaint.splitlines() or ["git config failed"])[-1]
+                raise TransferFailed(
+                    f"cannot add the remote '{names.remote}': {reason}",
+                    hint="another program may hold .git/config.lock; remove it if none does",
+                )
 
 
 def remove_remote(repository: Repository, names: Names) -> None:
-    """Remove remote sandbox-N, its tracking refs and what a fetch left; the branch opencode/N
-    stays."""
+    """Remove remote sandbox-N, its tracking refs and what a fetch left; the branch stays."""
     with changing(repository):
         if repository.config(f"remote.{names.remote}.url") is not None:
             repository.set_config("--remove-section", f"remote.{names.remote}")
-        leftovers = repository.refs(names.tracking, names.incoming, names.resetting)
-        if leftovers:
-            repository.update_refs([f"delete {ref} {oid}" for ref, oid in leftovers.items()])
+        _remove(repository, names.tracking, names.incoming, names.resetting)
+
+
+def forget_incoming(repository: Repository, names: Names) -> None:
+    """Remove what an interrupted sync left under ``names.incoming``."""
+    _remove(repository, names.incoming)
+
+
+def _remove(repository: Repository, *prefixes: str) -> None:
+    refs = repository.refs(*prefixes)
+    repository.update_refs([f"delete {ref} {oid}" for ref, oid in refs.items()])
 
 
 # -- what comes back -------------------------------------------------------------------------------
+
+
+@dataclass
+class _Keeper:
+    """Creates refs for what would be lost, unless a kept ref holds it already."""
+
+    names: Names
+    held: set[str]
+    commands: list[str] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
+
+    def keep(self, what: str, oid: str, label: str) -> None:
+        if oid not in self.held:
+            self.held.add(oid)
+            ref = _kept_ref(self.names, label, oid)
+            self.commands.append(f"create {ref} {oid}")
+            self.kept.append(Kept(what, ref))
+
+
+def _kept_ref(names: Names, label: str, oid: str) -> str:
+    return f"{names.kept}{time.strftime(_STAMP, time.gmtime())}-{label}-{oid[:12]}"
 
 
 def integrate(
@@ -186,50 +194,26 @@ def integrate(
     with changing(repository):
         for _ in range(5):
             here = repository.refs(names.incoming, names.ref, names.tracking, names.kept)
-            fetched = {ref: oid for ref, oid in here.items() if ref.startswith(names.incoming)}
-            current = {
-                ref: oid
-                for ref, oid in here.items()
-                if ref == names.ref or ref.startswith(names.tracking)
-            }
-            held = {oid for ref, oid in here.items() if ref.startswith(names.kept)}
-            old = current.get(names.ref)
+            fetched = _below(here, names.incoming)
+            old = here.get(names.ref)
             if head is not None and head not in fetched.values():
                 raise TransferFailed(
                     "the sandbox did not send the commit that it reported",
                     hint=f"try again: git daytona sync {names.number}",
                 )
-            branches = {
-                ref.removeprefix(f"{names.incoming}heads/"): oid
-                for ref, oid in fetched.items()
-                if ref.startswith(f"{names.incoming}heads/")
-            }
-            extra = {
-                what: fetched[ref]
-                for what in ("pending", "stash")
-                if (ref := f"{names.incoming}daytona/{what}") in fetched and fetched[ref] != head
-            }
-            commands, kept = _plan(
-                repository, names, head, operation, current, branches, extra, held
-            )
-            places = repository.showing(names.ref) if head and head != old else []
+            keeper = _Keeper(names, set(_below(here, names.kept).values()))
+            gone, moves = _moves(repository, keeper, here, head)
+            _keep_extra(keeper, fetched, head, operation)
             # In the worktrees' own files there may be work, too: capture it while the branch still
-            # stands where it was.
+            # is where it was.
+            places = repository.showing(names.ref) if head and head != old else []
             for place in places:
-                kept += _keep_worktree(repository.at(place), names, head or "", old)
+                keeper.kept += _keep_worktree(repository.at(place), names, head or "", old)
             if places:
-                commands.append(f"update {names.resetting} {old or head}")
-            commands += [f"delete {ref} {oid}" for ref, oid in fetched.items()]
-            # Two steps, because git cannot delete 'a' and create 'a/b' in one transaction: first
-            # what is kept and what goes.
-            first = [
-                command
-                for command in commands
-                if command.startswith(("create", f"delete {names.tracking}"))
-            ]
-            if repository.update_refs(first) and repository.update_refs(
-                [each for each in commands if each not in first]
-            ):
+                moves.append(f"update {names.resetting} {old or head}")
+            moves += [f"delete {names.incoming}{name} {oid}" for name, oid in fetched.items()]
+            # Two steps, because git cannot delete 'a' and create 'a/b' in one transaction.
+            if repository.update_refs(keeper.commands + gone) and repository.update_refs(moves):
                 break
         else:
             raise TransferFailed(
@@ -238,79 +222,69 @@ def integrate(
             )
         if places:
             _follow(repository, names, old or head or "")
-        return kept
+        return keeper.kept
 
 
-def forget_incoming(repository: Repository, names: Names) -> None:
-    """Remove what an interrupted sync left under ``names.incoming``."""
-    leftovers = repository.refs(names.incoming)
-    if leftovers:
-        repository.update_refs([f"delete {ref} {oid}" for ref, oid in leftovers.items()])
+def _below(refs: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """The refs under a prefix, by the rest of their names."""
+    return {ref.removeprefix(prefix): oid for ref, oid in refs.items() if ref.startswith(prefix)}
 
 
-def _plan(
-    repository: Repository,
-    names: Names,
-    head: str | None,
-    operation: str | None,
-    current: Mapping[str, str],
-    branches: Mapping[str, str],
-    extra: Mapping[str, str],
-    held: set[str],
-) -> tuple[list[str], list[Kept]]:
-    """The transaction's commands for the refs, and what of the old ones they keep, unless it is
-    held by a kept ref already."""
-    new_tracking = {names.tracking + name: oid for name, oid in branches.items()}
-    old = current.get(names.ref)
-    commands: list[str] = []
-    kept: list[Kept] = []
-
-    def keep(what: str, oid: str, label: str) -> None:
-        if oid in held:  # already kept by an earlier sync
-            return
-        ref = f"{names.kept}{_stamp()}-{label}-{oid[:12]}"
-        held.add(oid)
-        commands.append(f"create {ref} {oid}")
-        kept.append(Kept(what, ref))
-
-    tips = sorted({*new_tracking.values(), *([head] if head else [])})
+def _moves(
+    repository: Repository, keeper: _Keeper, here: Mapping[str, str], head: str | None
+) -> tuple[list[str], list[str]]:
+    """The commands that delete tracking refs, and those that move the branch and tracking refs;
+    what they lose is kept."""
+    names, old = keeper.names, here.get(keeper.names.ref)
+    fetched, tracked = _below(here, f"{names.incoming}heads/"), _below(here, names.tracking)
+    tips = sorted({*fetched.values(), *([head] if head else [])})
 
     @functools.cache
     def lost(oid: str) -> bool:
         return not repository.contains(tips, oid)
 
+    moves = []
     if head is not None and old != head:
         if old is not None and lost(old):
-            keep(
-                f"commits of '{names.branch}' that are not in the sandbox's history", old, "commits"
-            )
-        commands.append(f"update {names.ref} {head} {old or repository.zero}")
-    for ref, oid in current.items():
-        if ref.startswith(names.tracking) and new_tracking.get(ref) != oid:
-            if lost(oid) and oid != old:
-                keep(f"the sandbox's earlier '{ref.removeprefix(names.tracking)}'", oid, "branch")
-            if ref not in new_tracking:
-                commands.append(f"delete {ref} {oid}")
-    commands += [
-        f"update {ref} {oid}" for ref, oid in new_tracking.items() if current.get(ref) != oid
+            what = f"commits of '{names.branch}' that are not in the sandbox's history"
+            keeper.keep(what, old, "commits")
+        moves.append(f"update {names.ref} {head} {old or repository.zero}")
+    for name, oid in tracked.items():
+        if fetched.get(name) != oid and oid != old and lost(oid):
+            keeper.keep(f"the sandbox's earlier '{name}'", oid, "branch")
+    moves += [
+        f"update {names.tracking}{name} {oid}"
+        for name, oid in fetched.items()
+        if tracked.get(name) != oid
     ]
-    if "pending" in extra:
-        what = (
-            "the state of a git command that was running"
-            if operation == "git"
-            else f"the state of the {operation or 'operation'} in progress"
-        )
-        keep(what, extra["pending"], "pending")
-    if "stash" in extra:
-        keep("the sandbox's stash", extra["stash"], "stash")
-    return commands, kept
+    gone = [
+        f"delete {names.tracking}{name} {oid}"
+        for name, oid in tracked.items()
+        if name not in fetched
+    ]
+    return gone, moves
+
+
+def _keep_extra(
+    keeper: _Keeper, fetched: Mapping[str, str], head: str | None, operation: str | None
+) -> None:
+    """Keep what was fetched besides the branches: an operation in progress, a stash."""
+    running = (
+        "the state of a git command that was running"
+        if operation == "git"
+        else f"the state of the {operation or 'operation'} in progress"
+    )
+    for label, what in (("pending", running), ("stash", "the sandbox's stash")):
+        oid = fetched.get(f"daytona/{label}")
+        if oid is not None and oid != head:
+            keeper.keep(what, oid, label)
 
 
 def _keep_worktree(repository: Repository, names: Names, new: str, old: str | None) -> list[Kept]:
     snapshot = worktrees.snapshot(repository, new, old)
     if snapshot is None:
         return []
-    ref = f"{names.kept}{_stamp()}-worktree-{snapshot[:12]}"
+    ref = _kept_ref(names, "worktree", snapshot)
     repository.git("update-ref", ref, snapshot)
     return [Kept(f"uncommitted work in '{repository.worktree}'", ref)]
 
@@ -332,11 +306,9 @@ def finish_reset(repository: Repository, names: Names) -> list[Kept]:
 
 
 def _follow(repository: Repository, names: Names, old: str) -> None:
-    """Make every worktree that has ``opencode/N`` checked out show it, and take the marker of that
-    back."""
-    for tree in repository.worktrees():
-        if tree.branch == names.ref:
-            worktrees.reset(repository.at(tree.path))
+    """Make every worktree that has ``opencode/N`` checked out show it; then the marker goes."""
+    for place in repository.showing(names.ref):
+        worktrees.reset(repository.at(place))
     repository.update_refs([f"delete {names.resetting} {old}"])
 
 
@@ -344,22 +316,16 @@ def keep_branches(repository: Repository, names: Names) -> list[Kept]:
     """Before the sandbox goes: keep its branches that opencode/N does not contain."""
     with changing(repository):
         tip = repository.refs(names.ref).get(names.ref)
-        held = set(repository.refs(names.kept).values())
-        commands, kept = [], []
-        for ref, oid in repository.refs(names.tracking).items():
-            name = ref.removeprefix(names.tracking)
-            if oid in held or (tip is not None and repository.contains([tip], oid)):
-                continue
-            place = f"{names.kept}{_stamp()}-branch-{oid[:12]}"
-            held.add(oid)
-            commands.append(f"create {place} {oid}")
-            kept.append(Kept(f"the sandbox's branch '{name}'", place))
-        if commands and not repository.update_refs(commands):
+        keeper = _Keeper(names, set(repository.refs(names.kept).values()))
+        for name, oid in _below(repository.refs(names.tracking), names.tracking).items():
+            if tip is None or not repository.contains([tip], oid):
+                keeper.keep(f"the sandbox's branch '{name}'", oid, "branch")
+        if not repository.update_refs(keeper.commands):
             raise TransferFailed(
                 "the sandbox's other branches could not be kept",
                 hint="see whether .git can be written, then try again",
             )
-        return kept
+        return keeper.kept
 
 
 def kept_before(repository: Repository, moment: int) -> dict[str, str]:
@@ -374,13 +340,9 @@ def kept_before(repository: Repository, moment: int) -> dict[str, str]:
 _STAMP = "%Y%m%dT%H%M%S"
 
 
-def _stamp() -> str:
-    return time.strftime(_STAMP, time.gmtime())
-
-
 def describe(kept: Sequence[Kept]) -> str:
     """``kept: WHAT as REF; …`` for a message, empty for nothing."""
-    told = [f"{each.what} kept as {each.ref}" for each in kept[:MOST_TOLD]]
-    if len(kept) > MOST_TOLD:
-        told.append(f"{len(kept) - MOST_TOLD} more kept, see 'git for-each-ref {KEPT}'")
-    return "; ".join(told)
+    parts = [f"{each.what} kept as {each.ref}" for each in kept[:MOST_NAMED]]
+    if len(kept) > MOST_NAMED:
+        parts.append(f"{len(kept) - MOST_NAMED} more kept, see 'git for-each-ref {KEPT}'")
+    return "; ".join(parts)

@@ -1,123 +1,78 @@
-"""How many commits each session's branch has over the commit it started from: for all sessions
-together, by two or three git calls.
+"""How many commits each session's branch has over its base, for all sessions by three git calls."""
 
-git 2.41 has ``%(ahead-behind:…)`` for this; the oldest git that we run with has not.
-"""
-
-import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from git_daytona.git.refs import Names
 from git_daytona.git.repository import Repository
 
-COMMITS = 100_000
-"""How much of the history is looked at for all sessions in common."""
-SINGLE_CALLS = 20
-"""How many sessions whose history lies beyond that are counted with a call of their own."""
-
-Graph = Mapping[str, tuple[int, Sequence[str]]]
-"""Commit → its place (children before parents) and its parents."""
+Pair = tuple[str, str]
+"""The commit that a session started from, and its branch's tip."""
 
 
 @dataclass(frozen=True)
-class Progress:
-    """Where a session's branch stands. None: there is no such ref (an adopted session has no base),
-    or it was not counted."""
+class BranchPosition:
+    """Where a session's branch is. None: there is no such ref (an adopted session has no base), or
+    its commits could not be counted."""
 
     base: str | None = None
     tip: str | None = None
     ahead: int | None = None
 
 
-def progress(repository: Repository, sessions: Iterable[Names]) -> dict[int, Progress]:
-    """Session number → how far it is."""
+def branch_positions(
+    repository: Repository, sessions: Iterable[Names]
+) -> dict[int, BranchPosition]:
+    """Session number → where its branch is."""
     sessions = list(sessions)
-    if not sessions:
-        return {}
-    folders = sorted(
-        {ref.rpartition("/")[0] for names in sessions for ref in (names.ref, names.base)}
-    )
-    oids = repository.refs(*folders)
-    pairs = {names.number: (oids.get(names.base), oids.get(names.ref)) for names in sessions}
-    moved = [
-        (base, tip) for _, (base, tip) in sorted(pairs.items()) if base and tip and base != tip
-    ]
-    counted = _counted(repository, moved) if moved else {}
-    counted |= {(base, base): 0 for base, _ in pairs.values() if base}
+    folders = {ref.rpartition("/")[0] for names in sessions for ref in (names.ref, names.base)}
+    oids = repository.refs(*sorted(folders)) if sessions else {}
+    ends = {names.number: (oids.get(names.base), oids.get(names.ref)) for names in sessions}
+    pairs = {(base, tip) for base, tip in ends.values() if base and tip}
+    counts = {pair: 0 for pair in pairs if pair[0] == pair[1]}
+    counts |= _counted(repository, sorted(pairs - counts.keys()))
     return {
-        number: Progress(base, tip, counted.get((base, tip)) if base and tip else None)
-        for number, (base, tip) in pairs.items()
+        number: BranchPosition(base, tip, counts.get((base, tip)) if base and tip else None)
+        for number, (base, tip) in ends.items()
     }
 
 
-def _counted(
-    repository: Repository, pairs: Sequence[tuple[str, str]]
-) -> dict[tuple[str, str], int]:
-    """(base, tip) → commits, for pairs in the order in which sessions began. What lies behind the
-    first base is left out, so that a long history costs nothing."""
-    oldest = pairs[0][0]
-    wanted = sorted({oid for pair in pairs for oid in pair} - {oldest})
-    asked = "".join(f"{word}\n" for word in (*wanted, f"^{oldest}"))
-    arguments = (
+def _counted(repository: Repository, pairs: Sequence[Pair]) -> dict[Pair, int]:
+    """Count as ``git rev-list --count BASE..TIP`` does, for all pairs in one walk of the history.
+
+    ``%(ahead-behind)`` of for-each-ref needs git 2.41, and a call for each base.
+    """
+    if not pairs:
+        return {}
+    # What all bases contain counts for no session, and need not be walked.
+    common = repository.git("merge-base", "--octopus", *{base for base, _ in pairs}, check=False)
+    ends = [*{oid for pair in pairs for oid in pair}, *(f"^{each}" for each in common.text.split())]
+    listing = repository.git(
         "rev-list",
         "--topo-order",
         "--parents",
-        f"--max-count={COMMITS}",
-        "--ignore-missing",
         "--stdin",
+        stdin="\n".join(ends).encode(),
+        check=False,
     )
-    listing = repository.git(*arguments, check=False, stdin=asked.encode()).text
-    graph: dict[str, tuple[int, Sequence[str]]] = {}
-    for place, line in enumerate(listing.splitlines()):
+    if listing.status != 0:
+        return {}
+    # For each commit, as bits, the pairs whose base and whose tip contain it.
+    in_base: defaultdict[str, int] = defaultdict(int)
+    in_tip: defaultdict[str, int] = defaultdict(int)
+    for place, (base, tip) in enumerate(pairs):
+        in_base[base] |= 1 << place
+        in_tip[tip] |= 1 << place
+    sets: Counter[int] = Counter()
+    for line in listing.text.splitlines():  # children before parents
         oid, *parents = line.split(" ")
-        graph[oid] = (place, parents)
-    # its parents are not in the graph: who gets past it alone is counted otherwise
-    graph[oldest] = (len(graph), ("",))
-    found, singly = {}, 0
-    for base, tip in dict.fromkeys(pairs):
-        number = count(graph, base, tip)
-        if number is None and singly < SINGLE_CALLS:
-            singly += 1
-            said = repository.git("rev-list", "--count", f"{base}..{tip}", check=False)
-            number = int(said.text) if said.status == 0 and said.text.isdigit() else None
-        if number is not None:
-            found[(base, tip)] = number
-    return found
-
-
-def count(graph: Graph, base: str, tip: str) -> int | None:
-    """How many commits are in the history of ``tip`` and not in that of ``base``; None where the
-    graph ends too early to know. Pure.
-
-    As git does it: both histories are walked together, children before parents, until nothing is
-    left that only ``tip`` has.
-    """
-    if base not in graph or tip not in graph:
-        return None
-    bases = {base}
-    todo = [(graph[oid][0], oid) for oid in {base, tip}]
-    heapq.heapify(todo)
-    met, number = {base, tip}, 0
-    open_tips = 1 if tip != base else 0
-    while open_tips:
-        _, oid = heapq.heappop(todo)
-        is_base = oid in bases
-        if not is_base:
-            open_tips -= 1
-            number += 1
-        for parent in graph[oid][1]:
-            if parent not in graph:
-                if not is_base:
-                    return None
-                continue
-            if parent not in met:
-                met.add(parent)
-                heapq.heappush(todo, (graph[parent][0], parent))
-                open_tips += not is_base
-                if is_base:
-                    bases.add(parent)
-            elif is_base and parent not in bases:
-                bases.add(parent)
-                open_tips -= 1
-    return number
+        sets[in_tip[oid] & ~in_base[oid]] += 1
+        for parent in parents:
+            in_base[parent] |= in_base[oid]
+            in_tip[parent] |= in_tip[oid]
+    counts = dict.fromkeys(pairs, 0)
+    for bits, number in sets.items():
+        for place in (place for place in range(bits.bit_length()) if bits >> place & 1):
+            counts[pairs[place]] += number
+    return counts

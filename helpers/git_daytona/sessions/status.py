@@ -14,7 +14,7 @@ from git_daytona.base.errors import (
     TransferFailed,
 )
 from git_daytona.base.secret import printable
-from git_daytona.git import commit_counts as ahead
+from git_daytona.git.commit_counts import BranchPosition, branch_positions
 from git_daytona.sandbox import known_states, lifecycle
 from git_daytona.sandbox.known_states import Seen
 from git_daytona.sessions import state
@@ -108,7 +108,7 @@ def overview(coordinator: Coordinator, *, offline: bool) -> Overview:
     synced = [names_of(each) for each in sessions if each.number is not None]
     try:
         progress = (
-            ahead.progress(coordinator.repository, synced)
+            branch_positions(coordinator.repository, synced)
             if synced and coordinator.has_repository
             else {}
         )
@@ -118,9 +118,9 @@ def overview(coordinator: Coordinator, *, offline: bool) -> Overview:
     return Overview(tuple(_row(each, seen, progress) for each in sessions), problem)
 
 
-def _row(session: Session, seen: dict[str, Seen], progress: dict[int, ahead.Progress]) -> Row:
+def _row(session: Session, seen: dict[str, Seen], progress: dict[int, BranchPosition]) -> Row:
     found = seen.get(session.sandbox_id, Seen(UNKNOWN, 0))
-    done = progress.get(session.number or 0, ahead.Progress())
+    done = progress.get(session.number or 0, BranchPosition())
     return Row(
         number=session.number,
         branch=names_of(session).branch if session.number is not None else None,
