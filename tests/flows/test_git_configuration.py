@@ -441,9 +441,9 @@ import sys
 from pathlib import Path
 import git_daytona
 assert git_daytona.__file__.startswith(sys.argv[1]), git_daytona.__file__
-from git_daytona import git
-from git_daytona.config import settings
-from git_daytona.sessions import Coordinator
+from git_daytona.git import repository as git
+from git_daytona.settings import settings
+from git_daytona.sessions.coordinator import Coordinator
 repository = git.discover(Path.cwd())
 coordinator = Coordinator(repository, settings.load(repository.worktree))
 number = str(coordinator.start().names.number)

@@ -1,6 +1,7 @@
-"""Remotes that earlier tools wrote with a token in their URL (CASES 42)."""
+"""Remotes that earlier tools wrote with a token in their URL (case 42)."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from git_daytona.base import files, log
@@ -8,42 +9,32 @@ from git_daytona.base.secret import REDACTED
 from git_daytona.git import branches
 from git_daytona.git.repository import Repository
 
+_KEY = re.compile(r"(remote\..*\.(url|pushurl)|branch\..*\.(remote|pushremote))")
 _TOKEN_URL = re.compile(r"ssh://(?P<token>[^/@\s]+)@(?P<rest>[^/\s]+/home/daytona/.*)")
 
 
 def rewrite(repository: Repository) -> str:
-    """Take the tokens out of URLs that earlier tools wrote (``ssh://TOKEN@host/home/daytona/…``),
-    wherever they stand (CASES 42)."""
+    """Take the tokens out of URLs of earlier tools (``ssh://TOKEN@host/home/daytona/…``), and say
+    how many there were (empty: none)."""
     listing = repository.git("config", "--local", "--list", "-z").text
-    tokens: set[str] = set()
-    changed = 0
+    tokens: list[str] = []
     for entry in listing.split("\0"):
         key, _, value = entry.partition("\n")
-        old = _TOKEN_URL.fullmatch(value)
-        if old is None or not re.fullmatch(
-            r"(remote\..*\.(url|pushurl)|branch\..*\.(remote|pushremote))", key
-        ):
-            continue
-        with branches.changing(repository):
-            pattern = f"^{re.escape(value)}$"
-            if (
-                repository.set_config("--replace-all", key, f"ssh://{old['rest']}", pattern).status
-                == 0
-            ):
-                changed += 1
-                tokens.add(old["token"])
-    if tokens:
-        _scrub(repository.common_dir, tokens)
-    return f"{changed} URLs of earlier tools rewritten without their tokens" if changed else ""
+        if (old := _TOKEN_URL.fullmatch(value)) and _KEY.fullmatch(key):
+            change = ("--replace-all", key, f"ssh://{old['rest']}", f"^{re.escape(value)}$")
+            with branches.changing(repository):
+                if repository.set_config(*change).status == 0:
+                    tokens.append(old["token"])
+    if not tokens:
+        return ""
+    _scrub(repository.common_dir, tokens)
+    return f"{len(tokens)} URLs of earlier tools rewritten without their tokens"
 
 
-def _scrub(folder: Path, tokens: set[str]) -> None:
-    """The same tokens in what git noted of transfers: FETCH_HEAD and the reflogs."""
-    for path in [
-        folder / "FETCH_HEAD",
-        *folder.glob("worktrees/*/FETCH_HEAD"),
-        *(folder / "logs").rglob("*"),
-    ]:
+def _scrub(folder: Path, tokens: Iterable[str]) -> None:
+    """Take the same tokens out of what git noted of transfers: FETCH_HEAD and the reflogs."""
+    heads = (folder / "FETCH_HEAD", *folder.glob("worktrees/*/FETCH_HEAD"))
+    for path in (*heads, *(folder / "logs").rglob("*")):
         try:
             content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
             clean = content

@@ -37,14 +37,12 @@ class Repository:
 
     @property
     def zero(self) -> str:
-        """The object id that means "must not exist" to update-ref; as long as the repository's
-        ids."""
+        """The object id that means "must not exist" to update-ref."""
         return "0" * (64 if self.object_format == "sha256" else 40)
 
     @property
     def existing_dir(self) -> Path:
-        """``git_dir``, or what all worktrees share once our linked one was removed (CASES 36): the
-        session goes on without it."""
+        """``git_dir``, or what all worktrees share once our linked one was removed (case 36)."""
         return self.git_dir if self.git_dir.is_dir() else self.common_dir
 
     def git(
@@ -54,8 +52,7 @@ class Repository:
         stdin: bytes | None = None,
         env: dict[str, str] | None = None,
     ) -> Result:
-        """Run git on this repository; raises TransferFailed with git's words for a non-zero status
-        unless ``check`` is off."""
+        """Run git on this repository. Raises TransferFailed if it fails, unless ``check`` is off."""
         there = self.worktree is not None and self.worktree.is_dir()
         place = ("-C", str(self.worktree)) if there else ("--git-dir", str(self.existing_dir))
         argv = ("git", *place, *environment.config_arguments(environment.LOCAL_CONFIG), *arguments)
@@ -66,30 +63,21 @@ class Repository:
 
     def resolve(self, revision: str) -> str | None:
         """The object id of a commit, or None."""
-        result = self.git(
-            "rev-parse",
-            "--verify",
-            "--quiet",
-            "--end-of-options",
-            f"{revision}^{{commit}}",
-            check=False,
-        )
+        words = ("--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        result = self.git("rev-parse", *words, check=False)
         return result.text or None if result.status == 0 else None
 
     def refs(self, *prefixes: str) -> dict[str, str]:
         """Refs under the prefixes, name to object id."""
-        listing = self.git("for-each-ref", "--format=%(objectname) %(refname)", *prefixes).text
-        return {
-            name: oid for oid, _, name in (line.partition(" ") for line in listing.splitlines())
-        }
+        listing = self.git("for-each-ref", "--format=%(refname) %(objectname)", *prefixes).text
+        return dict(line.split(" ", 1) for line in listing.splitlines())
 
     def has_ref(self, name: str) -> bool:
         """Whether there is a ref of exactly this name: ``refs`` would list all below it, too."""
         return self.git("show-ref", "--verify", "--quiet", name, check=False).status == 0
 
     def update_refs(self, commands: Sequence[str]) -> bool:
-        """Apply ``update-ref --stdin`` commands, all or none. False when a ref was not what a
-        command expected."""
+        """Apply ``update-ref --stdin`` commands, all or none; False when a ref has moved."""
         if not commands:
             return True
         script = "".join(f"{command}\n" for command in ["start", *commands, "prepare", "commit"])
@@ -116,8 +104,7 @@ class Repository:
         return {key.rpartition(".")[2]: value for key, _, value in entries}
 
     def set_config(self, *arguments: str) -> Result:
-        """``git config --local …``, tried again while another program holds the configuration's
-        lock (CASES 41)."""
+        """``git config --local …``, tried again while another program holds its lock (case 41)."""
         import tenacity
 
         def attempt() -> Result:
@@ -137,36 +124,21 @@ class Repository:
         return retrying(attempt)
 
     def worktrees(self) -> list["Worktree"]:
-        """All worktrees, with what they have checked out."""
-        found: list[Worktree] = []
-        listing = self.git("worktree", "list", "--porcelain", "-z").stdout
-        for block in listing.split(b"\0\0"):
-            fields = dict(_field(line) for line in block.split(b"\0") if line)
-            if b"worktree" in fields and b"bare" not in fields and b"prunable" not in fields:
-                path = Path(os.fsdecode(fields[b"worktree"]))
-                branch = fields.get(b"branch")
+        """All worktrees that are there, with what they have checked out."""
+        found = []
+        listing = os.fsdecode(self.git("worktree", "list", "--porcelain", "-z").stdout)
+        for block in listing.split("\0\0"):
+            fields = {
+                key: value for key, _, value in (each.partition(" ") for each in block.split("\0"))
+            }
+            if "worktree" in fields and not fields.keys() & {"bare", "prunable"}:
+                path = Path(fields["worktree"])
                 if path.is_dir():
-                    found.append(
-                        Worktree(path, os.fsdecode(branch) if branch is not None else None)
-                    )
+                    found.append(Worktree(path, fields.get("branch")))
         return found
 
     def showing(self, ref: str) -> list[Path]:
         """The worktrees that have a branch checked out, by its full name."""
-        try:
-            head = (self.common_dir / "HEAD").read_text()
-            alone = not (self.common_dir / "worktrees").exists()
-        except (OSError, UnicodeDecodeError):
-            head, alone = "", False
-        # What most repositories say without a process: there is one worktree, and it has another
-        # branch. (In another ref format than "files", HEAD names .invalid:
-        # gitrepository-layout(5).)
-        if (
-            alone
-            and head.startswith("ref: refs/heads/")
-            and head.strip() not in (f"ref: {ref}", "ref: refs/heads/.invalid")
-        ):
-            return []
         return [tree.path for tree in self.worktrees() if tree.branch == ref]
 
     def at(self, worktree: Path) -> "Repository":
@@ -187,26 +159,16 @@ class Worktree:
     branch: str | None
 
 
-def _field(line: bytes) -> tuple[bytes, bytes]:
-    key, _, value = line.partition(b" ")
-    return key, value
-
-
 def failure(result: Result, what: str) -> TransferFailed:
-    """git's own words as an error: the first line that says error or fatal, the rest for the
-    log."""
+    """git's own words as an error: the line that says error or fatal, the rest for the log."""
     lines = result.complaint.splitlines()
-    telling = [line for line in lines if line.startswith(("fatal:", "error:"))]
-    telling = (
-        telling or [line for line in lines if line.startswith(("remote:", "!", " ! "))] or lines
-    )
-    reason = (
-        telling[0].removeprefix("fatal: ").removeprefix("error: ")
-        if telling
-        else f"exit status {result.status}"
-    )
+    beginnings = (("fatal:", "error:"), ("remote:", "!", " ! "), ("",))
+    telling = [line for begin in beginnings for line in lines if line.startswith(begin)]
+    reason = telling[0] if telling else f"exit status {result.status}"
     return TransferFailed(
-        f"{what}: {reason}", hint="the log has all that git said", details=result.complaint
+        f"{what}: {reason.removeprefix('fatal: ').removeprefix('error: ')}",
+        hint="the log has all that git said",
+        details=result.complaint,
     )
 
 
@@ -226,54 +188,46 @@ def discover(start: Path) -> Repository:
 
     Raises NoRepository, MissingProgram.
     """
-    argv = (
-        "git",
-        "rev-parse",
-        "--is-bare-repository",
-        "--is-inside-work-tree",
-        "--absolute-git-dir",
-        "--git-common-dir",
-    )
     env = environment.base() | {name: os.environ[name] for name in _SEARCH if name in os.environ}
+
+    def ask(*words: str) -> Result:
+        return run(("git", "rev-parse", *words), cwd=start, env=env, timeout=LOCAL_SECONDS)
+
     try:
-        result = run(argv, cwd=start, env=env, timeout=LOCAL_SECONDS)
+        found = ask("--is-bare-repository", "--is-inside-work-tree", "--show-object-format")
     except MissingProgram as problem:
-        if start.is_dir():
-            raise MissingProgram(
-                "git is not installed", hint="install it (Debian: apt install git)"
-            ) from problem
-        raise
-    if result.status != 0:
-        if "dubious ownership" in result.complaint:
-            raise NoRepository(
-                f"git does not trust the repository at '{start}': somebody else owns it",
-                hint=f"if you trust it: git config --global --add safe.directory '{start}'",
-                details=result.complaint,
-            )
-        raise NoRepository(
-            f"'{start}' is not in a git repository",
-            hint="go to one, or make one: git init",
-            details=result.complaint,
-        )
-    bare, inside, git_dir, common = result.text.split("\n", 3)
-    if "\n" in common:  # a folder's name has one: each by itself
-        git_dir, common = (
-            run((*argv[:2], name), cwd=start, env=env, timeout=LOCAL_SECONDS).text
-            for name in argv[-2:]
-        )
-    worktree: Path | None = None
-    if inside == "true":
-        top = run(
-            ("git", "rev-parse", "--show-toplevel"), cwd=start, env=env, timeout=LOCAL_SECONDS
-        )
-        worktree = Path(top.text) if top.status == 0 and top.text else None
-        if worktree is not None and any(name in os.environ for name in _MEANT):
-            _check_together(worktree, Path(git_dir))
-    elif bare == "false":
+        if not start.is_dir():
+            raise
+        raise MissingProgram(
+            "git is not installed", hint="install it (Debian: apt install git)"
+        ) from problem
+    if found.status != 0:
+        raise _not_found(start, found.complaint)
+    bare, inside, object_format = found.text.splitlines()
+    if "true" not in (bare, inside):
         raise NoRepository(f"'{start}' lies inside a .git directory", hint="go to the worktree")
-    common_dir = (start / common).resolve()
-    repository = Repository(Path(git_dir), common_dir, worktree)
-    return Repository(repository.git_dir, common_dir, worktree, object_format(repository))
+    git_dir = Path(ask("--absolute-git-dir").text)
+    common_dir = (start / ask("--git-common-dir").text).resolve()
+    worktree = None
+    if inside == "true" and (top := ask("--show-toplevel").text):
+        worktree = Path(top)
+        if any(name in os.environ for name in _MEANT):
+            _check_together(worktree, git_dir)
+    return Repository(git_dir, common_dir, worktree, object_format)
+
+
+def _not_found(start: Path, complaint: str) -> NoRepository:
+    if "dubious ownership" in complaint:
+        return NoRepository(
+            f"git does not trust the repository at '{start}': somebody else owns it",
+            hint=f"if you trust it: git config --global --add safe.directory '{start}'",
+            details=complaint,
+        )
+    return NoRepository(
+        f"'{start}' is not in a git repository",
+        hint="go to one, or make one: git init",
+        details=complaint,
+    )
 
 
 def _check_together(worktree: Path, git_dir: Path) -> None:
@@ -286,12 +240,6 @@ def _check_together(worktree: Path, git_dir: Path) -> None:
             f"'{git_dir}' is not the repository of the worktree '{worktree}'",
             hint="go to its own worktree, and run it there without GIT_DIR and 'git --git-dir'",
         )
-
-
-def object_format(repository: Repository) -> str:
-    """``sha1`` or ``sha256``."""
-    result = repository.git("rev-parse", "--show-object-format", check=False)
-    return result.text if result.status == 0 and result.text in ("sha1", "sha256") else "sha1"
 
 
 def need_worktree(repository: Repository) -> Path:
