@@ -1,2 +1,1 @@
-"""The user's repository: its refs, branches, worktrees, and the environment that our git runs
-in."""
+"""The user's repository: its refs, branches and worktrees, and the environment of our git."""

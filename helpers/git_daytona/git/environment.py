@@ -1,22 +1,15 @@
-"""The environment and configuration that our git commands run in: nothing of a user's setup changes
-what they do (DESIGN.md §4)."""
+"""The environment and configuration of our git: nothing of a user's setup changes what it does."""
 
 import os
 from collections.abc import Mapping
 
 # Of GIT_*: where git's programs and the user's configuration files are (ownership exceptions live
-# there), and a policy of which protocols may be used, which is the user's to set (CASES 15).
+# there), and a policy of which protocols may be used, which is the user's to set (case 15).
 # Everything else of GIT_* goes: GIT_DIR and friends of a hook that called us, tracing in all its
 # forms, GIT_SSH*, askpass, identities.
-_KEPT = frozenset(
-    {
-        "GIT_EXEC_PATH",
-        "GIT_CONFIG_GLOBAL",
-        "GIT_CONFIG_SYSTEM",
-        "GIT_CONFIG_NOSYSTEM",
-        "GIT_ALLOW_PROTOCOL",
-    }
-)
+_KEPT = {f"GIT_{name}" for name in ("EXEC_PATH", "ALLOW_PROTOCOL")} | {
+    f"GIT_CONFIG_{name}" for name in ("GLOBAL", "SYSTEM", "NOSYSTEM")
+}
 
 # Beats the same keys in any configuration file. Hooks could run for minutes, fail, or belong to a
 # stranger; fsmonitor and the like start programs; core.safecrlf is an error for what an edited
@@ -69,29 +62,24 @@ TRANSFER_CONFIG = (
 
 
 def base(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """A copy of the environment for git: without GIT_* but the kept ones, without our own
-    variables, in the C locale."""
-    source = os.environ if environ is None else environ
-    env = {
+    """A copy of the environment for git: no GIT_* but the kept ones, none of ours, C locale."""
+    gone = {"LANGUAGE", "SSH_ASKPASS", "SSH_ASKPASS_REQUIRE"}
+    kept = {
         name: value
-        for name, value in source.items()
-        if not name.startswith("DAYTONA_") and (not name.startswith("GIT_") or name in _KEPT)
+        for name, value in (os.environ if environ is None else environ).items()
+        if name in _KEPT or not (name.startswith(("DAYTONA_", "GIT_")) or name in gone)
     }
-    env.pop("LANGUAGE", None)
-    env.pop("SSH_ASKPASS", None)
-    env.pop("SSH_ASKPASS_REQUIRE", None)
-    env.update(
+    return kept | {
         # messages are classified by exit status, but people's logs should be of one language
-        LC_ALL="C",
-        GIT_TERMINAL_PROMPT="0",
-        GIT_OPTIONAL_LOCKS="0",
+        "LC_ALL": "C",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_OPTIONAL_LOCKS": "0",
         # Off, also where trace2.* in a configuration file says otherwise (the environment beats it,
         # trace2 documentation).
-        GIT_TRACE2="0",
-        GIT_TRACE2_EVENT="0",
-        GIT_TRACE2_PERF="0",
-    )
-    return env
+        "GIT_TRACE2": "0",
+        "GIT_TRACE2_EVENT": "0",
+        "GIT_TRACE2_PERF": "0",
+    }
 
 
 def config_arguments(pairs: tuple[str, ...]) -> list[str]:

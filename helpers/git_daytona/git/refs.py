@@ -17,16 +17,14 @@ PREFIX_LENGTH = 100
 _REMOTE = re.compile(r"sandbox-([1-9][0-9]{0,8})")
 
 COUNTER = "refs/daytona/counter"
-"""A blob that holds the highest number ever given: numbers are never used again, also not after a
-branch was deleted."""
+"""A blob with the highest number ever given: none is given again, even after a deletion."""
 KEPT = "refs/daytona/kept/"
 """What a sync or a deletion would have overwritten."""
 
 
 @dataclass(frozen=True)
 class Names:
-    """All names of session number N. ``prefix`` is what daytona.branchPrefix was when it started: a
-    session keeps its branch."""
+    """All names of session N. ``prefix`` is what daytona.branchPrefix was when it started."""
 
     number: int
     prefix: str = SANDBOX_BRANCH
@@ -50,8 +48,7 @@ class Names:
 
     @property
     def incoming(self) -> str:
-        """Prefix under which a fetch lands before its tips are moved, all at once, to where they
-        belong."""
+        """Prefix under which a fetch lands before its tips are moved to where they belong."""
         return f"refs/daytona/incoming/{self.number}/"
 
     @property
@@ -60,8 +57,7 @@ class Names:
 
     @property
     def resetting(self) -> str:
-        """The branch's old tip, while worktrees that have it checked out still have to follow it to
-        the new one."""
+        """The branch's old tip, while worktrees that have it checked out still have to follow."""
         return f"refs/daytona/resetting/{self.number}"
 
     @property
@@ -81,9 +77,8 @@ def number_of_branch(ref: str, prefix: str = SANDBOX_BRANCH) -> int | None:
 
 
 def is_prefix(text: str) -> bool:
-    """Whether a text may stand before ``/N`` in the name of a branch, as far as that can be told
-    without git: it never is an option, and holds nothing that ref transactions, ref patterns or
-    terminals take for syntax."""
+    """Whether a text may come before ``/N`` in the name of a branch, as far as that can be told
+    without git: it is never an option, and holds no syntax of refs, their patterns or terminals."""
     return (
         0 < len(text) <= PREFIX_LENGTH
         and text.isprintable()
@@ -99,8 +94,7 @@ def number_of_remote(name: str) -> int | None:
 
 
 def number_in(text: str) -> int | None:
-    """The number that a person means by ``3``, ``sandbox-3`` or ``opencode/3``; None for anything
-    else (a sandbox or session id)."""
+    """The number in ``3``, ``sandbox-3`` or ``opencode/3``; None for else (a session's id)."""
     found = re.fullmatch(r"(?:sandbox-|(?:refs/heads/)?opencode/)?([1-9][0-9]{0,8})", text)
     return int(found[1]) if found else None
 
@@ -116,6 +110,17 @@ _NAME = re.compile(r"refs/(?:heads|daytona)/[^\s~^:?*\[\\\x00-\x20\x7f]+")
 _FORBIDDEN = re.compile(r"\.\.|@\{|//|/$|\.$|/\.|\.lock(?:/|$)")
 
 
+def _is_well_formed(name: str) -> bool:
+    pieces = [piece.encode("utf-8", "surrogateescape") for piece in name.split("/")]
+    return (
+        _NAME.fullmatch(name) is not None
+        and _FORBIDDEN.search(name) is None
+        and name.isprintable()
+        and len(b"/".join(pieces)) <= NAME_BYTES
+        and all(len(piece) <= COMPONENT_BYTES for piece in pieces)
+    )
+
+
 def takeable(names: Iterable[str], *, folding: bool) -> tuple[list[str], list[str]]:
     """Of the names that a sandbox gives to its refs those that can be refs here, at most MOST, and
     those that cannot: not well-formed, not printable, too long, or in the way of another one.
@@ -127,20 +132,8 @@ def takeable(names: Iterable[str], *, folding: bool) -> tuple[list[str], list[st
         key = unicodedata.normalize("NFC", name).casefold() if folding else name
         pieces = key.split("/")
         parents = {"/".join(pieces[:count]) for count in range(3, len(pieces))}
-        if (
-            len(taken) < MOST
-            and _NAME.fullmatch(name)
-            and not _FORBIDDEN.search(name)
-            and name.isprintable()
-            and len(name.encode("utf-8", "surrogateescape")) <= NAME_BYTES
-            and all(
-                len(piece.encode("utf-8", "surrogateescape")) <= COMPONENT_BYTES
-                for piece in name.split("/")
-            )
-            and key not in taken
-            and not parents & taken.keys()
-            and key not in folders
-        ):
+        in_the_way = {key, *parents} & taken.keys() or key in folders
+        if len(taken) < MOST and _is_well_formed(name) and not in_the_way:
             taken[key] = name
             folders |= parents
         else:

@@ -52,7 +52,7 @@ class Repository:
         stdin: bytes | None = None,
         env: dict[str, str] | None = None,
     ) -> Result:
-        """Run git on this repository. Raises TransferFailed if it fails, unless ``check`` is off."""
+        """Run git on this repository. Raises TransferFailed when it fails, if ``check`` is on."""
         there = self.worktree is not None and self.worktree.is_dir()
         place = ("-C", str(self.worktree)) if there else ("--git-dir", str(self.existing_dir))
         argv = ("git", *place, *environment.config_arguments(environment.LOCAL_CONFIG), *arguments)

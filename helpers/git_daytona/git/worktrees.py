@@ -1,5 +1,4 @@
-"""A worktree that is about to be reset: what is in it that nothing else holds, and the reset
-itself."""
+"""A worktree that is about to be reset: what only it holds, and the reset itself."""
 
 import os
 import shutil
@@ -32,50 +31,40 @@ def snapshot(repository: Repository, new: str, old: str | None) -> str | None:
         repository.git("add", "--all", "--", ":/", env=env)
         _add_overwritten(repository, new, env)
         tree = repository.git("write-tree", env=env).text
-        if tree == repository.git("rev-parse", f"{head}^{{tree}}").text and staged is None:
+        if tree == _tree(repository, head) and staged is None:
             return None
-        parents = ["-p", head]
-        if staged is not None and staged != tree:
-            parents += [
-                "-p",
-                _commit(repository, staged, ["-p", head], f"index of '{repository.worktree}'"),
-            ]
-        return _commit(
-            repository,
-            tree,
-            parents,
-            f"uncommitted work in '{repository.worktree}', kept by git-daytona",
-        )
+        place, parents = f"'{repository.worktree}'", ["-p", head]
+        if staged not in (None, tree):
+            parents += ["-p", _commit(repository, staged or "", parents, f"index of {place}")]
+        message = f"uncommitted work in {place}, kept by git-daytona"
+        return _commit(repository, tree, parents, message)
     finally:
         index.unlink(missing_ok=True)
         index.with_name(index.name + ".lock").unlink(missing_ok=True)
+
+
+def _tree(repository: Repository, commit: str) -> str:
+    return repository.git("rev-parse", f"{commit}^{{tree}}").text
 
 
 def _staged(repository: Repository, head: str) -> str | None:
     """The tree of the index if it differs from HEAD's; None also for an index with conflicts, which
     is captured as files."""
     result = repository.git("write-tree", check=False)
-    if result.status != 0:
-        return None
-    return (
-        result.text if result.text != repository.git("rev-parse", f"{head}^{{tree}}").text else None
-    )
+    return result.text if result.status == 0 and result.text != _tree(repository, head) else None
 
 
 def _add_overwritten(repository: Repository, new: str, env: dict[str, str]) -> None:
-    """Ignored files are nobody's to sync, but the reset would overwrite those that ``new``
-    tracks."""
+    """Add ignored files that ``new`` tracks: they are nobody's to sync, but the reset would
+    overwrite them."""
     assert repository.worktree is not None
     tree = repository.git("write-tree", env=env).text
-    added = repository.git(
-        "diff-tree", "-r", "-z", "--name-only", "--diff-filter=A", tree, new
-    ).stdout
-    names = [name for name in added.split(b"\0") if name]
-    there = [name for name in names if _has(repository.worktree, name)]
+    words = ("-r", "-z", "--name-only", "--diff-filter=A", tree, new)
+    names = repository.git("diff-tree", *words).stdout.split(b"\0")
+    there = [b":(literal,top)" + name for name in names if name and _has(repository.worktree, name)]
     if there:
         arguments = ("add", "--force", "--pathspec-from-file=-", "--pathspec-file-nul")
-        literal = b"\0".join(b":(literal,top)" + name for name in there)
-        repository.git(*arguments, stdin=literal, env=env)
+        repository.git(*arguments, stdin=b"\0".join(there), env=env)
 
 
 def _has(worktree: Path, name: bytes) -> bool:
@@ -98,56 +87,43 @@ def _look_again(
     refuse to overwrite them. ``everywhere``: assume-unchanged from all files, because a reset
     overwrites those, too, whether they differ or not."""
     assert repository.worktree is not None
-    changed = set(
-        repository.git("diff-index", "--cached", "-z", "--name-only", new, env=env).stdout.split(
-            b"\0"
-        )
-    )
-    listing = (
-        repository.git("ls-files", "-v", "-z", env=env).stdout
-        if everywhere or changed - {b""}
-        else b""
-    )
-    marked = []
-    for mark, name in ((line[:1], line[2:]) for line in listing.split(b"\0")):
+    top = os.fsencode(repository.worktree)
+    differing = repository.git("diff-index", "--cached", "-z", "--name-only", new, env=env).stdout
+    if not everywhere and not differing:
+        return
+    changed, marked = set(differing.split(b"\0")), []
+    for line in repository.git("ls-files", "-v", "-z", env=env).stdout.split(b"\0"):
+        mark, name = line[:1], line[2:]
         if mark in (b"S", b"s"):
             # Outside a sparse checkout's patterns: nothing is there, and nothing shall be.
-            taken = name in changed and os.path.lexists(
-                os.fsencode(repository.worktree) + b"/" + name
-            )
+            taken = name in changed and os.path.lexists(top + b"/" + name)
         else:
             taken = mark.islower() and (everywhere or name in changed)
         if taken:
-            marked.append(name)
-    if marked:
-        for option in ("--no-assume-unchanged", "--no-skip-worktree"):
-            repository.git(
-                "update-index", option, "-z", "--stdin", stdin=b"\0".join(marked) + b"\0", env=env
-            )
+            marked.append(name + b"\0")
+    for option in ("--no-assume-unchanged", "--no-skip-worktree") if marked else ():
+        repository.git("update-index", option, "-z", "--stdin", stdin=b"".join(marked), env=env)
 
 
 def _commit(repository: Repository, tree: str, parents: list[str], message: str) -> str:
     identity = {
-        "GIT_AUTHOR_NAME": "git-daytona",
-        "GIT_AUTHOR_EMAIL": "git-daytona@localhost",
-        "GIT_COMMITTER_NAME": "git-daytona",
-        "GIT_COMMITTER_EMAIL": "git-daytona@localhost",
+        f"GIT_{who}_{what}": value
+        for who in ("AUTHOR", "COMMITTER")
+        for what, value in (("NAME", "git-daytona"), ("EMAIL", "git-daytona@localhost"))
     }
     return repository.git("commit-tree", tree, *parents, "-m", message, env=identity).text
 
 
 def reset(repository: Repository) -> None:
-    """Make index and files of the worktree show its HEAD. Raises TransferFailed when git cannot
-    (somebody holds its index)."""
+    """Make index and files of the worktree show its HEAD. Raises TransferFailed when git cannot."""
     try:
         _look_again(repository, "HEAD")
     except TransferFailed:  # the reset says it better
         pass
     # LFS would load what the sandbox's own .lfsconfig names, from where that points to; LFS objects
     # do not travel anyway.
-    result = repository.git(
-        "reset", "--hard", "--quiet", check=False, env={"GIT_LFS_SKIP_SMUDGE": "1"}
-    )
+    env = {"GIT_LFS_SKIP_SMUDGE": "1"}
+    result = repository.git("reset", "--hard", "--quiet", check=False, env=env)
     if result.status != 0:
         problem = failure(result, f"'{repository.worktree}' could not be reset to its branch")
         raise TransferFailed(
