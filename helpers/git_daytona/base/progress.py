@@ -50,7 +50,8 @@ class Progress:
         while not self._ended.wait(self._seconds):
             if step := self._step:
                 line, begun = step
-                if (spent := time.monotonic() - begun) >= self._seconds:
+                # one that has just begun was just announced
+                if (spent := time.monotonic() - begun) >= self._seconds / 2:
                     messages.note(f"{line}: {spent:.0f} s")
 
 
