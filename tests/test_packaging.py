@@ -124,7 +124,7 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
     assert {
         "git_daytona/py.typed",
         "git_daytona/ssh.py",
-        "git_daytona/scripts/report.sh",
+        "git_daytona/sandbox/scripts/report.sh",
     } <= package
     data = {name.removeprefix(f"{DATA}/") for name in names if name.startswith(f"{DATA}/")}
     pages = {

@@ -96,22 +96,25 @@ def test_every_limit_is_on_the_page():
 
 ENDLESS = {
     ("__main__", "thread.join()"): "revocations, each with its limit",
-    ("transfer", "thread.join()"): "a revocation, with its limit",
+    ("transfer.transfer", "thread.join()"): "a revocation, with its limit",
     (
-        "hosts.calls",
+        "service.tool_calls",
         "self._asking.result()",
     ): "a question to the user; ended by an abort, and by the end of the host",
     ("base.run", "process.wait()"): "a person's own command in the foreground",
-    ("cli.local", "child.wait()"): "a person's own command",
-    ("cli.local", "ended.wait()"): "daytona-local serve, until Ctrl-C",
+    ("cli.daytona_local", "child.wait()"): "a person's own command",
+    ("cli.daytona_local", "ended.wait()"): "daytona-local serve, until Ctrl-C",
     ("base.threads", "future.result()"): "after its end has been waited for",
-    ("sessions", "remote.result()"): "the same",
-    ("sessions", "touched.result()"): "the same",
-    ("sync", "beside.result()"): "the same",
-    ("transfer", "self._beside.result()"): "the same",
-    ("hosts.service", "ending.get()"): "the service waits for its end",
-    ("terminal", "self._pieces.get()"): "a thread that shows what comes; ended with the connection",
-    ("terminal", "keys.get()"): "a person's keys; ended with the connection",
+    ("sessions.coordinator", "remote.result()"): "the same",
+    ("sessions.coordinator", "touched.result()"): "the same",
+    ("sessions.sync", "beside.result()"): "the same",
+    ("transfer.transfer", "self._beside.result()"): "the same",
+    ("service.serve", "ending.get()"): "the service waits for its end",
+    (
+        "sandbox.terminal",
+        "self._pieces.get()",
+    ): "a thread that shows what comes; ended with the connection",
+    ("sandbox.terminal", "keys.get()"): "a person's keys; ended with the connection",
     ("ssh", "os.waitpid(child, 0)"): "the user's own ssh, asked with -G",
     ("base.files", "guard.acquire()"): "filelock: the limit is the lock's own",
     ("git.repository", "state.outcome.result()"): "tenacity: that has ended",
@@ -153,7 +156,7 @@ def test_children_start_in_one_place_and_with_a_limit():
             r"\bsubprocess\.(Popen|run|call|check_\w+)\(|os\.(fork|posix_spawn)", path.read_text()
         )
     }
-    assert started == {"base.run", "ssh", "cli.local"}
+    assert started == {"base.run", "ssh", "cli.daytona_local"}
 
 
 @pytest.mark.parametrize(
