@@ -1,4 +1,4 @@
-"""The fixtures of rig.py, and `evil`."""
+"""The fixtures of support/round_trip.py, and `evil`."""
 
 from pathlib import Path
 

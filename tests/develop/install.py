@@ -1,7 +1,7 @@
 """``install.py PROGRAM ROOT STAMP``: make ROOT/.venv and install the checkout with its test extra
 into it. Standard library only.
 
-Started by tests/venv.sh when the stamp in .venv is not STAMP. One at a time; a killed one is begun
+Started by tests/develop/venv.sh when the stamp in .venv is not STAMP. One at a time; a killed one is begun
 again from nothing.
 """
 

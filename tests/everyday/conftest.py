@@ -1,4 +1,4 @@
-"""The fixtures of rig.py and installed.py."""
+"""The fixtures of support/round_trip.py and support/installation.py."""
 
 from support.installation import installed
 from support.round_trip import begin, command, coordinate, local, repo, server

@@ -1,4 +1,4 @@
-"""The fixtures of rig.py and wrapping.py."""
+"""The fixtures of support/round_trip.py, secret_search.py and wrapper.py."""
 
 from support.round_trip import begin, command, coordinate, local, repo, server
 from support.secret_search import canary, logged, traced

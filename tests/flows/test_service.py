@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 import urllib.request
-from pathlib import Path
 from urllib.parse import quote
 
 import httpx
@@ -471,8 +470,10 @@ def test_case_59_and_case_67_what_does_not_finish_is_on_record(
     repo, local, monkeypatch, coordinate
 ):
     """The drain's time over, with a transfer that stalls: ended, recorded, its token revoked."""
-    script = "import sys; from git_daytona.service import hosting, service; hosting.DRAIN_SECONDS = 2.0; sys.exit(service.serve())"
-    monkeypatch.setattr("rig.BIN", Path("/nowhere"))
+    script = (
+        "import sys; from git_daytona.service import dispatcher, serve; "
+        "dispatcher.DRAIN_SECONDS = 2.0; sys.exit(serve.serve())"
+    )
     here = Host.__new__(Host)
     original = subprocess.Popen
 

@@ -1,4 +1,4 @@
-"""The fixtures of rig.py and wrapping.py, and what watches that nothing else has changed."""
+"""The fixtures of support/round_trip.py and wrapper.py, and what watches that nothing else changes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The fixtures of rig.py and told.py."""
+"""The fixtures of support/round_trip.py and program.py."""
 
 from support.program import tell
 from support.round_trip import begin, command, coordinate, local, repo, server

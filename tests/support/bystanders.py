@@ -71,7 +71,7 @@ class Watched:
         ours = {self.home / each for each in OURS}
 
         def in_repository(path: Path) -> bool:
-            if path == self.repository.parent / "stdin":  # of told.py
+            if path == self.repository.parent / "stdin":  # of program.py
                 return True
             if path.is_relative_to(git):
                 inner = path.relative_to(git).parts
