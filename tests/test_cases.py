@@ -1,5 +1,5 @@
-"""Every case of CASES.md is a test that bears its number: ``test_case_41_…`` shows case 41,
-``test_case_18_and_case_61_…`` both.
+"""Every case of tests/cases/README.md is a test that bears its number: ``test_case_41_…`` shows
+case 41, ``test_case_18_and_case_61_…`` both.
 
 ``bin/test -k case_41`` runs the tests of one case (``case_52_`` leaves out 52b); ``bin/test
 tests/test_cases.py -s`` prints which tests show which case, and by how many examples. An example is
@@ -15,8 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-CASES = [*(f"{number:02}" for number in range(1, 71)), "52b"]
-NUMBER = re.compile(r"(?:(?<=^test_)|(?<=_and_))case_(\d\db?)(?=_)")
+ROWS = re.findall(
+    r"^\| (\d+b?) \| .+ \| (.+) \|$", (TESTS / "cases/README.md").read_text(), re.MULTILINE
+)
+CASES = {number: set(re.findall(r"`(.+?)`", files)) for number, files in ROWS}
+"""Number → the files that show the case, as the page has them."""
+NUMBER = re.compile(r"(?:(?<=^test_)|(?<=_and_))case_(\d{2,3}b?)(?=_)")
 TABLE = "examples"
 LEAST = 3
 
@@ -35,8 +39,7 @@ class Shown:
 
 
 def size(node: ast.expr, constants: dict[str, ast.expr]) -> int:
-    """How many entries a literal has (or a constant of the module, or its ``values()``); 1 for what
-    is none."""
+    """Count the entries of a literal, a module's constant, or its ``values()``; 1 for others."""
     match node:
         case ast.List(elts=entries) | ast.Tuple(elts=entries) | ast.Set(elts=entries):
             return len(entries)
@@ -93,14 +96,23 @@ def test_every_case_is_a_test_with_three_examples() -> None:
         if total < LEAST:
             few.append(f"{case} ({total})")
     assert few == [], "cases without a test, or with fewer than three examples"
-    assert {case for each in found for case in each.cases} <= set(CASES), "a number that is none"
+    assert {case for each in found for case in each.cases} <= set(CASES), "a case without a row"
+
+
+def test_the_page_names_the_files_of_each_case() -> None:
+    assert len(ROWS) == len(CASES) > 70
+    found = list(shown())
+    assert {
+        case: {each.where for each in found if case in each.cases} for case in CASES
+    } == CASES, "tests/cases/README.md names other files"
 
 
 def test_the_search_finds_and_counts() -> None:
     """One function for each way in which examples are written."""
     source = (
         "KINDS = {'a': 1, 'b': 2}\n"
-        "@pytest.mark.parametrize('x', [1, 2, 3])\n@pytest.mark.parametrize('y', KINDS.values(), ids=str)\n"
+        "@pytest.mark.parametrize('x', [1, 2, 3])\n"
+        "@pytest.mark.parametrize('y', KINDS.values(), ids=str)\n"
         "def test_case_07_and_case_27_x(): ...\n"
         "def test_case_52b_y():\n    examples = ('a', 'b')\n"
         "def test_of_case_12_z(): ...\n"
