@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]
 
 OPERATIONS = ("new session", "tool call", "sync without changes", "sync with changes", "delete")
 CALLS = {"new session": 4, "tool call": 1, "sync without changes": 1, "sync with changes": 3}
-"""DESIGN.md §8; a new session's first tool call is not one of the four."""
+"""What README.md promises; a new session's first tool call is not one of the four."""
 REPLAYED = {
     "new session": 13,
     "tool call": 2,

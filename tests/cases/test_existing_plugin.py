@@ -1,4 +1,4 @@
-"""What the existing TypeScript plugin gets wrong, where no test elsewhere shows it (CASES 58,
+"""What the existing TypeScript plugin gets wrong, where no test elsewhere shows it (cases 58,
 66)."""
 
 import pytest

@@ -1,4 +1,4 @@
-"""What is missing or different in the sandbox (CASES 49)."""
+"""What is missing or different in the sandbox (case 49)."""
 
 import shutil
 import subprocess

@@ -1,5 +1,5 @@
 """What users have in their git configuration and around git, beyond flows/test_git_configuration.py
-(CASES 11, 13, 16 to 18)."""
+(cases 11, 13, 16 to 18)."""
 
 import os
 import shlex

@@ -1,5 +1,5 @@
 """What users have in their ssh configuration and environment, beyond flows/test_ssh_wrapper.py
-(CASES 20 and 23)."""
+(cases 20 and 23)."""
 
 import os
 import subprocess

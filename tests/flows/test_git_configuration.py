@@ -1,5 +1,5 @@
 """A user's git configuration, hooks, environment and kinds of repositories: none changes a sandbox
-transfer, all keep working for other remotes (CASES 10 to 18)."""
+transfer, all keep working for other remotes (cases 10 to 18)."""
 
 import os
 import shutil
@@ -474,7 +474,7 @@ def test_case_15_somebody_elses_repository(local, repo, coordinate, monkeypatch)
 
 
 def test_case_42_remotes_of_earlier_tools_lose_their_tokens(local, repo, begin):
-    """Wherever the token stands (CASES 42)."""
+    """Wherever the token stands (case 42)."""
     token = "OldToken1234567890abcdef"
     address = f"ssh://{token}@127.0.0.1:{local.gateway_port}/home/daytona/project"
     repo.git("remote", "add", "sandbox-1", address)

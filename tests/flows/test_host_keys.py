@@ -48,7 +48,7 @@ def entries() -> list[str]:
     return [line for line in paths.pin_file().read_text().splitlines() if not line.startswith("#")]
 
 
-# -- the table of DESIGN.md §5 ---------------------------------------------------------------------
+# -- the table of decisions ------------------------------------------------------------------------
 
 
 def test_the_first_start_pins_and_everything_is_verified(local, repo, begin, command):
@@ -239,7 +239,7 @@ def test_case_25_something_unreadable_published_is_not_left_to_ssh(local, repo, 
     assert local.counts["mint"] == 0
 
 
-# -- gateways and APIs (CASES 28, 29) --------------------------------------------------------------
+# -- gateways and APIs (cases 28, 29) --------------------------------------------------------------
 
 
 def test_case_28_another_gateway_than_the_published_one_is_refused_by_name_until_it_is_pinned(
@@ -267,7 +267,7 @@ def test_case_29_two_apis_in_turn(local, repo, command, tmp_path):
         assert entries() == [f"{name_of(each)} {presented(each)}" for each in (local, second)]
 
 
-# -- manual mode (CASES 30, 31, 34) ----------------------------------------------------------------
+# -- manual mode (cases 30, 31, 34) ----------------------------------------------------------------
 
 
 def test_case_30_every_kind_of_line_that_ssh_takes(

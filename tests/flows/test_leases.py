@@ -1,5 +1,5 @@
 """Token lifetimes: one live token per sandbox, revoked on every way out, also by whoever comes
-after a crash (CASES 1 to 9, 66)."""
+after a crash (cases 1 to 9, 66)."""
 
 import json
 import logging
@@ -551,7 +551,7 @@ finally:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_case_09_a_signal_during_a_transfer(local, repo, begin, number):
     """No child survives, and no token stays valid: past the process if it could act, else past
-    recovery (CASES 9, 67)."""
+    recovery (cases 9, 67)."""
     session = begin(repo)
     session.coordinator.close()
     local.faults.gateway.hang = -1
@@ -584,7 +584,7 @@ def test_case_56_a_token_is_in_no_argument_and_no_environment(
     local, repo, begin, tokens, monkeypatch
 ):
     """Of any process of a push and of a fetch, at many moments, while each is held open and while
-    it moves (CASES 56)."""
+    it moves (case 56)."""
     session = begin(repo)
     session.agent("head -c 20000000 /dev/urandom >big")
     # the coordinator has it; the git commands of this test would inherit it

@@ -429,7 +429,7 @@ def test_a_session_moves_with_its_project(local, tmp_path, begin, coordinate, re
 
 def test_case_42_remotes_of_earlier_tools(local, repo, begin, coordinate):
     """Tokens in url, pushurl, branch.*.remote, FETCH_HEAD and reflogs: after a recovery a grep of
-    .git finds none (CASES 42)."""
+    .git finds none (case 42)."""
     token = "Tok3nOfAnEarlierTool"
     url = f"ssh://{token}@ssh.app.daytona.io:2222/home/daytona/project"
     repo.git("remote", "add", "sandbox-9", url)
@@ -461,7 +461,7 @@ def test_case_42_the_log_of_earlier_tools_is_scrubbed_once(local, repo, command)
 
 
 def test_case_09_a_killed_process_leaves_no_git_behind(local, repo, begin, tmp_path):
-    """SIGKILL to the coordinator during a transfer: ssh and git end by themselves (CASES 9)."""
+    """SIGKILL to the coordinator during a transfer: ssh and git end by themselves (case 9)."""
     session = begin(repo)
     session.agent("echo x > x")
     session.coordinator.close()

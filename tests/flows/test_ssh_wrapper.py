@@ -1,5 +1,5 @@
 """daytona-ssh with the real OpenSSH client against the gateway: whatever a user's ssh configuration
-and environment say (CASES 17 to 23)."""
+and environment say (cases 17 to 23)."""
 
 import os
 import shutil

@@ -1,6 +1,6 @@
 """The whole of a session under whatever git's configuration, hooks and environment can say, and in
 every form of repository: the agent's commit arrives, the user's own repository stays as it is byte
-for byte, and nothing of theirs is run (CASES 10 to 18, 35 to 37)."""
+for byte, and nothing of theirs is run (cases 10 to 18, 35 to 37)."""
 
 import os
 import re

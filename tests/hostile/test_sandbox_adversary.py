@@ -155,7 +155,7 @@ def test_the_limit_of_a_fetch_is_the_users(local, repo, evil, monkeypatch):
 
 
 def test_objects_that_fsck_refuses(local, repo, evil, watched):
-    """CASES 52: nothing of them gets a name here, and the half of a pack that was written is
+    """case 52: nothing of them gets a name here, and the half of a pack that was written is
     removed."""
     assert evil.sync() is not None
     with watched.nothing_else_changed("objects that fsck refuses"):
@@ -416,7 +416,7 @@ def test_values_of_a_report_that_are_ignored():
 
 
 def test_output_without_end_or_sense(local, repo, evil, watched):
-    """CASES 51: 1 GB of it is cut in the sandbox; escapes do not reach the terminal."""
+    """case 51: 1 GB of it is cut in the sandbox; escapes do not reach the terminal."""
     with watched.nothing_else_changed("output"):
         result = evil.coordinator.execute(
             "1", "echo first; head -c 1000000000 /dev/zero | tr '\\0' x; echo; echo last"

@@ -1,5 +1,5 @@
 """What others may have put where we write: files 0600 and folders 0700 whatever the umask, no link
-in a shared folder is followed, and what stands behind one stays as it is (CASES 55)."""
+in a shared folder is followed, and what stands behind one stays as it is (case 55)."""
 
 import os
 import stat

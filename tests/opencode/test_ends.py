@@ -53,7 +53,7 @@ def test_case_44_and_case_59_and_case_67_opencode_ended_in_mid_sync(
         server.prompt(session, "make")
         assert fault.reached.wait(40)
         # A transfer stands still, and OpenCode goes on: another session begins, and has its answer
-        # (CASES 59).
+        # (case 59).
         model.scripts["hello"] = ["good day"]
         server.prompt(server.session(), "hello")
         assert len(server.http("GET", "/session")) == 2

@@ -1,5 +1,5 @@
 """daytona-token login, logout and whoami: the key is checked, kept and named, and shown nowhere
-(CASES 54)."""
+(case 54)."""
 
 import contextlib
 import json

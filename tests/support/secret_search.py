@@ -1,5 +1,5 @@
 """The canary: whether a secret stands in a file, a file's name, a text, an exception, a repr, or
-the arguments or environment of a process (STYLE 1, 2; CASES 4, 56). tests/flows/test_secrets.py
+the arguments or environment of a process (cases 4, 56). tests/flows/test_secrets.py
 shows that each of these looks finds what is planted."""
 
 import base64

@@ -193,7 +193,7 @@ def test_case_30_verdicts_equal_openssh_on_more(
 
 
 def test_a_bare_host_does_not_serve_another_port(folder: Path, keys: Keys, tmp_path: Path) -> None:
-    """ssh alone takes the bare name too (FACTS.md); with HostKeyAlias, as transfers have it, it
+    """ssh alone takes the bare name too; with HostKeyAlias, as transfers have it, it
     does not, and so do we."""
     content = b"127.0.0.1 " + keys.own["ed"] + b"\n"
     with gateway([paramiko.Ed25519Key(filename=str(folder / "own-ed"))]) as port:

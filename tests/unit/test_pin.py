@@ -1,4 +1,4 @@
-"""The trust decision: each row of DESIGN.md §5 and the host-key rows of CASES.md, on real files;
+"""The trust decision: each row of its table, and the cases of host keys, on real files;
 ssh itself is in tests/flows."""
 
 import base64
@@ -120,7 +120,7 @@ def changed(fingerprint: str, name: str = NAME) -> str:
     )
 
 
-# -- the table of DESIGN.md §5 ---------------------------------------------------------------------
+# -- the table of decisions ------------------------------------------------------------------------
 
 
 def test_nothing_pinned_something_published_pins_all() -> None:
@@ -277,7 +277,7 @@ def test_a_linked_pin_file_stays_a_link(tmp_path: Path) -> None:
     assert f"{NAME} {B}" in real.read_text()
 
 
-# -- published keys (CASES 24 to 26) ---------------------------------------------------------------
+# -- published keys (cases 24 to 26) ---------------------------------------------------------------
 
 
 def test_case_24_comments_and_order_do_not_matter() -> None:
@@ -402,7 +402,7 @@ def test_any_answer_is_read_or_a_bad_answer(config: dict[str, Any]) -> None:
         published.read(config)
 
 
-# -- several gateways and APIs (CASES 28, 29) ------------------------------------------------------
+# -- several gateways and APIs (cases 28, 29) ------------------------------------------------------
 
 
 def test_case_28_an_unknown_gateway_is_refused_in_pinned_mode_naming_it() -> None:
@@ -455,7 +455,7 @@ def test_the_only_pin_of_a_file_without_our_comments_is_ours() -> None:
     assert policy(down).default().endpoint == Endpoint(HOST, 2222)
 
 
-# -- manual mode (CASES 31, 34) --------------------------------------------------------------------
+# -- manual mode (cases 31, 34) --------------------------------------------------------------------
 
 
 def test_case_34_manual_uses_that_file_alone(tmp_path: Path) -> None:
@@ -556,7 +556,7 @@ def test_pinning_switched_off_inherits_and_writes_nothing() -> None:
     assert not paths.pin_file().exists()
 
 
-# -- asked once; rotation and forgetting while a process runs (CASES 65) ---------------------------
+# -- asked once; rotation and forgetting while a process runs (case 65) ---------------------------
 
 
 def test_the_api_is_asked_once_per_start_by_many_threads() -> None:
@@ -722,7 +722,7 @@ def test_a_revoked_published_key_is_not_pinned() -> None:
         policy(Api(B)).default()
 
 
-# -- the file itself (CASES 32) --------------------------------------------------------------------
+# -- the file itself (case 32) --------------------------------------------------------------------
 
 
 def _pin_one(seed: str, gate: Any, outcome: Any) -> None:

@@ -1,5 +1,5 @@
-"""Where each setting may come from, and a project's .env as python-dotenv reads it (DESIGN.md §3,
-CASES 53, 54)."""
+"""Where each setting may come from, and a project's .env as python-dotenv reads it (cases 53
+and 54)."""
 
 import contextlib
 import os
