@@ -1,5 +1,5 @@
-"""The man pages and the README say what the programs have: commands, options, exit statuses,
-settings, dependencies; and the reverse."""
+"""The man pages, README.md and CONTRIBUTING.md say what the programs have: commands, options, exit
+statuses, settings, dependencies; and the reverse."""
 
 import ast
 import re
@@ -245,11 +245,6 @@ def test_exit_statuses_in_other_words(name: str) -> None:
         assert found[status].startswith(table()[status]), status
 
 
-def test_exit_statuses_in_the_readme() -> None:
-    rows = re.findall(r"^\| (\d+) \| (.*) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert [(int(status), meaning) for status, meaning in rows] == errors.table()
-
-
 # -- settings and dependencies ---------------------------------------------------------------------
 
 
@@ -274,14 +269,13 @@ def test_settings_in_the_readme() -> None:
     )
 
 
-def test_dependencies_in_the_readme() -> None:
+def test_dependencies_in_contributing() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     required = [
         *project["dependencies"],
         *(each for extra in project["optional-dependencies"].values() for each in extra),
     ]
-    text = (ROOT / "README.md").read_text()
-    section = text[text.index("## Dependencies") :].split("\n## ")[0]
+    section = (ROOT / "CONTRIBUTING.md").read_text().partition("## Dependencies")[2]
     assert [
         f"{name} {version}"
         for name, version in re.findall(r"^\| ([\w-]+) \| ([\d.]+) \|", section, re.MULTILINE)

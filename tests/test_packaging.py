@@ -165,6 +165,7 @@ def test_the_sdist_has_what_a_checkout_has(built: Path) -> None:
     assert {
         "README.md",
         "CHANGELOG.md",
+        "CONTRIBUTING.md",
         "SECURITY.md",
         "LICENSE",
         "pyproject.toml",

@@ -14,7 +14,7 @@ from support.round_trip import Repo
 __all__ = ["keyrings"]
 
 RUN_HERE = ("git daytona start", "daytona-token login")
-RUN_ELSEWHERE = ("bin/demo ", "git daytona install")
+RUN_ELSEWHERE = ("bin/demo", "git daytona install")
 """test_commands.py and .ci/run; test_tour.py."""
 
 
