@@ -81,5 +81,6 @@ def test_the_tour_of_the_readme(
         other.parent.mkdir(exist_ok=True)
         other.write_text(new, "utf-8")
         pytest.fail(
-            "man/tour.svg is not what the tour prints now: bin/test tests/opencode/test_tour.py --renew"
+            "man/tour.svg is not what the tour prints now: "
+            "bin/test tests/opencode/test_tour.py --renew"
         )
