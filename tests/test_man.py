@@ -282,6 +282,14 @@ def test_dependencies_in_contributing() -> None:
     ] == [each.replace(">=", " ") for each in required]
 
 
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "helpers/README.md"])
+def test_the_files_that_a_page_names_exist(name: str) -> None:
+    text = (ROOT / name).read_text("utf-8")
+    named = set(re.findall(r"`(\w+/[\w/]*?\w+\.(?:py|js|sh))`", text)) - {"sandbox/scripts/NAME.sh"}
+    places = (ROOT, ROOT / "tests", ROOT / "helpers" / "git_daytona")
+    assert {each for each in named if not any((place / each).exists() for place in places)} == set()
+
+
 # -- form ------------------------------------------------------------------------------------------
 
 
