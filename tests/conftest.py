@@ -40,7 +40,8 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     }.items():
         monkeypatch.setenv(name, str(place / folder) if folder else str(place))
     (place / ".gitconfig").write_text(
-        "[user]\n\tname = A Developer\n\temail = dev@example.invalid\n[init]\n\tdefaultBranch = main\n"
+        "[user]\n\tname = A Developer\n\temail = dev@example.invalid\n[init]\n"
+        "\tdefaultBranch = main\n"
     )
     (place / "cwd").mkdir()
     monkeypatch.chdir(place / "cwd")

@@ -119,7 +119,8 @@ def test_tests_are_named_from_the_root_or_from_here() -> None:
 def test_benchmarks_run_only_when_they_are_asked_for(tmp_path: Path) -> None:
     file = tmp_path / "test_marked.py"
     file.write_text(
-        "import pytest\n@pytest.mark.bench\ndef test_slow(): pass\n@pytest.mark.fuzz\ndef test_long(): pass\ndef test_quick(): pass\n"
+        "import pytest\n@pytest.mark.bench\ndef test_slow(): pass\n@pytest.mark.fuzz\ndef "
+        "test_long(): pass\ndef test_quick(): pass\n"
     )
     assert re.findall(r"::(\w+)", collected(str(file))) == ["test_quick"]
     assert re.findall(r"::(\w+)", collected("-m", "bench", str(file))) == ["test_slow"]
@@ -241,7 +242,8 @@ def test_what_is_missing_is_named(
         assert done.returncode == MISSING
         assert (
             done.stderr
-            == f"{name}: error: missing: {missing}\nhint: install it (Debian: apt install {packages})\n"
+            == f"{name}: error: missing: {missing}\nhint: install it (Debian: apt install "
+            f"{packages})\n"
         )
         assert not (checkout / ".venv").exists()
 
@@ -333,7 +335,8 @@ def test_a_checkout_without_venv_says_what_to_do(checkout: Path) -> None:
     assert done.returncode == 70
     assert (
         done.stderr
-        == "git-daytona: error: this checkout has no .venv yet\nhint: run bin/demo or bin/test once, they make it\n"
+        == "git-daytona: error: this checkout has no .venv yet\nhint: run bin/demo or bin/test "
+        "once, they make it\n"
     )
 
 

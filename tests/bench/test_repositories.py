@@ -84,7 +84,9 @@ def test_many_refs(daytona: Apart, make_repo, table, monkeypatch: pytest.MonkeyP
     started = found.start("ses_refs").session
     Api(daytona).execute(
         started.sandbox_id,
-        'head=$(git rev-parse HEAD); seq -f "create refs/tags/a-name-as-long-as-names-are/%g $head" 5000 | git update-ref --stdin && git pack-refs --all',
+        'head=$(git rev-parse HEAD); seq -f "create '
+        'refs/tags/a-name-as-long-as-names-are/%g $head" 5000 | git update-ref --stdin && '
+        "git pack-refs --all",
     )
     transfers, repository, count = found.transfers, found.repository, itertools.count()
 

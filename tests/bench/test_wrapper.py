@@ -82,9 +82,11 @@ def connections(daytona: Apart, make_repo, home: Path) -> Iterator[Connections]:
     sandbox = api.create()
     api.execute(
         sandbox,
-        f"mkdir -p {PROJECT} && cd {PROJECT} && git init -q -b main && git config core.compression 0 && git config gc.auto 0"
+        f"mkdir -p {PROJECT} && cd {PROJECT} && git init -q -b main && git config "
+        "core.compression 0 && git config gc.auto 0"
         f" && for n in $(seq 25); do head -c {PACK // 25} /dev/urandom >$n; done && git add ."
-        " && git -c user.name=S -c user.email=s@example.com commit -q -m all && git -c pack.window=0 repack -q -a -d && rm -f [0-9]*",
+        " && git -c user.name=S -c user.email=s@example.com commit -q -m all && git -c "
+        "pack.window=0 repack -q -a -d && rm -f [0-9]*",
         cwd=None,
     )
     with found.transfers.lease(sandbox) as (access, trust):
@@ -93,7 +95,8 @@ def connections(daytona: Apart, make_repo, home: Path) -> Iterator[Connections]:
         settings = home / "by-hand"
         settings.touch(0o600)
         settings.write_text(
-            f"User {token}\nInclude ~/.ssh/config\nInclude /etc/ssh/ssh_config\nSendEnv GIT_PROTOCOL\n"
+            f"User {token}\nInclude ~/.ssh/config\nInclude /etc/ssh/ssh_config\nSendEnv "
+            "GIT_PROTOCOL\n"
         )
         options = ssh.options(
             "127.0.0.1", env.get("DAYTONA_SSH_TRUST_FILE"), env.get("DAYTONA_SSH_TRUST_NAME")

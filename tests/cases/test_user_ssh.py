@@ -33,7 +33,8 @@ def test_case_20_none_of_many_keys_is_offered(local, home, tmp_path):
             {},
         ),
         "a certificate": (
-            f"Host *\n  IdentityFile {names[1]}\n  CertificateFile {names[1]}-cert.pub\n  PubkeyAuthentication unbound\n",
+            f"Host *\n  IdentityFile {names[1]}\n  CertificateFile {names[1]}-cert.pub\n  "
+            "PubkeyAuthentication unbound\n",
             {},
         ),
         "Match final": (
@@ -43,7 +44,8 @@ def test_case_20_none_of_many_keys_is_offered(local, home, tmp_path):
     }
     client = program(
         tmp_path / "client",
-        f"#!/bin/sh\ntr '\\0' '\\n' </proc/$$/environ >>'{tmp_path}/environment'\nexec ssh \"$@\"\n",
+        f"#!/bin/sh\ntr '\\0' '\\n' </proc/$$/environ >>'{tmp_path}/environment'\nexec ssh "
+        '"$@"\n',
     )
     with ExitStack() as stack:
         agent = stack.enter_context(

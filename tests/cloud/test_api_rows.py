@@ -106,7 +106,8 @@ def no_numbers(on: Server) -> Any:
     "an unknown snapshot",
     {
         "status": 400,
-        "message": "Snapshot no-such-snapshot not found. Did you add it through the Daytona Dashboard?",
+        "message": "Snapshot no-such-snapshot not found. Did you add it through the Daytona "
+        "Dashboard?",
     },
 )
 def unknown_snapshot(on: Server) -> Any:
@@ -161,8 +162,14 @@ def creating(on: Server) -> Any:
 
 @TABLE.row("a creation's answer has the fields that clients need", [])
 def created_fields(on: Server) -> Any:
-    needed = "id organizationId name user env labels public target cpu gpu memory disk state desiredState autoStopInterval"
-    more = "autoArchiveInterval autoDeleteInterval networkBlockAll createdAt updatedAt toolboxProxyUrl snapshot"
+    needed = (
+        "id organizationId name user env labels public target cpu gpu memory disk state "
+        "desiredState autoStopInterval"
+    )
+    more = (
+        "autoArchiveInterval autoDeleteInterval networkBlockAll createdAt updatedAt "
+        "toolboxProxyUrl snapshot"
+    )
     return sorted({*needed.split(), *more.split()} - {*on.once(odd_sandbox)})
 
 

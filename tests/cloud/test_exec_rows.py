@@ -215,7 +215,10 @@ def timeout_children(on: Server) -> Any:
         "sleep 600",
     )
     on.box.execute("\n".join(lines), timeout=2)
-    alive = "kill -0 $(cat {0}) 2>/dev/null && ! grep -q '^State:.Z' /proc/$(cat {0})/status && echo alive; true"
+    alive = (
+        "kill -0 $(cat {0}) 2>/dev/null && ! grep -q '^State:.Z' /proc/$(cat {0})/status && "
+        "echo alive; true"
+    )
     until(
         lambda: not on.box.sh(f"cd {folder}; {alive.format('child')}"),
         "the child's end",
@@ -266,7 +269,10 @@ def client_leaves(on: Server) -> Any:
 @TABLE.row("ten at once wait for each other", ["10\n"])
 def at_once(on: Server) -> Any:
     folder = on.box.folder()
-    script = f'cd {folder}; mktemp -p . XXXXXX >/dev/null; while [ "$(ls | wc -l)" -lt 10 ]; do sleep 0.05; done; echo 10'
+    script = (
+        f'cd {folder}; mktemp -p . XXXXXX >/dev/null; while [ "$(ls | wc -l)" -lt 10 ]; do '
+        "sleep 0.05; done; echo 10"
+    )
     results: list[str] = []
     threads = [
         threading.Thread(target=lambda: results.append(on.box.sh(script, timeout=30)))

@@ -126,7 +126,8 @@ def last_line(on: Server) -> Any:
 
 
 @TABLE.row(
-    "a command is sourced from a file under ~/.daytona/sessions, with its log and exit code beside it",
+    "a command is sourced from a file under ~/.daytona/sessions, with its log and exit code "
+    "beside it",
     {"name": "cmd.sh", "under": True, "exit code": "7"},
 )
 def files(on: Server) -> Any:
@@ -259,7 +260,10 @@ def deleted(on: Server) -> Any:
         names = ("told", "stubborn", "leader")
         until(lambda: {*names} <= {*on.box.sh(f"ls {folder}").split()}, "the processes", every=0.05)
         on.box.toolbox.delete(at)
-    alive = "kill -0 $(cat {0}) 2>/dev/null && ! grep -q '^State:.Z' /proc/$(cat {0})/status && echo alive; true"
+    alive = (
+        "kill -0 $(cat {0}) 2>/dev/null && ! grep -q '^State:.Z' /proc/$(cat {0})/status && "
+        "echo alive; true"
+    )
     told = {
         "told": on.box.sh(f"cat {folder}/said 2>/dev/null").strip(),
         "stubborn": "alive" in on.box.sh(f"cd {folder}; {alive.format('stubborn')}"),

@@ -416,7 +416,10 @@ def old_scp(on: Server) -> Any:
 
 # Forwards.
 
-GREET = "\nwhile True:\n    one, _ = listener.accept()\n    one.sendall(b'hello from inside')\n    one.close()\n"
+GREET = (
+    "\nwhile True:\n    one, _ = listener.accept()\n    one.sendall(b'hello from inside')\n    "
+    "one.close()\n"
+)
 
 
 @TABLE.row("direct-tcpip reaches a port of the sandbox", "hello from inside")

@@ -189,7 +189,8 @@ def repository(on: Server) -> str:
     """A repository with a commit on main."""
     folder = on.box.folder()
     on.box.sh(
-        f"cd {folder} && git init -q . && git symbolic-ref HEAD refs/heads/main && echo one >file && git add file"
+        f"cd {folder} && git init -q . && git symbolic-ref HEAD refs/heads/main && echo one "
+        ">file && git add file"
         " && git -c user.name=a -c user.email=a@example.invalid commit -q -m one"
     )
     return folder

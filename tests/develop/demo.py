@@ -332,7 +332,10 @@ class Trip:
                 f"echo 'One more line, not committed.' >>{shlex.quote('./' + edited)}",
                 "git status --short",
             )
-            display = f'git daytona exec {self.number} -- "\n  {chr(10).join(steps).replace(chr(10), chr(10) + "  ")}"'
+            display = (
+                f'git daytona exec {self.number} -- "\n  '
+                f'{chr(10).join(steps).replace(chr(10), chr(10) + "  ")}"'
+            )
             self.shell.show(
                 "git",
                 "daytona",
@@ -347,7 +350,8 @@ class Trip:
         """Sync. Returns the commit that the sandbox has checked out, read from the sandbox's own
         files."""
         with self.story.step(
-            "Bring it back: commit what is pending there, and fetch it all under one short-lived token"
+            "Bring it back: commit what is pending there, and fetch it all under one "
+            "short-lived token"
         ):
             self.shell.show("git", "daytona", "sync", self.number)
         project = self.local.sandboxes[0].home / "project"
@@ -432,11 +436,13 @@ class Trip:
         tip = self.git("log", "-1", "--format=%H %s", self.branch)
         commit, _, subject = tip.partition(" ")
         self.story.say(
-            f"\n{self.story.paint('1', self.branch)} holds the sandbox's commit {commit[:10]} '{subject}'"
+            f"\n{self.story.paint('1', self.branch)} holds the sandbox's commit "
+            f"{commit[:10]} '{subject}'"
         )
         minted, revoked = self.local.counts["mint"], self.local.counts["revoke"]
         self.story.say(
-            f"{minted} tokens were minted and {revoked} revoked, all within {time.monotonic() - self.story.began:.1f} s"
+            f"{minted} tokens were minted and {revoked} revoked, all within "
+            f"{time.monotonic() - self.story.began:.1f} s"
         )
 
 
@@ -452,7 +458,8 @@ def embedded(story: Story, place: Path, tokens: list[str]) -> Iterator[LocalDayt
             story.line(
                 f"sandboxes are kept apart from this machine by {local.isolation.name}"
                 if local.isolation.isolates
-                else "SANDBOXES ARE NOT KEPT APART from this machine (install bubblewrap): they run as you"
+                else "SANDBOXES ARE NOT KEPT APART from this machine (install bubblewrap): they "
+                "run as you"
             )
         yield local
 
@@ -489,7 +496,8 @@ def use(story: Story, shell: Shell, folder: Path) -> None:
             "give one that has a commit to start from",
         )
     story.line(
-        f"in {shell.text('git', 'rev-parse', '--show-toplevel')}, HEAD is {shell.text('git', 'log', '-1', '--format=%h %s')}"
+        f"in {shell.text('git', 'rev-parse', '--show-toplevel')}, HEAD is "
+        f"{shell.text('git', 'log', '-1', '--format=%h %s')}"
     )
 
 
@@ -537,7 +545,9 @@ def demo(signals: Signals, repo: Path | None, keep: bool) -> int:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="bin/demo",
-        description="Show the whole round trip with an embedded Daytona: HEAD goes into a sandbox, and work comes back on opencode/N.",
+        description="Show the whole round trip with an embedded Daytona: HEAD goes into a sandbox, "
+        "and "
+        "work comes back on opencode/N.",
     )
     parser.add_argument(
         "--repo",

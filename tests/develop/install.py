@@ -131,12 +131,14 @@ def main(program: str, root: Path, stamp: str) -> int:
         for line in log.read_text(errors="replace").splitlines()[-LOG_LINES:]:
             say(f"  {line}")
         say(
-            f"{program}: error: the installation into .venv failed\nhint: see '{log}'; it needs the network, or pip's own settings"
+            f"{program}: error: the installation into .venv failed\nhint: see '{log}'; it "
+            "needs the network, or pip's own settings"
         )
         return FAILED
     except OSError as problem:
         say(
-            f"{program}: error: cannot write '{problem.filename}': {problem.strerror}\nhint: work in a clone that is yours"
+            f"{program}: error: cannot write '{problem.filename}': {problem.strerror}\n"
+            "hint: work in a clone that is yours"
         )
         return FAILED
 

@@ -38,7 +38,8 @@ SHELLS = {
     "zsh": Shell(
         ("zsh", "-i"),
         ".zshrc",
-        "fpath=({share}/zsh/site-functions $fpath)\nautoload -Uz compinit\ncompinit -u\nunsetopt list_ambiguous\nPS1='READY> '\n",
+        "fpath=({share}/zsh/site-functions $fpath)\nautoload -Uz compinit\ncompinit -u\n"
+        "unsetopt list_ambiguous\nPS1='READY> '\n",
         r"{} +-- {}",
     ),
     "fish": Shell(
@@ -124,7 +125,10 @@ def test_completion(shell: tmux.Terminal, request) -> None:
 
 def test_ports(begin, repo: Repo, command) -> None:
     session = begin(repo)
-    server = "import http.server as h; s = h.HTTPServer(('127.0.0.1', 0), None); print(s.server_port, flush=True); s.serve_forever()"
+    server = (
+        "import http.server as h; s = h.HTTPServer(('127.0.0.1', 0), None); "
+        "print(s.server_port, flush=True); s.serve_forever()"
+    )
     port = session.agent(
         f'nohup python3 -c "{server}" >port 2>&1 & until [ -s port ]; do sleep 0.05; done; cat port'
     ).strip()

@@ -328,9 +328,17 @@ def test_the_environment_of_a_hook_or_an_alias(
     traces = tmp_path / "traces"
     traces.mkdir()
     for name in (
-        "GIT_TRACE", "GIT_TRACE_PACKET", "GIT_TRACE_SETUP", "GIT_TRACE_PERFORMANCE", "GIT_TRACE_PACK_ACCESS", "GIT_TRACE_CURL",
-        "GIT_TRACE_REFS", "GIT_TRACE2", "GIT_TRACE2_EVENT", "GIT_TRACE2_PERF",
-    ):  # fmt: skip
+        "GIT_TRACE",
+        "GIT_TRACE_PACKET",
+        "GIT_TRACE_SETUP",
+        "GIT_TRACE_PERFORMANCE",
+        "GIT_TRACE_PACK_ACCESS",
+        "GIT_TRACE_CURL",
+        "GIT_TRACE_REFS",
+        "GIT_TRACE2",
+        "GIT_TRACE2_EVENT",
+        "GIT_TRACE2_PERF",
+    ):
         monkeypatch.setenv(name, str(traces / name))
     for key in ("normalTarget", "eventTarget", "perfTarget"):
         repo.git("config", "--global", f"trace2.{key}", str(traces / key))

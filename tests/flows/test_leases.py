@@ -661,7 +661,10 @@ def test_case_04_every_error_of_the_api_is_free_of_tokens(local, account, sandbo
             try:
                 account.revoke(sandbox, secret)
             except GitDaytonaError as problem:
-                text = f"{problem!r} {problem} {problem.hint} {problem.details} {problem.__cause__!r} {problem.__suppress_context__}"
+                text = (
+                    f"{problem!r} {problem} {problem.hint} {problem.details} "
+                    f"{problem.__cause__!r} {problem.__suppress_context__}"
+                )
                 assert not any(
                     leak in text
                     for leak in (secret.reveal(), quote(secret.reveal(), safe=""), local.api_key)

@@ -197,7 +197,8 @@ def test_case_50_and_case_63_an_operation_in_progress_is_not_disturbed(
 def test_case_50_a_bisect_in_progress(local, repo, begin):
     session = begin(repo)
     session.agent(
-        "for n in 1 2 3 4; do echo $n > n; git add n; git commit -qm $n; done; git bisect start -q HEAD HEAD~4 >/dev/null; echo x > x"
+        "for n in 1 2 3 4; do echo $n > n; git add n; git commit -qm $n; done; git bisect "
+        "start -q HEAD HEAD~4 >/dev/null; echo x > x"
     )
     tip = session.agent("git rev-parse opencode").strip()
     outcome = session.sync()
@@ -226,10 +227,13 @@ def test_case_63_a_stale_index_lock(local, repo, begin):
 def test_case_50_and_case_63_hooks_signing_and_identity_of_the_sandbox(local, repo, begin):
     session = begin(repo)
     session.agent(
-        "git config --unset user.name; git config --unset user.email; git config commit.gpgsign true; git config gpg.program false;"
+        "git config --unset user.name; git config --unset user.email; git config "
+        "commit.gpgsign true; git config gpg.program false;"
         " printf '#!/bin/sh\\nexit 1\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit;"
-        " printf '#!/bin/sh\\nsleep 60\\n' > .git/hooks/post-update; chmod +x .git/hooks/post-update; echo x > x"
-        "; mkdir .husky; cp .git/hooks/pre-commit .husky; cp .git/hooks/pre-commit .husky/reference-transaction; git config core.hooksPath .husky"
+        " printf '#!/bin/sh\\nsleep 60\\n' > .git/hooks/post-update; chmod +x "
+        ".git/hooks/post-update; echo x > x"
+        "; mkdir .husky; cp .git/hooks/pre-commit .husky; cp .git/hooks/pre-commit "
+        ".husky/reference-transaction; git config core.hooksPath .husky"
     )
     session.sync()
     assert repo.git("log", "-1", "--format=%an", "opencode/1") == "OpenCode"
@@ -237,9 +241,15 @@ def test_case_50_and_case_63_hooks_signing_and_identity_of_the_sandbox(local, re
 
 def test_case_48_nested_repositories_are_named_and_hold_up_a_deletion(local, repo, begin):
     session = begin(repo)
-    commit = "git -C '{0}' init -q; echo x > '{0}/x'; git -C '{0}' add x; git -C '{0}' -c user.name=a -c user.email=a@b commit -qm x"
+    commit = (
+        "git -C '{0}' init -q; echo x > '{0}/x'; git -C '{0}' add x; git -C '{0}' -c "
+        "user.name=a -c user.email=a@b commit -qm x"
+    )
     examples = {
-        "lib/in ner": "mkdir -p 'lib/in ner'; git -C 'lib/in ner' init -q; echo x > 'lib/in ner/x'; echo y > lib/y",
+        "lib/in ner": "mkdir -p 'lib/in ner'; git -C 'lib/in ner' init -q; echo x > 'lib/in "
+        "ner/x'; "
+        "echo "
+        "y > lib/y",
         "empty": "mkdir empty; git -C empty init -q",
         "committed": "mkdir committed; " + commit.format("committed"),
         "added": "mkdir added; "
@@ -271,9 +281,23 @@ def test_case_48_nested_repositories_are_named_and_hold_up_a_deletion(local, rep
 def test_case_37_odd_names(local, repo, begin):
     """There and back, byte for byte."""
     examples = (
-        b"-dash", b"new\nline", b"latin\351", b'quo"te', b" blank /x ", b":(exclude)x", "ümläut".encode(), b"tab\there",
-        b"back\\slash", b"\xff\xfe", b"*", b"esc\x1b[31m", b"--output=x", b"HEAD", b"~", b"a" * 250,
-    )  # fmt: skip
+        b"-dash",
+        b"new\nline",
+        b"latin\351",
+        b'quo"te',
+        b" blank /x ",
+        b":(exclude)x",
+        "ümläut".encode(),
+        b"tab\there",
+        b"back\\slash",
+        b"\xff\xfe",
+        b"*",
+        b"esc\x1b[31m",
+        b"--output=x",
+        b"HEAD",
+        b"~",
+        b"a" * 250,
+    )
     for number, name in enumerate(examples):
         repo.write(f"here/{os.fsdecode(name)}", str(number))
     repo.git("add", "-A")
@@ -441,7 +465,8 @@ def test_the_agents_git_during_a_sync(local, repo, begin):
     committed by a later sync."""
     session = begin(repo)
     session.agent(
-        'echo x > x; cp "$(command -v sleep)" /tmp/git; touch .git/index.lock; /tmp/git 1000 & echo $! > /tmp/pid'
+        'echo x > x; cp "$(command -v sleep)" /tmp/git; touch .git/index.lock; /tmp/git '
+        "1000 & echo $! > /tmp/pid"
     )
     outcome = session.sync()
     assert any("git command" in each.what and "x" in files(repo, each.ref) for each in outcome.kept)
@@ -455,8 +480,10 @@ def test_the_agent_commits_during_a_sync(local, repo, begin):
     """HEAD moves between our look and our commit: looked at again, nothing of either is lost."""
     session = begin(repo)
     session.agent(
-        "echo x > x; git config filter.slow.clean 'sh /tmp/once'; echo '* filter=slow' > .git/info/attributes;"
-        " printf 'if mkdir /tmp/ran 2>/dev/null; then (unset GIT_INDEX_FILE; git commit -q --allow-empty -m meanwhile) >/dev/null 2>&1; fi; cat' > /tmp/once"
+        "echo x > x; git config filter.slow.clean 'sh /tmp/once'; echo '* filter=slow' > "
+        ".git/info/attributes;"
+        " printf 'if mkdir /tmp/ran 2>/dev/null; then (unset GIT_INDEX_FILE; git commit -q "
+        "--allow-empty -m meanwhile) >/dev/null 2>&1; fi; cat' > /tmp/once"
     )
     session.sync()
     assert (
@@ -466,7 +493,10 @@ def test_the_agent_commits_during_a_sync(local, repo, begin):
     assert repo.show("opencode/1", "x") == "x"
 
 
-RACY = "touch -d '2020-01-01' README; git add README; printf 'jello\\n' > README; touch -d '2020-01-01' README .git/index"
+RACY = (
+    "touch -d '2020-01-01' README; git add README; printf 'jello\\n' > README; touch -d "
+    "'2020-01-01' README .git/index"
+)
 """A change that keeps a file's size and time: git notices it only because the index is no younger
 than the file ("racy git")."""
 

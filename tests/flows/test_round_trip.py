@@ -15,7 +15,8 @@ def test_work_comes_back(local, repo, begin):
     session = begin(repo)
     assert session.agent("git log --format=%s; cat README") == "Add README\nhello\n"
     session.agent(
-        "echo new > new.txt; echo more >> README; rm -f nothing; printf '#!/bin/sh\n' > run; chmod +x run; ln -s README link"
+        "echo new > new.txt; echo more >> README; rm -f nothing; printf '#!/bin/sh\n' > "
+        "run; chmod +x run; ln -s README link"
     )
     outcome = session.sync()
     assert outcome.changed
@@ -32,7 +33,8 @@ def test_work_comes_back(local, repo, begin):
 def test_case_62_agents_own_commits_and_branches_come_back(local, repo, begin):
     session = begin(repo)
     session.agent(
-        "echo a > a; git add a; git commit -qm 'by the agent'; git branch aside; git switch -qc topic; echo b > b"
+        "echo a > a; git add a; git commit -qm 'by the agent'; git branch aside; git switch "
+        "-qc topic; echo b > b"
     )
     session.sync()
     assert (
@@ -124,7 +126,8 @@ def test_every_name_of_a_session(local, repo, begin):
 def test_case_60_delete_keeps_the_branch_and_cleans_up(local, repo, begin):
     session = begin(repo)
     session.agent(
-        "echo last > last; git stash -q -u; echo kept > kept; git branch side; git switch -qc other; git add .; git commit -qm o; git switch -q side"
+        "echo last > last; git stash -q -u; echo kept > kept; git branch side; git switch "
+        "-qc other; git add .; git commit -qm o; git switch -q side"
     )
     session.coordinator.delete("1")
     assert "sandbox-1" not in repo.git("remote")

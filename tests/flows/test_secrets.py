@@ -228,7 +228,8 @@ def test_a_held_transfer_shows_no_secret(local, repo, canary, begin, monkeypatch
                     # Whoever asks git to trace that variable gets it.
                     script = (
                         "unset GIT_TRACE2_ENV_VARS; export GIT_CONFIG_GLOBAL=/dev/null;"
-                        ' git clone -q --bare "ssh://$DAYTONA_SSH_GATEWAY/home/daytona/project" "$1"'
+                        ' git clone -q --bare "ssh://$DAYTONA_SSH_GATEWAY/home/daytona/'
+                        'project" "$1"'
                     )
                     words = (
                         "daytona-token",

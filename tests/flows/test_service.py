@@ -180,11 +180,13 @@ def test_lines_that_make_no_sense(host, repo):
         (b'{"jsonrpc": "2.0", "id": 903, "method": "tool", "params": [1]}', -32602),
         (b'{"jsonrpc": "2.0", "id": 904, "method": "tool", "params": {}}', -32602),
         (
-            b'{"jsonrpc": "2.0", "id": 905, "method": "tool", "params": {"name": "bash", "sessionID": "s", "arguments": 1}}',
+            b'{"jsonrpc": "2.0", "id": 905, "method": "tool", "params": {"name": "bash", '
+            b'"sessionID": "s", "arguments": 1}}',
             -32602,
         ),
         (
-            b'{"jsonrpc": "2.0", "id": 906, "method": "tool", "params": {"name": "x", "sessionID": "s", "arguments": {}}}',
+            b'{"jsonrpc": "2.0", "id": 906, "method": "tool", "params": {"name": "x", '
+            b'"sessionID": "s", "arguments": {}}}',
             -32602,
         ),
         (b'{"jsonrpc": "2.0", "id": 907, "method": "nothing"}', -32601),

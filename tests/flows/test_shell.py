@@ -144,7 +144,10 @@ def test_a_piped_script_runs_at_most_once(local, repo, session, command, place):
     """However the channel breaks: it runs from its beginning on one connection, or not at all, or
     the status says that it was cut."""
     local.faults.gateway.cut_output_after = place
-    script = "echo run >>/home/daytona/runs; head -c 1000 /dev/zero; sleep 0.5; echo second >>/home/daytona/runs\n"
+    script = (
+        "echo run >>/home/daytona/runs; head -c 1000 /dev/zero; sleep 0.5; echo second "
+        ">>/home/daytona/runs\n"
+    )
     done = command("git-daytona", "shell", "1", cwd=repo.path, stdin=script)
     assert done.status in (10, 255)
     local.faults.clear()
@@ -176,7 +179,10 @@ def test_what_can_go_wrong(local, repo, session, command):
 def test_open(local, repo, session, command, tmp_path, home):
     nothing = command("git-daytona", "open", "1", cwd=repo.path)
     assert nothing.status == 8 and "nothing listens in the sandbox" in nothing.err
-    serve = "import http.server as h; s = h.HTTPServer(('127.0.0.1', 0), h.SimpleHTTPRequestHandler); print(s.server_port, flush=True)"
+    serve = (
+        "import http.server as h; s = h.HTTPServer(('127.0.0.1', 0), "
+        "h.SimpleHTTPRequestHandler); print(s.server_port, flush=True)"
+    )
     session.agent(f'nohup python3 -c "{serve}; s.serve_forever()" >port 2>/dev/null </dev/null &')
     port = until(lambda: session.agent("cat port").strip())
     found = command("git-daytona", "open", "1", cwd=repo.path)

@@ -150,7 +150,9 @@ def test_git_protocol_is_sent_and_nothing_else(wrapper, config):
 def test_case_20_no_key_is_offered_to_anybody(local, agent, config, tmp_path, home):
     """A server that wants keys, and would take passwords, gets neither."""
     config(
-        "Host *\n  PreferredAuthentications publickey,password,keyboard-interactive\n  PubkeyAuthentication yes\n  IdentityFile ~/.ssh/id_ed25519\n  IdentityAgent SSH_AUTH_SOCK\n"
+        "Host *\n  PreferredAuthentications publickey,password,keyboard-interactive\n  "
+        "PubkeyAuthentication yes\n  IdentityFile ~/.ssh/id_ed25519\n  IdentityAgent "
+        "SSH_AUTH_SOCK\n"
     )
     with tiny(admits=False) as server:
         (tmp_path / "pins").write_text(
@@ -221,7 +223,8 @@ def test_case_19_a_jump_host_works_and_never_sees_the_token(wrapper, config, tmp
     with tiny(admits=True) as jump:
         config(
             f'Match originalhost 127.0.0.1 exec "test %p = {jump.port}"\n'
-            f"  ProxyJump none\n  StrictHostKeyChecking no\n  UserKnownHostsFile {tmp_path}/jump\n  LogLevel QUIET\n"
+            "  ProxyJump none\n  StrictHostKeyChecking no\n  UserKnownHostsFile "
+            f"{tmp_path}/jump\n  LogLevel QUIET\n"
             f"Host 127.0.0.1\n  ProxyJump {user}127.0.0.1:{jump.port}\n{final}"
         )
         done = wrapper("cat", stdin=b"through")
@@ -240,7 +243,8 @@ def test_a_jump_host_on_port_22_of_the_same_name(wrapper, config, tmp_path):
         config(
             "Host 127.0.0.1 jump\n"
             f"  StrictHostKeyChecking no\n  UserKnownHostsFile {tmp_path}/jump\n  LogLevel QUIET\n"
-            f"Host jump\n  HostName 127.0.0.1\n  Port {jump.port}\n  ProxyJump none\nHost *\n  ProxyJump jump\n"
+            f"Host jump\n  HostName 127.0.0.1\n  Port {jump.port}\n  ProxyJump none\nHost "
+            "*\n  ProxyJump jump\n"
         )
         assert wrapper("cat", stdin=b"through").stdout == b"through"
         assert jump.users
@@ -327,7 +331,8 @@ def test_case_22_a_client_of_ones_own(wrapper, tmp_path):
     mine = tmp_path / "with blanks" / "it's my $ssh"
     mine.parent.mkdir()
     mine.write_text(
-        f'#!/bin/sh\ntr "\\0" "\\n" </proc/$$/environ >"{tmp_path}/environment"\nprintf "%s\\n" "$@" >"{tmp_path}/arguments"\nexec ssh "$@"\n'
+        f'#!/bin/sh\ntr "\\0" "\\n" </proc/$$/environ >"{tmp_path}/environment"\nprintf '
+        f'"%s\\n" "$@" >"{tmp_path}/arguments"\nexec ssh "$@"\n'
     )
     mine.chmod(0o755)
     assert (

@@ -157,13 +157,20 @@ def test_case_05_only_a_404_replaces_a_sandbox(local, repo, begin):
 
 
 BAD = {
-    "a commit without an e-mail address": "bad=$(printf 'tree %s\\nparent %s\\nauthor nobody 1 +0000\\ncommitter nobody 1 +0000\\n\\nbad\\n'"
+    "a commit without an e-mail address": "bad=$(printf 'tree %s\\nparent %s\\nauthor nobody 1 "
+    "+0000\\ncommitter "
+    "nobody "
+    "1 "
+    "+0000\\n\\nbad\\n'"
     " $tree $parent | git hash-object -t commit -w --literally --stdin)",
     "a tree that holds .git": "tree=$(git ls-tree HEAD | sed 's/README/.git/' | git mktree);"
     " bad=$(git commit-tree $tree -p $parent -m bad)",
     "a tree with one name twice": "tree=$(git ls-tree HEAD README | sed p | git mktree);"
     " bad=$(git commit-tree $tree -p $parent -m bad)",
-    ".gitmodules whose URL is an option": "printf '[submodule \"x\"]\\n\\tpath = x\\n\\turl = -u./payload\\n' > .gitmodules;"
+    ".gitmodules whose URL is an option": 'printf \'[submodule "x"]\\n\\tpath = x\\n\\turl = '
+    "-u./payload\\n' "
+    "> "
+    ".gitmodules;"
     " git add .gitmodules; bad=$(git commit-tree $(git write-tree) -p $parent -m bad)",
 }
 """Shell that leaves a commit in $bad, given $tree and $parent."""
@@ -176,7 +183,8 @@ def test_case_52_objects_that_fsck_rejects(local, repo, begin):
     examples = BAD
     for name, make in examples.items():
         session.agent(
-            f"tree=$(git rev-parse HEAD^{{tree}}); parent=$(git rev-parse HEAD); {make}; git update-ref HEAD $bad"
+            f"tree=$(git rev-parse HEAD^{{tree}}); parent=$(git rev-parse HEAD); {make}; "
+            "git update-ref HEAD $bad"
         )
         with pytest.raises(
             TransferFailed,
@@ -195,7 +203,8 @@ def test_case_52_objects_that_fsck_rejects(local, repo, begin):
 def test_lfs_objects_are_named(local, repo, begin):
     session = begin(repo)
     session.agent(
-        "mkdir -p .git/lfs/objects/ab/cd; echo large > .git/lfs/objects/ab/cd/abcd; echo pointer > file"
+        "mkdir -p .git/lfs/objects/ab/cd; echo large > .git/lfs/objects/ab/cd/abcd; echo "
+        "pointer > file"
     )
     assert "1 LFS objects stay in the sandbox" in session.sync().message
 

@@ -19,7 +19,8 @@ from support.tool_context import RealContext, Toolbox
 
 PROJECT = "/home/daytona/project"
 PNG = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5"
+    "ErkJggg=="
 )
 ODD = [
     "with blank",
@@ -96,7 +97,10 @@ def test_bash_in_another_directory(tools: Toolbox, repo: Repo) -> None:
 
 
 def test_bash_takes_any_text_as_a_command(tools: Toolbox) -> None:
-    command = "printf '%s\\n' \"it's\" '$HOME' \"`echo tick`\" 'back\\slash' <<'E'\n'\nE\n# comment 'open\necho $((1+1)) ünï"
+    command = (
+        "printf '%s\\n' \"it's\" '$HOME' \"`echo tick`\" 'back\\slash' <<'E'\n'\nE\n# comment "
+        "'open\necho $((1+1)) ünï"
+    )
     assert tools("bash", command=command).output == "it's\n$HOME\ntick\nback\\slash\n2 ünï"
     assert tools("bash", command="-v").metadata["exit"] == 127
     with pytest.raises(ToolError, match="more than 98304 bytes: write it to a file"):
@@ -119,7 +123,8 @@ def test_case_52b_an_answer_that_gets_lost_changes_nothing(
         (
             "apply_patch",
             {
-                "patchText": "*** Begin Patch\n*** Update File: new\n@@\n-new\n+new new\n*** End Patch"
+                "patchText": "*** Begin Patch\n*** Update File: new\n@@\n-new\n+new new\n*** End "
+                "Patch"
             },
         ),
     ):
@@ -265,7 +270,8 @@ def test_read_numbers_lines_with_one_call(tools: Toolbox, local: LocalDaytona, r
     assert calls(local) == 1
     assert result.title == "lines"
     assert result.output == (
-        f"<path>{PROJECT}/lines</path>\n<type>file</type>\n<content>\n1: one\n2: \ttwo\n3: three\n\n"
+        f"<path>{PROJECT}/lines</path>\n<type>file</type>\n<content>\n1: one\n2: \ttwo\n3: "
+        "three\n\n"
         "(End of file - total 3 lines)\n</content>"
     )
     assert tools.context.asked[-1].permission == "read" and tools.context.asked[-1].patterns == [
@@ -287,7 +293,8 @@ def test_read_numbers_lines_with_one_call(tools: Toolbox, local: LocalDaytona, r
 
 def test_read_is_bounded(tools: Toolbox, local: LocalDaytona) -> None:
     tools.sh(
-        "seq 1 5000 >many; head -c 300000 /dev/zero | tr '\\0' x >long; truncate -s 1G huge.txt; seq 1 3000000 >large;"
+        "seq 1 5000 >many; head -c 300000 /dev/zero | tr '\\0' x >long; truncate -s 1G "
+        "huge.txt; seq 1 3000000 >large;"
         " for i in $(seq 1 500); do printf '%0500d\\n' $i; done >wide"
     )
     calls(local)
@@ -311,13 +318,15 @@ def test_read_is_bounded(tools: Toolbox, local: LocalDaytona) -> None:
 
 def test_read_lists_directories(tools: Toolbox, local: LocalDaytona) -> None:
     tools.sh(
-        "mkdir -p d/sub d/.hidden && cd d && touch b A -- -x 'new\nline' && ln -s sub link && ln -s nowhere dangling"
+        "mkdir -p d/sub d/.hidden && cd d && touch b A -- -x 'new\nline' && ln -s sub link "
+        "&& ln -s nowhere dangling"
     )
     calls(local)
     result = tools("read", filePath="d")
     assert calls(local) == 1
     assert result.output == (
-        f"<path>{PROJECT}/d</path>\n<type>directory</type>\n<entries>\n-x\n.hidden/\nA\nb\ndangling\nlink/\nnew\\nline\nsub/\n\n"
+        f"<path>{PROJECT}/d</path>\n<type>directory</type>\n<entries>\n-x\n.hidden/\nA\nb\n"
+        "dangling\nlink/\nnew\\nline\nsub/\n\n"
         "(8 entries)\n</entries>"
     )
     assert "(Showing 2 of 8 entries. Use 'offset' parameter to read beyond entry 4)" in tools(
@@ -328,7 +337,8 @@ def test_read_lists_directories(tools: Toolbox, local: LocalDaytona) -> None:
 def test_read_shows_images_and_refuses_binaries(tools: Toolbox, local: LocalDaytona) -> None:
     tools.context.upload(f"{PROJECT}/dot.png", PNG)
     tools.sh(
-        "printf 'a\\0b' >binary; cp dot.png code.txt; printf '%%PDF-1.4\\nx' >paper; head -c 2000000 /dev/zero >>dot.png; : >empty.so; mkfifo pipe"
+        "printf 'a\\0b' >binary; cp dot.png code.txt; printf '%%PDF-1.4\\nx' >paper; head "
+        "-c 2000000 /dev/zero >>dot.png; : >empty.so; mkfifo pipe"
     )
     calls(local)
     result = tools("read", filePath="code.txt")
@@ -355,7 +365,8 @@ def test_read_suggests_what_may_be_meant(tools: Toolbox) -> None:
     with pytest.raises(ToolError) as caught:
         tools("read", filePath="src/button")
     assert caught.value.message == (
-        f"File not found: {PROJECT}/src/button\n\nDid you mean one of these?\n{PROJECT}/src/Button.tsx"
+        f"File not found: {PROJECT}/src/button\n\nDid you mean one of these?\n"
+        f"{PROJECT}/src/Button.tsx"
     )
     with pytest.raises(ToolError, match=r"File not found: /nowhere/at/all$"):
         tools("read", filePath="/nowhere/at/all")
@@ -377,7 +388,10 @@ def test_case_68_odd_names_work_everywhere(tools: Toolbox, name: str) -> None:
     assert tools("grep", pattern="needle").metadata["matches"] == 1
     assert tools("list").metadata["count"] == 2
     if "\n" not in name:
-        patch = f"*** Begin Patch\n*** Update File: {path}\n@@\n-needle \\2 $&$1 \\n \\n \"quoted\" 'single' `x`\n+done\n*** End Patch"
+        patch = (
+            f'*** Begin Patch\n*** Update File: {path}\n@@\n-needle \\2 $&$1 \\n \\n "quoted" '
+            "'single' `x`\n+done\n*** End Patch"
+        )
         tools("apply_patch", patchText=patch)
         assert tools.bytes_of(f"{PROJECT}/{path}") == b"done\n"
 
@@ -571,7 +585,8 @@ PATCH = """*** Begin Patch
 
 def test_apply_patch_changes_files_with_two_calls(tools: Toolbox, local: LocalDaytona) -> None:
     tools.sh(
-        'mkdir src; printf \'def other():\\n    print("Hi")\\n\\ndef greet():\\n    print("Hi")\\n\' >src/app.py; chmod 755 src/app.py;'
+        'mkdir src; printf \'def other():\\n    print("Hi")\\n\\ndef greet():\\n    '
+        'print("Hi")\\n\' >src/app.py; chmod 755 src/app.py;'
         " printf 'one\\r\\ntwo\\r\\n' >keep.txt; echo bye >gone.txt"
     )
     calls(local)
@@ -579,7 +594,8 @@ def test_apply_patch_changes_files_with_two_calls(tools: Toolbox, local: LocalDa
     assert calls(local) == 2
     assert (
         result.output
-        == "Success. Updated the following files:\nA docs/new.txt\nM src/main.py\nM keep.txt\nD gone.txt"
+        == "Success. Updated the following files:\nA docs/new.txt\nM src/main.py\nM keep.txt\n"
+        "D gone.txt"
     )
     assert [each["type"] for each in result.metadata["files"]] == [
         "add",
@@ -589,7 +605,8 @@ def test_apply_patch_changes_files_with_two_calls(tools: Toolbox, local: LocalDa
     ]
     assert tools.context.asked[0].patterns == ["docs/new.txt", "src/app.py", "keep.txt", "gone.txt"]
     assert tools.sh("cat docs/new.txt src/main.py; stat -c %a src/main.py; ls src") == (
-        'first\nsecond\ndef other():\n    print("Hi")\n\ndef greet():\n    print("Hello")\n755\nmain.py\n'
+        'first\nsecond\ndef other():\n    print("Hi")\n\ndef greet():\n    print("Hello")\n'
+        "755\nmain.py\n"
     )
     assert tools.bytes_of(f"{PROJECT}/keep.txt") == b"one\r\n2\r\n"
     assert tools.sh("[ -e gone.txt ] || echo gone") == "gone\n"
@@ -624,7 +641,8 @@ def test_glob_finds_the_newest_first_with_one_call(
 ) -> None:
     tools.sh(
         "mkdir -p src/deep ignored nested && printf 'ignored/\\n' >.gitignore;"
-        " for n in 1 2 3; do touch -d 2020-01-0$n src/f$n.ts src/deep/g$n.tsx; done; touch -d 2020-01-09 src/f1.ts; touch ignored/f9.ts;"
+        " for n in 1 2 3; do touch -d 2020-01-0$n src/f$n.ts src/deep/g$n.tsx; done; touch "
+        "-d 2020-01-09 src/f1.ts; touch ignored/f9.ts;"
         " git -C nested init -q; touch -d 2019-01-01 nested/n.ts; ln -s src/f1.ts link.ts"
     )
     calls(local)
@@ -655,14 +673,16 @@ def test_grep_finds_lines_newest_files_first_with_one_call(
     tools: Toolbox, local: LocalDaytona
 ) -> None:
     tools.sh(
-        "mkdir src; printf 'x\\nneedle 1\\n' >src/a.ts; printf 'needle 22\\r\\nno\\nneedle 3\\n' >src/b.js; printf 'needle\\0' >binary;"
+        "mkdir src; printf 'x\\nneedle 1\\n' >src/a.ts; printf 'needle 22\\r\\nno\\nneedle "
+        "3\\n' >src/b.js; printf 'needle\\0' >binary;"
         " touch -d 2020-01-01 src/b.js; touch -d 2021-01-01 src/a.ts"
     )
     calls(local)
     result = tools("grep", pattern=r"needle \d+")
     assert calls(local) == 1
     assert result.output == (
-        f"Found 3 matches\n{PROJECT}/src/a.ts:\n  Line 2: needle 1\n\n{PROJECT}/src/b.js:\n  Line 1: needle 22\n  Line 3: needle 3"
+        f"Found 3 matches\n{PROJECT}/src/a.ts:\n  Line 2: needle 1\n\n{PROJECT}/src/b.js:\n "
+        " Line 1: needle 22\n  Line 3: needle 3"
     )
     assert (result.title, result.metadata) == (r"needle \d+", {"matches": 3, "truncated": False})
     assert tools("grep", pattern="needle", include="*.js").metadata["matches"] == 2
@@ -676,7 +696,8 @@ def test_grep_finds_lines_newest_files_first_with_one_call(
     with pytest.raises(ToolError, match="No such file or directory"):
         tools("grep", pattern="x", path="none")
     tools.sh(
-        "yes 'needle many' | head -n 300 >many; head -c 100000 /dev/zero | tr '\\0' y >long; echo needle >>long; yes yyyy%0500d | head -n 99 >wide"
+        "yes 'needle many' | head -n 300 >many; head -c 100000 /dev/zero | tr '\\0' y "
+        ">long; echo needle >>long; yes yyyy%0500d | head -n 99 >wide"
     )
     result = tools("grep", pattern="needle many")
     assert result.metadata == {"matches": 100, "truncated": True}
@@ -689,7 +710,8 @@ def test_grep_finds_lines_newest_files_first_with_one_call(
 
 def test_list_shows_a_tree_with_one_call(tools: Toolbox, local: LocalDaytona) -> None:
     tools.sh(
-        "mkdir -p src/deep node_modules/x; touch src/b.py src/a.py src/deep/c.py node_modules/x/y.js z.log"
+        "mkdir -p src/deep node_modules/x; touch src/b.py src/a.py src/deep/c.py "
+        "node_modules/x/y.js z.log"
     )
     calls(local)
     result = tools("list")

@@ -84,7 +84,8 @@ def recorder(tmp_path_factory):
     place = tmp_path_factory.mktemp("recorder")
     program = place / "ssh"
     program.write_text(
-        f"#!{sys.executable} -IS\nimport json, sys\njson.dump(sys.argv[1:], open({str(place / 'argv')!r}, 'w'))\nsys.exit(1)\n"
+        f"#!{sys.executable} -IS\nimport json, sys\njson.dump(sys.argv[1:], "
+        f"open({str(place / 'argv')!r}, 'w'))\nsys.exit(1)\n"
     )
     program.chmod(0o700)
     return program
@@ -104,9 +105,20 @@ def test_gits_own_command_lines(recorder, host, port, user, family, protocol):
     )
     env = os.environ | {"GIT_SSH_COMMAND": str(recorder), "GIT_SSH_VARIANT": "ssh"}
     subprocess.run(
-        ("git", "-c", f"protocol.version={protocol}", "fetch", "-q", *([f"--ipv{family[1]}"] if family else []), url),
-        cwd=recorder.parent, env=env | {"GIT_DIR": str(made(recorder.parent))}, capture_output=True, timeout=20,
-    )  # fmt: skip
+        (
+            "git",
+            "-c",
+            f"protocol.version={protocol}",
+            "fetch",
+            "-q",
+            *([f"--ipv{family[1]}"] if family else []),
+            url,
+        ),
+        cwd=recorder.parent,
+        env=env | {"GIT_DIR": str(made(recorder.parent))},
+        capture_output=True,
+        timeout=20,
+    )
     call = ssh.Call(json.loads((recorder.parent / "argv").read_text()))
     assert call.host.strip("[]") == host.strip("[]")
     assert call.port == str(port or 22)

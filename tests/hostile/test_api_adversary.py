@@ -261,15 +261,52 @@ def test_the_key_goes_where_it_belongs(evil, account):
 # -- answers that make no sense --------------------------------------------------------------------
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.sampled_from(["\x1b[2J", "a\nb", "-oProxyCommand=x"]),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=20)
+    | st.sampled_from(["\x1b[2J", "a\nb", "-oProxyCommand=x"]),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4)
+    ),
     max_leaves=8,
-)  # fmt: skip
+)
 FIELDS = [
-    *("token", "sshCommand", "expiresAt", "id", "sandboxId", "name", "permissions", "state", "labels", "items", "url", "public"),
-    *("exitCode", "result", "message", "error", "statusCode", "sshGatewayHost", "sshGatewayPort", "sshGatewayHostKeys"),
-    *("sshGatewayHostKeyFingerprints", "sshGatewayCommand", "errorReason", "recoverable", "toolboxProxyUrl", "createdAt", "nextCursor"),
-]  # fmt: skip
+    *(
+        "token",
+        "sshCommand",
+        "expiresAt",
+        "id",
+        "sandboxId",
+        "name",
+        "permissions",
+        "state",
+        "labels",
+        "items",
+        "url",
+        "public",
+    ),
+    *(
+        "exitCode",
+        "result",
+        "message",
+        "error",
+        "statusCode",
+        "sshGatewayHost",
+        "sshGatewayPort",
+        "sshGatewayHostKeys",
+    ),
+    *(
+        "sshGatewayHostKeyFingerprints",
+        "sshGatewayCommand",
+        "errorReason",
+        "recoverable",
+        "toolboxProxyUrl",
+        "createdAt",
+        "nextCursor",
+    ),
+]
 OBJECTS = st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=6)
 FEW = settings(
     max_examples=40,
@@ -321,9 +358,23 @@ def test_any_sandbox(evil, cloud, genuine, change, whole, status):
 
 
 BODIES = [
-    b"", b"null", b"[]", b"7", b'"x"', b"<html><body>Sign in</body></html>", b"{", b"\xff\xfe{\x00}\x00", b"[" * 100_000, b'{"a":' * 50_000,
-    b'{"token": 1e999}', b"9" * 10_000, b'{"token": "\\ud800"}', b'{"token": ["x"]}', b"\x00" * 1000, b'{"message": "\\u001b[2J\\u009b1m\\nx"}',
-]  # fmt: skip
+    b"",
+    b"null",
+    b"[]",
+    b"7",
+    b'"x"',
+    b"<html><body>Sign in</body></html>",
+    b"{",
+    b"\xff\xfe{\x00}\x00",
+    b"[" * 100_000,
+    b'{"a":' * 50_000,
+    b'{"token": 1e999}',
+    b"9" * 10_000,
+    b'{"token": "\\ud800"}',
+    b'{"token": ["x"]}',
+    b"\x00" * 1000,
+    b'{"message": "\\u001b[2J\\u009b1m\\nx"}',
+]
 
 
 def test_answers_that_are_no_answers(evil, cloud, genuine):
@@ -382,9 +433,27 @@ def test_headers(evil, account):
 # -- what becomes an argument, a configuration line or a link --------------------------------------
 
 TOKENS = [
-    "", "-", "-oProxyCommand=touch /tmp/x", "a b c d e f g", "abcdefgh\nProxyCommand x", "abcdefgh\r", "abcdefgh\0", "abcd@efgh", "abcd/efgh",
-    "abcd%hefgh", "abcd${HOME}", "abcd\"efgh", "abcd'efgh", "abcdefgh\x1b[2J", "abcdefgh\u202e", "\u0430bcdefgh", "x" * 600, 12345678, None, ["abcdefgh"],
-]  # fmt: skip
+    "",
+    "-",
+    "-oProxyCommand=touch /tmp/x",
+    "a b c d e f g",
+    "abcdefgh\nProxyCommand x",
+    "abcdefgh\r",
+    "abcdefgh\0",
+    "abcd@efgh",
+    "abcd/efgh",
+    "abcd%hefgh",
+    "abcd${HOME}",
+    'abcd"efgh',
+    "abcd'efgh",
+    "abcdefgh\x1b[2J",
+    "abcdefgh\u202e",
+    "\u0430bcdefgh",
+    "x" * 600,
+    12345678,
+    None,
+    ["abcdefgh"],
+]
 
 
 def test_tokens(evil, account):
@@ -408,9 +477,36 @@ def test_tokens(evil, account):
 
 
 HOSTS = [
-    "-oProxyCommand=x", "a b", "a\nb", "a\rb", "a\0b", "a/b", "a@b@-x", "$(x)", "`x`", "a;b", "a|b", "%h", "a\u202eb", "\u0430",
-    ".", "-", "a" * 300, "gateway\x1b[2J", "*", "?", "!x", "a,b", "a'b", 'a"b', "a\\b", "a#b", "ext::sh -c x", "file:///etc", "a=b",
-]  # fmt: skip
+    "-oProxyCommand=x",
+    "a b",
+    "a\nb",
+    "a\rb",
+    "a\0b",
+    "a/b",
+    "a@b@-x",
+    "$(x)",
+    "`x`",
+    "a;b",
+    "a|b",
+    "%h",
+    "a\u202eb",
+    "\u0430",
+    ".",
+    "-",
+    "a" * 300,
+    "gateway\x1b[2J",
+    "*",
+    "?",
+    "!x",
+    "a,b",
+    "a'b",
+    'a"b',
+    "a\\b",
+    "a#b",
+    "ext::sh -c x",
+    "file:///etc",
+    "a=b",
+]
 
 
 def test_hosts_and_ports():
@@ -436,9 +532,25 @@ def test_hosts_and_ports():
 
 
 LINKS = [
-    "javascript:alert(1)", "file:///etc/passwd", "data:text/html,x", "//evil/", "http://", "https:///x", "http://u:p@h/", "http://h:99999/", "",
-    "http://h/\nSet-Cookie: x", "http://h/\x1b[2J", "http://h /", "ftp://h/", "vscode://x", "HTTP", "http://h/" + "x" * 5000, "http://[::1", "http://h/\u202e",
-]  # fmt: skip
+    "javascript:alert(1)",
+    "file:///etc/passwd",
+    "data:text/html,x",
+    "//evil/",
+    "http://",
+    "https:///x",
+    "http://u:p@h/",
+    "http://h:99999/",
+    "",
+    "http://h/\nSet-Cookie: x",
+    "http://h/\x1b[2J",
+    "http://h /",
+    "ftp://h/",
+    "vscode://x",
+    "HTTP",
+    "http://h/" + "x" * 5000,
+    "http://[::1",
+    "http://h/\u202e",
+]
 
 
 def test_where_commands_go():

@@ -18,11 +18,35 @@ from support.round_trip import BIN, Repo
 
 # githooks(5).
 HOOKS = (
-    "applypatch-msg", "commit-msg", "fsmonitor-watchman", "p4-changelist", "p4-post-changelist", "p4-pre-submit",
-    "p4-prepare-changelist", "post-applypatch", "post-checkout", "post-commit", "post-index-change", "post-merge", "post-receive",
-    "post-rewrite", "post-update", "pre-applypatch", "pre-auto-gc", "pre-commit", "pre-merge-commit", "pre-push", "pre-rebase",
-    "pre-receive", "prepare-commit-msg", "proc-receive", "push-to-checkout", "reference-transaction", "sendemail-validate", "update",
-)  # fmt: skip
+    "applypatch-msg",
+    "commit-msg",
+    "fsmonitor-watchman",
+    "p4-changelist",
+    "p4-post-changelist",
+    "p4-pre-submit",
+    "p4-prepare-changelist",
+    "post-applypatch",
+    "post-checkout",
+    "post-commit",
+    "post-index-change",
+    "post-merge",
+    "post-receive",
+    "post-rewrite",
+    "post-update",
+    "pre-applypatch",
+    "pre-auto-gc",
+    "pre-commit",
+    "pre-merge-commit",
+    "pre-push",
+    "pre-rebase",
+    "pre-receive",
+    "prepare-commit-msg",
+    "proc-receive",
+    "push-to-checkout",
+    "reference-transaction",
+    "sendemail-validate",
+    "update",
+)
 
 
 def executable(path: Path, text: str) -> Path:
@@ -36,7 +60,8 @@ def surroundings(d: Path) -> Path:
     """A folder with what gitkeys.py names: everything that is run leaves a mark and fails."""
     evil = executable(
         d / "evil",
-        f'#!/bin/sh\necho "$0 $*" >>{d}/ran\necho "evil output"\necho "evil complaint" >&2\nexit 1\n',
+        f'#!/bin/sh\necho "$0 $*" >>{d}/ran\necho "evil output"\necho "evil complaint" >&2\n'
+        "exit 1\n",
     )
     for hook in HOOKS:
         executable(d / "hooks" / hook, f'#!/bin/sh\nexec {evil} {hook} "$@"\n')
@@ -437,7 +462,8 @@ def environment(d: Path) -> dict[str, str]:
         # git rev-parse --local-env-vars, without GIT_DIR and GIT_WORK_TREE
         "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(other),
         "GIT_CONFIG": str(d / "excludes"),
-        "GIT_CONFIG_PARAMETERS": f"'core.bare'='true' 'core.hooksPath'='{d}/hooks' 'core.sshCommand'='{d}/evil'",
+        "GIT_CONFIG_PARAMETERS": f"'core.bare'='true' 'core.hooksPath'='{d}/hooks' "
+        f"'core.sshCommand'='{d}/evil'",
         "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": "core.worktree",
         "GIT_CONFIG_VALUE_0": str(other),
@@ -1001,7 +1027,8 @@ def test_every_form_of_repository(local, repo, begin, tmp_path, form):
         assert session.agent("git rev-parse HEAD").strip() == place.git("rev-parse", "HEAD")
         assert session.agent("git status --porcelain") == ""
     session.agent(
-        "mkdir -p in out; echo x >x; echo x >in/x; echo x >out/x; echo pointer >new.bin; git add .; git commit -qm agent"
+        "mkdir -p in out; echo x >x; echo x >in/x; echo x >out/x; echo pointer >new.bin; "
+        "git add .; git commit -qm agent"
     )
     session.sync()
     assert place.show("opencode/1", "out/x") == "x"

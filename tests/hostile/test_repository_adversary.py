@@ -21,12 +21,45 @@ __all__ = ["tell"]
 
 SETTINGS = (*settings.FROM_DOTENV, *settings.NEVER_FROM_DOTENV)
 OTHERS = (
-    "DAYTONA_DEBUG", "DAYTONA_SERVER_URL", "DAYTONA_JWT_TOKEN", "DAYTONA_ORGANIZATION_ID", "DAYTONA_OTEL_ENABLED", "DAYTONA_SSH_TOKEN",
-    "DAYTONA_SSH_TOKEN_FD", "DAYTONA_SSH_GATEWAY", "DAYTONA_SSH_TRUST_FILE", "DAYTONA_SSH_TRUST_NAME", "DAYTONA_SSH_OTHER_COMMAND",
-    "DAYTONA_SSH_LIFELINE_FD", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_EXEC_PATH", "GIT_CONFIG_GLOBAL", "GIT_DIR", "GIT_PROXY_COMMAND", "SSH_ASKPASS",
-    "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PYTHONPATH", "PYTHONSTARTUP",
-    "PYTHON_KEYRING_BACKEND", "PATH", "HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "LD_PRELOAD", "NODE_OPTIONS", "OPENCODE_CONFIG", "SHELL", "EDITOR",
-)  # fmt: skip
+    "DAYTONA_DEBUG",
+    "DAYTONA_SERVER_URL",
+    "DAYTONA_JWT_TOKEN",
+    "DAYTONA_ORGANIZATION_ID",
+    "DAYTONA_OTEL_ENABLED",
+    "DAYTONA_SSH_TOKEN",
+    "DAYTONA_SSH_TOKEN_FD",
+    "DAYTONA_SSH_GATEWAY",
+    "DAYTONA_SSH_TRUST_FILE",
+    "DAYTONA_SSH_TRUST_NAME",
+    "DAYTONA_SSH_OTHER_COMMAND",
+    "DAYTONA_SSH_LIFELINE_FD",
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+    "GIT_EXEC_PATH",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_DIR",
+    "GIT_PROXY_COMMAND",
+    "SSH_ASKPASS",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "PYTHONPATH",
+    "PYTHONSTARTUP",
+    "PYTHON_KEYRING_BACKEND",
+    "PATH",
+    "HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+    "LD_PRELOAD",
+    "NODE_OPTIONS",
+    "OPENCODE_CONFIG",
+    "SHELL",
+    "EDITOR",
+)
 
 SHIM = """#!/bin/sh
 {{ echo "== {name} $*"; env; ls -l /proc/self/fd; }} >>{record}
@@ -304,9 +337,12 @@ def test_programs_that_git_runs_by_the_users_will_get_no_secret(
     repo.git("commit", "-q", "--no-verify", "-m", "promised")
     (repo.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
     for key, value in {
-        "extensions.partialClone": "elsewhere", "core.repositoryFormatVersion": "1", "remote.elsewhere.promisor": "true",
-        "remote.elsewhere.url": "ssh://elsewhere.invalid/x", "remote.elsewhere.partialCloneFilter": "blob:none",
-    }.items():  # fmt: skip
+        "extensions.partialClone": "elsewhere",
+        "core.repositoryFormatVersion": "1",
+        "remote.elsewhere.promisor": "true",
+        "remote.elsewhere.url": "ssh://elsewhere.invalid/x",
+        "remote.elsewhere.partialCloneFilter": "blob:none",
+    }.items():
         repo.git("config", key, value)
     record.unlink(missing_ok=True)
     with pytest.raises(GitDaytonaError, match="push"):

@@ -379,10 +379,19 @@ def test_a_report_that_does_not_end():
 @pytest.mark.parametrize(
     "line",
     [
-        *("head -x", "head --all", "head " + "1" * 39, "head " + "g" * 40, "head HEAD", f"head {OID} {OID}", "committed ../x", "ref x refs/heads/a"),
+        *(
+            "head -x",
+            "head --all",
+            "head " + "1" * 39,
+            "head " + "g" * 40,
+            "head HEAD",
+            f"head {OID} {OID}",
+            "committed ../x",
+            "ref x refs/heads/a",
+        ),
         *(f"error {'x' * 100_000}\x1b[2J", "busy"),
     ],
-)  # fmt: skip
+)
 def test_a_report_that_lies(line):
     with pytest.raises(GitDaytonaError) as raised:
         parse(line)
@@ -489,7 +498,8 @@ def test_a_guard_that_the_agent_replaced(local, repo, evil, watched):
     """The scripts run in the sandbox: what stands in for their tools there can lie, but only about
     the sandbox."""
     evil.agent(
-        "mkdir -p ~/bin; printf '#!/bin/sh\\nhead -c 100000 /dev/urandom\\n' > ~/bin/git; chmod +x ~/bin/git; echo x > work"
+        "mkdir -p ~/bin; printf '#!/bin/sh\\nhead -c 100000 /dev/urandom\\n' > ~/bin/git; "
+        "chmod +x ~/bin/git; echo x > work"
     )
     with watched.nothing_else_changed("a git of the agent's"):
         local.faults.gateway.git_server = 'PATH=$HOME/bin:$PATH; eval "$DAYTONA_COMMAND"'
@@ -526,22 +536,34 @@ def test_what_is_meant_to_run_on_the_host(local, repo, evil, watched, tmp_path_f
             mkdir -p .githooks hooks; cp .git/hooks/post-checkout .githooks/post-checkout; cp .git/hooks/post-checkout hooks/post-checkout
             printf '[core]\\n\\thooksPath = hooks\\n' > .gitconfig; printf 'echo hello > work' > config
         """,
-        "attributes": "printf '* filter=evil diff=evil merge=evil ident eol=crlf\\n' > .gitattributes; echo x > filtered",
-        "lfs": "printf '*.bin filter=lfs diff=lfs merge=lfs -text\\n' > .gitattributes; printf '[lfs]\\n\\turl = http://127.0.0.1:1/evil\\n' > .lfsconfig; echo x > a.bin",
+        "attributes": "printf '* filter=evil diff=evil merge=evil ident eol=crlf\\n' > "
+        ".gitattributes; "
+        "echo x > filtered",
+        "lfs": "printf '*.bin filter=lfs diff=lfs merge=lfs -text\\n' > .gitattributes; printf "
+        "'[lfs]\\n\\turl = http://127.0.0.1:1/evil\\n' > .lfsconfig; echo x > a.bin",
         "submodule": """
             printf '[submodule "s"]\\n\\tpath = s\\n\\turl = ext::sh -c touch% /tmp/x\\n\\tupdate = checkout\\n' > .gitmodules
             git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),s; git add .gitmodules; git commit -qm submodule
         """,
-        "links": f"ln -s {home}/victim out; ln -s / root; ln -s ../../../.. up; ln -s .git/hooks hook; ln -s /dev/zero zero; ln -s loop loop",
-        "a directory in place of a link": "rm -f out; mkdir out; echo evil > out/file; rm -f hook; mkdir hook; echo evil > hook/post-checkout; rm up; mkdir up; echo x > up/x",
+        "links": f"ln -s {home}/victim out; ln -s / root; ln -s ../../../.. up; ln -s .git/hooks "
+        "hook; ln -s /dev/zero zero; ln -s loop loop",
+        "a directory in place of a link": "rm -f out; mkdir out; echo evil > out/file; rm -f hook; "
+        "mkdir "
+        "hook; "
+        "echo "
+        "evil "
+        "> "
+        "hook/post-checkout; rm up; mkdir up; echo x > up/x",
         "a link in place of a directory": f"rm -rf out; ln -s {home}/victim out",
         "names": """
             touch -- -rf '$(touch x)' '`x`' ';x' "$(printf '\\033[2J')" "$(printf 'a\\nb')" "$(printf 'latin\\351')" ' ' '~' '%s' con .env
             echo evil > .gitignore; git init -q "$(printf 'nest\\033[2Jed')"; git -C nest* commit -q --allow-empty -m x
         """,
         "modes": "echo x > setuid; chmod 6777 setuid; mkfifo pipe 2>/dev/null; :",
-        "an end of the tree": "rm -rf nest*; git rm -q -r --cached . ; rm -rf -- * .gitattributes .gitmodules .lfsconfig; echo alone > work",
-    }  # fmt: skip
+        "an end of the tree": "rm -rf nest*; git rm -q -r --cached . ; rm -rf -- * .gitattributes "
+        ".gitmodules "
+        ".lfsconfig; echo alone > work",
+    }
     for what, script in scripts.items():
         evil.count += 1
         evil.agent(f"{script}\necho {evil.count} > counted")

@@ -138,7 +138,8 @@ PLACES = {
     "Host, by name": "Host nothing 127.0.0.?\n{}",
     "Match all": "Match all\n{}",
     "Match host": "Match originalhost 127.0.0.1 host 127.0.0.1 localuser *\n{}",
-    "Match exec": "Match exec \"env >{d}/match-environment; tr '\\\\0' ' ' </proc/$PPID/cmdline >{d}/match-arguments\"\n{}",
+    "Match exec": "Match exec \"env >{d}/match-environment; tr '\\\\0' ' ' </proc/$PPID/cmdline "
+    '>{d}/match-arguments"\n{}',
     "Match final": "Match final\n{}",
     "Include": "Host *\nInclude {d}/included\n",
 }
@@ -307,7 +308,8 @@ def test_no_command_of_the_users_gets_the_token_for_its_user(
 
     proxy, matched = recorder("proxy", PIPE), recorder("matched")
     config(
-        f'Host *\n  {directive}\nMatch exec "{matched} %r %h %p"\n  ProxyCommand {proxy} %%r %r %h %p\n'
+        f'Host *\n  {directive}\nMatch exec "{matched} %r %h %p"\n  ProxyCommand {proxy} '
+        "%%r %r %h %p\n"
     )
     done = wrapper("cat", stdin=b"through")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"through", b"")
@@ -327,9 +329,13 @@ def test_no_jump_host_gets_the_token_for_its_user(wrapper, config, tmp_path, hop
     configuration counts for it."""
     with tiny(admits=True) as jump, tiny(admits=True) as further:
         config(
-            f"Host jump further\n  HostName 127.0.0.1\n  StrictHostKeyChecking no\n  UserKnownHostsFile {tmp_path}/jump\n"
-            f"  LogLevel QUIET\n  ProxyJump none\nHost jump\n  Port {jump.port}\nHost *\n  User alice\n"
-            f"  ProxyJump {'bob@jump,' if hops == 2 else ''}%r@{'further:' + str(further.port) if hops == 2 else 'jump'}\n"
+            "Host jump further\n  HostName 127.0.0.1\n  StrictHostKeyChecking no\n  "
+            f"UserKnownHostsFile {tmp_path}/jump\n"
+            f"  LogLevel QUIET\n  ProxyJump none\nHost jump\n  Port {jump.port}\nHost *\n  "
+            "User alice\n"
+            "  ProxyJump "
+            f"{'bob@jump,' if hops == 2 else ''}"
+            f"%r@{'further:' + str(further.port) if hops == 2 else 'jump'}\n"
         )
         done = wrapper("cat", stdin=b"through")
         assert (done.returncode, done.stdout) == (0, b"through"), done.stderr

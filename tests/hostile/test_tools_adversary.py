@@ -12,9 +12,13 @@ from git_daytona.base.errors import GitDaytonaError
 from support.tool_context import RealContext, Toolbox
 
 PNG = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5"
+    "ErkJggg=="
 )
-PATCH = "*** Begin Patch\n*** Update File: README\n@@\n-hello\n+bye\n*** Add File: added\n+x\n*** End Patch"
+PATCH = (
+    "*** Begin Patch\n*** Update File: README\n@@\n-hello\n+bye\n*** Add File: added\n+x\n*** "
+    "End Patch"
+)
 CALLS = [
     ("bash", {"command": "echo out"}),
     ("bash", {"command": "echo out; sleep 100", "background": True}),

@@ -89,7 +89,10 @@ def test_a_killed_server_leaves_no_process_and_a_root_to_go_on_with(
             base_url=variables["DAYTONA_API_URL"], headers=headers, trust_env=False
         ) as api:
             box = api.get(f"/sandbox/{created(api)}").json()
-        script = "(while :; do date >beat; sleep 0.05; done) >/dev/null 2>&1 & until test -e beat; do sleep 0.05; done; echo work >file"
+        script = (
+            "(while :; do date >beat; sleep 0.05; done) >/dev/null 2>&1 & until test -e beat; "
+            "do sleep 0.05; done; echo work >file"
+        )
         url = f"{box['toolboxProxyUrl']}/{box['id']}/process/execute"
         assert (
             httpx.post(url, json={"command": script}, headers=headers, trust_env=False).json()[
@@ -242,7 +245,10 @@ def test_a_root_or_a_port_in_use_is_refused(
 
 @pytest.mark.parametrize("like", ["cloud", "0.190"])
 def test_it_behaves_like_the_server_that_is_asked_for(env: dict[str, str], like: str) -> None:
-    script = "import os, urllib.request; print(urllib.request.urlopen(os.environ['DAYTONA_API_URL'] + '/config').read().decode())"
+    script = (
+        "import os, urllib.request; print(urllib.request.urlopen(os.environ['DAYTONA_API_URL'] "
+        "+ '/config').read().decode())"
+    )
     done = run(env, "exec", "--like", like, "--", sys.executable, "-c", script)
     assert done.returncode == 0, done.stderr
     assert ("sshGatewayHostKeys" in done.stdout) == (like == "cloud")

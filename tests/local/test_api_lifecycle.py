@@ -213,7 +213,10 @@ def test_a_deleted_sandboxs_processes_are_ended(local: LocalDaytona) -> None:
     with http(local) as api:
         for ending in ("post", "delete"):
             box = created(api)
-            script = "(trap '' TERM HUP INT; while :; do date > beat; sleep 0.05; done) >/dev/null 2>&1 & echo $!"
+            script = (
+                "(trap '' TERM HUP INT; while :; do date > beat; sleep 0.05; done) >/dev/null "
+                "2>&1 & echo $!"
+            )
             answer = api.post(
                 f"{local.toolbox_url}/{box}/process/execute", json={"command": script}
             )

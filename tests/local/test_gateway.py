@@ -778,7 +778,8 @@ def test_what_a_command_says_to_nobody(transport: paramiko.Transport, world: Wor
     home = world.sandbox.home
     channel = transport.open_session()
     channel.exec_command(
-        "trap '' PIPE; echo begun; cat; echo a && touch taken; while echo b; do :; done; touch broken"
+        "trap '' PIPE; echo begun; cat; echo a && touch taken; while echo b; do :; done; "
+        "touch broken"
     )
     read_until(channel, b"begun")
     channel.close()
@@ -1011,8 +1012,10 @@ def test_git_there_and_back(tmp_path: Path, mode: str) -> None:
         assert client.run("git init -q project").returncode == 0
         client.git("-C", mine, "push", url, "HEAD:refs/heads/opencode")
         script = (
-            "cd project && git checkout -q opencode && test \"$(cat file)\" = 'from here' && echo 'from there' >> file"
-            " && git -c user.name=A -c user.email=a@localhost commit -qam there && git rev-parse HEAD"
+            "cd project && git checkout -q opencode && test \"$(cat file)\" = 'from here' "
+            "&& echo 'from there' >> file"
+            " && git -c user.name=A -c user.email=a@localhost commit -qam there && git "
+            "rev-parse HEAD"
         )
         there = client.run(script)
         assert there.returncode == 0, there.stderr
@@ -1028,8 +1031,18 @@ def test_git_there_and_back(tmp_path: Path, mode: str) -> None:
 
 
 def test_many_fetches_at_once(world: World, tmp_path: Path) -> None:
-    assert world.client.run("git init -q p && cd p && head -c 2000000 /dev/urandom > f && git add f && git -c user.name=A -c"
-                            " user.email=a@localhost commit -qm x").returncode == 0  # fmt: skip
+    assert (
+        world.client.run(
+            "git init -q p && cd p && head -c 2000000 /dev/urandom > f && git add "
+            "f "
+            "&& "
+            "git "
+            "-c "
+            "user.name=A -c"
+            " user.email=a@localhost commit -qm x"
+        ).returncode
+        == 0
+    )
     with ThreadPoolExecutor(16) as pool:
         list(
             pool.map(

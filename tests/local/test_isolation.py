@@ -413,7 +413,8 @@ def test_devices_and_shared_memory_of_its_own(isolation: Isolation, sandbox: San
     status, out = run(
         isolation,
         sandbox,
-        f"echo x > /dev/null && head -c 4 /dev/zero | wc -c && head -c 4 /dev/urandom | wc -c && touch /dev/shm/{name} /tmp/t",
+        "echo x > /dev/null && head -c 4 /dev/zero | wc -c && head -c 4 /dev/urandom | wc "
+        f"-c && touch /dev/shm/{name} /tmp/t",
     )
     assert (status, out.split()) == (0, ["4", "4"])
     assert not Path("/dev/shm", name).exists()

@@ -30,7 +30,8 @@ class TestExecute:
 
     def test_a_background_child_that_holds_the_output_blocks_the_call(self, box: Box) -> None:
         assert box.output(
-            "(until [ -e go ]; do sleep 0.01; done; echo late) & (sleep 0.2; touch go) >/dev/null 2>&1 & echo early"
+            "(until [ -e go ]; do sleep 0.01; done; echo late) & (sleep 0.2; touch go) "
+            ">/dev/null 2>&1 & echo early"
         ) == ("early\nlate\n")
 
     def test_a_background_child_without_the_output_does_not(self, box: Box) -> None:
@@ -88,7 +89,10 @@ class TestExecute:
             assert box.execute("true", cwd=cwd).json() == {"exitCode": -1, "result": missing}
 
     def test_a_child_with_a_session_of_its_own_survives_a_time_out(self, box: Box) -> None:
-        script = "setsid sh -c 'echo $$ > pid; sleep 300' >/dev/null 2>&1 & until [ -s pid ]; do sleep 0.01; done; sleep 300"
+        script = (
+            "setsid sh -c 'echo $$ > pid; sleep 300' >/dev/null 2>&1 & until [ -s pid ]; do "
+            "sleep 0.01; done; sleep 300"
+        )
         assert box.execute(script, timeout=1).status_code == 408
         child = (box.home / "pid").read_text().strip()
         assert box.output(f"kill -0 {child} && kill -9 {child} && echo alive") == "alive\n"
@@ -173,7 +177,8 @@ class TestExecute:
 class TestFiles:
     def test_links_lead_where_they_lead_in_the_sandbox(self, box: Box) -> None:
         box.output(
-            "mkdir d && echo x > d/f && ln -s /home/daytona/d/f absolute && ln -s d/f relative && ln -s none dangling"
+            "mkdir d && echo x > d/f && ln -s /home/daytona/d/f absolute && ln -s d/f "
+            "relative && ln -s none dangling"
         )
         for name in ("absolute", "relative"):
             assert box.call("GET", "files/download", params={"path": name}).content == b"x\n"

@@ -141,7 +141,8 @@ def test_a_port_is_reached_through_the_daemon(box: Box) -> None:
             with connection:
                 asked = connection.recv(65536)
                 connection.sendall(
-                    b"HTTP/1.1 203 Odd\r\nX-A: b\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
+                    b"HTTP/1.1 203 Odd\r\nX-A: b\r\nContent-Length: 5\r\nConnection: "
+                    b"close\r\n\r\nhello"
                 )
             return asked
 

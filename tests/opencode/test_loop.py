@@ -121,7 +121,10 @@ def test_the_loop_during_a_first_push_of_100_megabytes(
             server.http("DELETE", f"/session/{session}")
     local.watch_tokens(lambda _token: None)
     longest, push = sorted(gaps)[len(gaps) // 2], sorted(pushes)[len(pushes) // 2]
-    detail = f"{push:.0f} ms a push; longest of all {max(gaps):.0f} ms; in a process that only ticks, {beside.largest:.0f} ms"
+    detail = (
+        f"{push:.0f} ms a push; longest of all {max(gaps):.0f} ms; in a process that only "
+        f"ticks, {beside.largest:.0f} ms"
+    )
     record_property(
         "bench",
         (

@@ -72,7 +72,10 @@ def test_case_43_one_turn_is_one_sync(opencode, model, repo, local, sandboxes):
 def test_case_48_and_case_63_a_deletion_that_must_be_refused_leaves_the_sandbox(
     opencode, model, repo, local, sandboxes
 ):
-    make = "mkdir nested && cd nested && git init -q && echo x > x && git add x && git -c user.name=a -c user.email=a@b commit -qm x"
+    make = (
+        "mkdir nested && cd nested && git init -q && echo x > x && git add x && git -c "
+        "user.name=a -c user.email=a@b commit -qm x"
+    )
     model.scripts["nest"] = [[("bash", {"command": make, "description": "nest"})], "ok"]
     server = opencode.serve(repo.path)
     root = server.session()

@@ -8,7 +8,9 @@ def test_bounded_results_are_not_cut_again(opencode, model, repo):
             (
                 "bash",
                 {
-                    "command": "seq 1 5000 | tee lines; head -c 300000 /dev/zero | tr '\\0' 'x' | fold -w 90 >wide"
+                    "command": "seq 1 5000 | tee lines; head -c 300000 /dev/zero | tr '\\0' 'x' | "
+                    "fold "
+                    "-w 90 >wide"
                 },
             )
         ],

@@ -32,7 +32,8 @@ def test_both_ways(local, repo, there, tell, tmp_path, monkeypatch):
     assert (here / "other").read_bytes() == b"bytes\0\xff"
     # a directory: below its own name, under another, added to
     there.agent(
-        "ln -s 'a b' sub/link && ln -s /etc/passwd sub/out && mkdir -p sub/.git && echo x >sub/.git/config"
+        "ln -s 'a b' sub/link && ln -s /etc/passwd sub/out && mkdir -p sub/.git && echo x "
+        ">sub/.git/config"
     )
     told = cp("-r", "1:sub", str(here), status=1)
     assert sorted(each.name for each in (here / "sub").iterdir()) == ["a b", "link"]

@@ -341,8 +341,8 @@ def test_show_asks_nobody(local: LocalDaytona) -> None:
     tell("pin")
     told = tell("show", DAYTONA_API_URL=dead_api())
     assert (
-        f"{name_of(local)}  ssh-ed25519 {fingerprint(presented(local))}  (from {local.api_url} on 20"
-        in told.out
+        f"{name_of(local)}  ssh-ed25519 {fingerprint(presented(local))}  (from "
+        f"{local.api_url} on 20" in told.out
     )
     keys = tell("show", "--json").json["keys"]
     assert isinstance(keys, list)
@@ -487,7 +487,8 @@ def test_what_needs_no_api_loads_neither_the_sdk_nor_keyring(arguments: tuple[st
     script = (
         "import sys\nfrom git_daytona.__main__ import main\n"
         f"status = main(['daytona-pin', *{arguments!r}])\n"
-        "heavy = {'daytona', 'daytona_api_client', 'keyring', 'asyncssh', 'httpx', 'pydantic', 'aiohttp'} & set(sys.modules)\n"
+        "heavy = {'daytona', 'daytona_api_client', 'keyring', 'asyncssh', 'httpx', "
+        "'pydantic', 'aiohttp'} & set(sys.modules)\n"
         "sys.exit(f'loaded: {sorted(heavy)}' if heavy else status)"
     )
     done = subprocess.run(

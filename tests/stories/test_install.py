@@ -30,7 +30,10 @@ def shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def fresh() -> str:
     """The file that is written where there is none."""
-    return f'{{\n  "$schema": "https://opencode.ai/config.json",\n  "plugin": ["{registration.entry()}"]\n}}\n'
+    return (
+        f'{{\n  "$schema": "https://opencode.ai/config.json",\n  "plugin": '
+        f'["{registration.entry()}"]\n}}\n'
+    )
 
 
 def plugins(path: Path) -> object:

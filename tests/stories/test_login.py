@@ -61,7 +61,8 @@ def test_login_whoami_logout(keyless, tell, keyrings):
     assert (told.status, told.out) == (0, "")
     assert (
         told.err
-        == f"the key 'daytona-local' for {keyless.api_url} is in the OS keyring: a file of the test\n"
+        == f"the key 'daytona-local' for {keyless.api_url} is in the OS keyring: a file of the "
+        "test\n"
     )
     assert keyrings.keys == {keyless.api_url: key}
     assert [call.route for call in keyless.calls] == ["key"], "one call to check it"
@@ -402,7 +403,10 @@ def test_case_54_a_keyring_that_cannot_be_loaded(keyless, keyrings, tmp_path):
     (tmp_path / "broken.dist-info" / "entry_points.txt").write_text(
         "[keyring.backends]\nbroken = no_such_module\n"
     )
-    script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from git_daytona.__main__ import run; run()"
+    script = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from git_daytona.__main__ import "
+        "run; run()"
+    )
     # only reads: without a choice it may be the machine's own keyring
     argv = (sys.executable, "-c", script, PROGRAM, "whoami")
     for choice, status, says in (
@@ -447,7 +451,8 @@ def test_keyrings_alt(keyless, tell, keyrings, home, tmp_path):
     told = tell(PROGRAM, "login", stdin=line(keyless.api_key))
     file = home / ".local" / "share" / "python_keyring" / "keyring_pass.cfg"
     assert told.err.splitlines() == [
-        f"the key 'daytona-local' for {keyless.api_url} is in the OS keyring: plain text file '{file}'",
+        f"the key 'daytona-local' for {keyless.api_url} is in the OS keyring: plain text "
+        f"file '{file}'",
         f"daytona-token: warning: that is plain text: whoever reads '{file}' has the key",
     ]
     assert file.exists()

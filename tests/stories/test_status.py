@@ -43,7 +43,8 @@ def populate(repo: Repo, coordinate, number: int) -> dict[int, int]:
         stream.append(f"reset refs/heads/opencode/{each}\nfrom {head}\n\n")
         for commit in range(each % 4):
             stream.append(
-                f"commit refs/heads/opencode/{each}\ncommitter A <a@example.invalid> {1700000000 + commit} +0000\ndata 1\nx\n\n"
+                f"commit refs/heads/opencode/{each}\ncommitter A <a@example.invalid> "
+                f"{1700000000 + commit} +0000\ndata 1\nx\n\n"
             )
     repo.git("fast-import", "--quiet", "--force", stdin="".join(stream))
     sessions = {
@@ -94,7 +95,10 @@ def row(**fields) -> Row:
 def staying(*words: str, size: tuple[int, int], cwd) -> tmux.Terminal:
     """``git daytona status`` on a terminal that stays open behind it: of a program's last words
     tmux may lose some."""
-    line = f'trap : INT; {shlex.quote(str(BIN / "git-daytona"))} status "$@"; echo "ended $?"; read -r _'
+    line = (
+        f'trap : INT; {shlex.quote(str(BIN / "git-daytona"))} status "$@"; echo "ended $?"; '
+        "read -r _"
+    )
     return tmux.start(["sh", "-c", line, "sh", *words], size=size, cwd=cwd)
 
 

@@ -130,8 +130,8 @@ def test_exec_of_what_is_not_there(local, sandbox, tell):
     error, _ = told.complaint
     assert told.status == 12
     assert (
-        error
-        == "daytona-token: error: cannot run 'no-such-command': No such file or directory [missing-program]"
+        error == "daytona-token: error: cannot run 'no-such-command': No such file or directory "
+        "[missing-program]"
     )
     assert local.live_tokens() == 0
     assert local.counts["mint"] == local.counts["revoke"] == 1
@@ -142,12 +142,16 @@ def test_plain_git_and_ssh_work_in_it(local, sandbox, tell, repo, tmp_path):
     and its own keep theirs."""
     script = f'"{BIN}/daytona-ssh" -p {local.gateway_port} 127.0.0.1 "git init -q -b main project"'
     assert tell(PROGRAM, "exec", sandbox, "--", "sh", "-c", script).status == 0
-    script = 'git push -q "ssh://$DAYTONA_SSH_GATEWAY/home/daytona/project" HEAD:refs/heads/there && git ls-remote "ssh://$DAYTONA_SSH_GATEWAY/home/daytona/project"'
+    script = (
+        'git push -q "ssh://$DAYTONA_SSH_GATEWAY/home/daytona/project" HEAD:refs/heads/there && '
+        'git ls-remote "ssh://$DAYTONA_SSH_GATEWAY/home/daytona/project"'
+    )
     told = tell(PROGRAM, "exec", sandbox, "--", "sh", "-c", script, cwd=repo.path)
     assert (told.status, told.out) == (0, f"{repo.git('rev-parse', 'HEAD')}\trefs/heads/there\n")
     shim = tmp_path / "own"
     shim.write_text(
-        f'#!/bin/sh\nenv >"{tmp_path}/environment"\nprintf "%s\\n" "$@" >"{tmp_path}/arguments"\nexit 1\n'
+        f'#!/bin/sh\nenv >"{tmp_path}/environment"\nprintf "%s\\n" "$@" '
+        f'>"{tmp_path}/arguments"\nexit 1\n'
     )
     shim.chmod(0o755)
     repo.git("config", "core.sshCommand", str(shim))

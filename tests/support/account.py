@@ -50,7 +50,10 @@ os.rename("new", "ready")
 """
 """A server's beginning; its port is one of those that the toolbox can be asked about."""
 
-FIRST_SHELL = "for s in /usr/bin/zsh /bin/zsh /usr/bin/bash /bin/bash; do grep -qx $s /etc/shells && readlink -f $s && break; done"
+FIRST_SHELL = (
+    "for s in /usr/bin/zsh /bin/zsh /usr/bin/bash /bin/bash; do grep -qx $s /etc/shells && "
+    "readlink -f $s && break; done"
+)
 """The first in /etc/shells of zsh and bash."""
 
 
@@ -299,7 +302,8 @@ class Box:
         )
         source = LISTENER.format(family=family, where=address) + code
         self.sh(
-            f"cd {folder} && printf %s {_quoted(source)} >server.py && (setsid python3 server.py >log 2>&1 </dev/null &)"
+            f"cd {folder} && printf %s {_quoted(source)} >server.py && (setsid python3 "
+            "server.py >log 2>&1 </dev/null &)"
         )
         ready = until(
             lambda: self.sh(f"cat {folder}/ready 2>/dev/null"),

@@ -46,9 +46,18 @@ def request():
 def real():
     """The sandbox's true refs, by its own git."""
     listing = subprocess.run(
-        ("git", "-c", "safe.directory=*", "-C", "/home/daytona/project", "for-each-ref", "--format=%(objectname) %(refname)"),
-        capture_output=True, text=True,
-    ).stdout  # fmt: skip
+        (
+            "git",
+            "-c",
+            "safe.directory=*",
+            "-C",
+            "/home/daytona/project",
+            "for-each-ref",
+            "--format=%(objectname) %(refname)",
+        ),
+        capture_output=True,
+        text=True,
+    ).stdout
     return [line.split(" ", 1) for line in listing.splitlines()]
 
 
@@ -262,7 +271,10 @@ def main(what, which=""):
 
         serve(honest_refs, lambda asked: slowly())
     elif what == "escapes":
-        text = b"\x1b]0;evil\x07\x1b[2J\x1b[31m\xc2\x9b2J\rfatal: all is well\x08\x08\n\x00\xff\xfe\xe2\x80\xae\n"
+        text = (
+            b"\x1b]0;evil\x07\x1b[2J\x1b[31m\xc2\x9b2J\rfatal: all is well\x08\x08\n"
+            b"\x00\xff\xfe\xe2\x80\xae\n"
+        )
         serve(
             honest_refs,
             lambda asked: [

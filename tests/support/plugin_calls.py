@@ -196,10 +196,14 @@ class Bare(ByHand):
     revocation."""
 
     PREPARE = (
-        f"mkdir -p {PROJECT} && cd {PROJECT} && git init -q -b opencode && git config receive.denyCurrentBranch updateInstead"
+        f"mkdir -p {PROJECT} && cd {PROJECT} && git init -q -b opencode && git config "
+        "receive.denyCurrentBranch updateInstead"
         " && git config user.name Sandbox && git config user.email a@example.com"
     )
-    COMMIT = 'if [ -n "$(git status --porcelain)" ]; then git add -A && git commit -q -m Changes; fi; git rev-parse HEAD'
+    COMMIT = (
+        'if [ -n "$(git status --porcelain)" ]; then git add -A && git commit -q -m Changes; '
+        "fi; git rev-parse HEAD"
+    )
 
     def start(self) -> None:
         self.number += 1

@@ -25,7 +25,8 @@ def populate(repo: Repo, count: int) -> Coordinator:
     found.state.path.write_text(json.dumps(document, indent=2))
     head = repo.git("rev-parse", "HEAD")
     refs = (
-        f"create refs/heads/opencode/{number} {head}\ncreate refs/remotes/sandbox-{number}/opencode {head}\n"
+        f"create refs/heads/opencode/{number} {head}\ncreate "
+        f"refs/remotes/sandbox-{number}/opencode {head}\n"
         for number in range(1, count + 1)
     )
     repo.git("update-ref", "--stdin", stdin="".join(refs))
@@ -34,7 +35,8 @@ def populate(repo: Repo, count: int) -> Coordinator:
         for number in range(1, count + 1):
             config.write(
                 f'[remote "sandbox-{number}"]\n\turl = ssh://127.0.0.1:2222/home/daytona/project\n'
-                f"\tfetch = +refs/heads/*:refs/remotes/sandbox-{number}/*\n\tskipFetchAll = true\n\tskipDefaultUpdate = true\n"
+                f"\tfetch = +refs/heads/*:refs/remotes/sandbox-{number}/*\n\tskipFetchAll = "
+                "true\n\tskipDefaultUpdate = true\n"
                 "\ttagOpt = --no-tags\n"
             )
     return found

@@ -345,7 +345,8 @@ async def sessions(daytona: Any) -> None:
         assert (logs.stdout, logs.stderr) == ("out\n", "err\n")
 
         started = await run(
-            "read one; echo got $one; read two; echo got $two >&2; exit_code() { return 5; }; exit_code",
+            "read one; echo got $one; read two; echo got $two >&2; exit_code() { return 5; "
+            "}; exit_code",
             run_async=True,
         )
         assert (await process.get_session_command("s", started.cmd_id)).exit_code is None

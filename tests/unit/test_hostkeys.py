@@ -262,7 +262,8 @@ def test_any_bytes_can_be_read(content: bytes) -> None:
 
 PIECES = st.sampled_from(
     (
-        b" |\t|\n|\r\n|\0|@revoked|@cert-authority|gw|[gw]:22|,|!|*|?|#|ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp256|=|1024 37 99"
+        b" |\t|\n|\r\n|\0|@revoked|@cert-authority|gw|[gw]:22|,|!|*|?|#|ssh-ed25519|ssh-rsa|"
+        b"ecdsa-sha2-nistp256|=|1024 37 99"
     ).split(b"|")
 ) | st.sampled_from((b"|1|", b"|", b"AAAAC3NzaC1lZDI1NTE5AAAAI", b"AAAAB3NzaC1yc2E"))
 

@@ -114,8 +114,10 @@ def changed(fingerprint: str, name: str = NAME) -> str:
     return (
         f"{rule}\r\n@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\r\n{rule}\r\n"
         "IT IS POSSIBLE THAT SOMEONE IS DOING SOMETHING NASTY!\r\n"
-        f"The fingerprint for the ED25519 key sent by the remote host is\n{fingerprint}.\r\nPlease contact your system administrator.\r\n"
-        f"Host key for {name} has changed and you have requested strict checking.\r\nHost key verification failed.\r\n"
+        f"The fingerprint for the ED25519 key sent by the remote host is\n{fingerprint}.\r\n"
+        "Please contact your system administrator.\r\n"
+        f"Host key for {name} has changed and you have requested strict checking.\r\nHost "
+        "key verification failed.\r\n"
         "fatal: Could not read from remote repository.\n"
     )
 
@@ -703,7 +705,10 @@ def test_a_jump_hosts_key_is_told_from_the_gateways() -> None:
 def test_a_revoked_key_is_said_to_be_revoked() -> None:
     mine = policy(Api(A))
     trust = mine.default()
-    text = f"The ED25519 host key for {NAME} is marked as revoked.\r\nHost key verification failed.\r\n"
+    text = (
+        f"The ED25519 host key for {NAME} is marked as revoked.\r\nHost key verification "
+        "failed.\r\n"
+    )
     problem = mine.refusal(trust, text)
     assert problem is not None and "revoked" in problem.message
 

@@ -81,7 +81,8 @@ def test_a_line_for_each_session():
             lambda document, n=number: document["sessions"].update({f"ses_{n}": {"n": n}}),
         )
     assert content.raw.decode() == (
-        '{\n  "projectId": "p",\n  "worktree": "/w",\n  "sessions": {\n"ses_0":{"n":0},\n"ses_1":{"n":1},\n"ses_2":{"n":2}\n  }\n}'
+        '{\n  "projectId": "p",\n  "worktree": "/w",\n  "sessions": {\n"ses_0":{"n":0},\n'
+        '"ses_1":{"n":1},\n"ses_2":{"n":2}\n  }\n}'
     )
 
 

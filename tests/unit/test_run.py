@@ -91,7 +91,8 @@ def test_output_is_bounded(monkeypatch):
 
 def test_progress_for_a_terminal_is_cleaned(capsys):
     result = sh(
-        r"printf 'Receiving: 1%%\rReceiving: 100%%\n\033]0;title\007\033[2J\303\244 Bearer abcdefgh\n' >&2",
+        r"printf 'Receiving: 1%%\rReceiving: 100%%\n\033]0;title\007\033[2J\303\244 Bearer "
+        r"abcdefgh\n' >&2",
         show=True,
     )
     shown = capsys.readouterr().err

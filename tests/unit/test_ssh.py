@@ -294,7 +294,8 @@ def test_git_and_the_wrapper_agree_on_a_simple_client(tmp_path):
     both of its arguments."""
     recorder = tmp_path / "client"
     recorder.write_text(
-        f'#!/bin/sh\nif [ "$1" = -G ]; then exit 3; fi\nfor word; do echo "$word"; done >>{tmp_path}/said\nexit 1\n'
+        '#!/bin/sh\nif [ "$1" = -G ]; then exit 3; fi\nfor word; do echo "$word"; done '
+        f">>{tmp_path}/said\nexit 1\n"
     )
     recorder.chmod(0o755)
     base = {"HOME": os.environ["HOME"], "PATH": os.environ["PATH"]}
@@ -352,7 +353,11 @@ def test_a_private_file_without_memfd(tmp_path, monkeypatch):
 def test_the_wrapper_loads_next_to_nothing():
     """It runs for every connection: what it imports is what Python has loaded anyway, and a few
     modules in C."""
-    code = f"import sys; before = set(sys.modules); sys.path.insert(0, {str(Path(ssh.__file__).parent)!r}); import ssh; print(*sorted(set(sys.modules) - before))"
+    code = (
+        "import sys; before = set(sys.modules); sys.path.insert(0, "
+        f"{str(Path(ssh.__file__).parent)!r}); import ssh; print(*sorted(set(sys.modules) - "
+        "before))"
+    )
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-B", "-c", code], capture_output=True, text=True, check=True
     )

@@ -28,16 +28,33 @@ def test_a_jump_as_a_command(spec, command):
 @pytest.mark.parametrize(
     ("shown", "inherited", "lines"),
     [
-        ("user me\nproxycommand relay %r %%r %%%r %h", False, ["proxycommand relay me %%r %%me %h"]),
+        (
+            "user me\nproxycommand relay %r %%r %%%r %h",
+            False,
+            ["proxycommand relay me %%r %%me %h"],
+        ),
         ("proxycommand relay %r\nuser 100%", False, ["proxycommand relay 100%%"]),
         ("user me\nproxyjump %r@jump", False, [f"proxycommand {START} -l me -W '[%h]:%p' -- jump"]),
         ("ciphers a,b\nhostkeyalgorithms c\nsendenv *\ninvented yes", False, ["ciphers a,b"]),
         ("revokedhostkeys ~/a b/%h\\x", False, ['revokedhostkeys "~/a b/%h\\\\x"']),
-        ("userknownhostsfile /a /b\nglobalknownhostsfile /c\nhostkeyalias h\nknownhostscommand k %r", False, []),
-        ("userknownhostsfile /a b%/c /d\nglobalknownhostsfile none", True, ['userknownhostsfile "/a b%%/c" "/d"', 'globalknownhostsfile "none"']),
-        ("hostkeyalias h\nuser me\nknownhostscommand k %r", True, ["hostkeyalias h", "knownhostscommand k me"]),
+        (
+            "userknownhostsfile /a /b\nglobalknownhostsfile /c\nhostkeyalias h\n"
+            "knownhostscommand k %r",
+            False,
+            [],
+        ),
+        (
+            "userknownhostsfile /a b%/c /d\nglobalknownhostsfile none",
+            True,
+            ['userknownhostsfile "/a b%%/c" "/d"', 'globalknownhostsfile "none"'],
+        ),
+        (
+            "hostkeyalias h\nuser me\nknownhostscommand k %r",
+            True,
+            ["hostkeyalias h", "knownhostscommand k me"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_taken_over(shown, inherited, lines):
     assert ssh.honoured(shown + "\n", CLIENT, inherited=inherited) == lines
 

@@ -216,8 +216,8 @@ def test_read_suggests_three_names_at_most() -> None:
         "/p/button", ["Button.tsx", "button.css", "Button.test.tsx", "buttons/", "other"]
     )
     assert (
-        message
-        == "File not found: /p/button\n\nDid you mean one of these?\n/p/Button.test.tsx\n/p/Button.tsx\n/p/button.css"
+        message == "File not found: /p/button\n\nDid you mean one of these?\n/p/Button.test.tsx\n"
+        "/p/Button.tsx\n/p/button.css"
     )
     assert read.missing("/p/x", ["a"]) == "File not found: /p/x"
 

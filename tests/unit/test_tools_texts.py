@@ -105,7 +105,8 @@ def test_a_diff_as_opencode_shows_it() -> None:
     assert found.patch == (
         "Index: /p/f\n"
         + "=" * 67
-        + "\n--- /p/f\n+++ /p/f\n@@ -1,3 +1,4 @@\n one\n-two\n+2\n three\n+four\n\\ No newline at end of file\n"
+        + "\n--- /p/f\n+++ /p/f\n@@ -1,3 +1,4 @@\n one\n-two\n+2\n three\n+four\n\\ No "
+        "newline at end of file\n"
     )
     assert (found.additions, found.deletions) == (2, 1)
     assert diff.compare("f", "", "a\nb\n").patch.endswith("@@ -0,0 +1,2 @@\n+a\n+b\n")
@@ -165,7 +166,8 @@ def applied(raw: str, body: str) -> str:
 def test_a_patch_is_parsed() -> None:
     sections = patch.parse(
         wrapped(
-            "*** Add File: a b.txt\n+one\n+\n+two\n*** Delete File: gone\n*** Update File: x\n*** Move to: y\n@@ def f():\n a\n-b\n+c\n\n@@\n+d\n*** End of File\n"
+            "*** Add File: a b.txt\n+one\n+\n+two\n*** Delete File: gone\n*** Update File: "
+            "x\n*** Move to: y\n@@ def f():\n a\n-b\n+c\n\n@@\n+d\n*** End of File\n"
         )
     )
     assert [(each.action, each.path, each.content, each.move) for each in sections] == [

@@ -21,10 +21,26 @@ SORT: dict[str, Callable[[Sandbox], Any]] = {
     "createdAt": lambda sandbox: sandbox.created_at,
 }
 STATES = (
-    "creating", "restoring", "destroyed", "destroying", "started", "stopped", "starting", "stopping", "error", "build_failed",
-    "pending_build", "building_snapshot", "unknown", "pulling_snapshot", "archived", "archiving", "resizing", "snapshotting",
+    "creating",
+    "restoring",
+    "destroyed",
+    "destroying",
+    "started",
+    "stopped",
+    "starting",
+    "stopping",
+    "error",
+    "build_failed",
+    "pending_build",
+    "building_snapshot",
+    "unknown",
+    "pulling_snapshot",
+    "archived",
+    "archiving",
+    "resizing",
+    "snapshotting",
     "forking",
-)  # fmt: skip
+)
 """What can be asked for."""
 MOST = 200
 """Longest page, as in the cloud."""

@@ -27,9 +27,21 @@ MAX_AUTO_ARCHIVE = 30 * 24 * 60
 """Minutes, as in the cloud; an interval of 0 means this."""
 
 UNSUPPORTED = (
-    "buildInfo", "volumes", "secrets", "kvm", "gpu", "gpuType", "spot", "linkedSandbox", "outboundProxyUrl",
-    "otelEndpointOverride", "networkBlockAll", "networkAllowList", "domainAllowList", "autoPauseInterval",
-)  # fmt: skip
+    "buildInfo",
+    "volumes",
+    "secrets",
+    "kvm",
+    "gpu",
+    "gpuType",
+    "spot",
+    "linkedSandbox",
+    "outboundProxyUrl",
+    "otelEndpointOverride",
+    "networkBlockAll",
+    "networkAllowList",
+    "domainAllowList",
+    "autoPauseInterval",
+)
 """Members of a creation that would promise what is not there. Any value but null, false, 0 and
 empty is refused."""
 
@@ -347,7 +359,8 @@ def _minutes(setting: str, minutes: int) -> int:
     if minutes < 0:
         raise ApiError(
             400,
-            f"{setting.replace('_', '-').removesuffix('-interval').capitalize()} interval must be non-negative",
+            f"{setting.replace('_', '-').removesuffix('-interval').capitalize()} interval "
+            "must be non-negative",
         )
     if setting == "auto_archive_interval":
         return min(minutes or MAX_AUTO_ARCHIVE, MAX_AUTO_ARCHIVE)

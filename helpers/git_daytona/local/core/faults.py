@@ -168,7 +168,10 @@ class GatewayFaults:
         if self.git_server is None:
             return command
         program = f"{_GIT_OF_ITS_OWN}{self.git_server}\n"
-        return f'd=$(mktemp -d); printf %s {shlex.quote(program)} >"$d/git"; chmod +x "$d/git"; PATH=$d:$PATH; export PATH; {command}'
+        return (
+            f'd=$(mktemp -d); printf %s {shlex.quote(program)} >"$d/git"; chmod +x "$d/git"; '
+            f"PATH=$d:$PATH; export PATH; {command}"
+        )
 
     def release(self) -> None:
         """Let hanging connections go on."""

@@ -18,7 +18,8 @@ class HostKeys:
         unknown = set(types) - set(TYPES)
         if unknown or not types:
             raise ValueError(
-                f"host key types are some of {', '.join(TYPES)}, not {', '.join(sorted(unknown)) or 'none'}"
+                f"host key types are some of {', '.join(TYPES)}, not "
+                f"{', '.join(sorted(unknown)) or 'none'}"
             )
         self._folder = folder
         self._types = tuple(types)

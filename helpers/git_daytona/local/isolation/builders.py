@@ -23,7 +23,8 @@ _REAPING = "env --ignore-signal=CHLD"
 INIT = (
     "/bin/sh",
     "-c",
-    f"trap '' HUP INT TERM; {_REAPING} true 2>/dev/null && set -- {_REAPING}; echo {READY}; exec \"$@\" cat >/dev/null 2>&1",
+    f"trap '' HUP INT TERM; {_REAPING} true 2>/dev/null && set -- {_REAPING}; echo {READY}; "
+    'exec "$@" cat >/dev/null 2>&1',
 )
 
 

@@ -38,7 +38,8 @@ def choose(root: Path, *, mode: str = "auto", home: Path | None = None) -> Isola
     if mode not in ("auto", "plain"):
         raise ApiError(500, f"isolation does not work here: {reasons[0]}")
     print(  # noqa: T201
-        "daytona-local: WARNING: sandboxes are NOT isolated: their commands run as you, with access to all your files"
+        "daytona-local: WARNING: sandboxes are NOT isolated: their commands run as you, "
+        "with access to all your files"
         + "".join(f"\ndaytona-local: {reason}" for reason in reasons),
         file=sys.stderr,
         flush=True,

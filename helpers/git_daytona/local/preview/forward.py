@@ -24,8 +24,16 @@ SKIP_WARNING_HEADER = "X-Daytona-Skip-Preview-Warning"
 # What belongs to one connection and is not passed on (RFC 9110 section 7.6.1), and what is meant
 # for this proxy.
 PER_HOP = frozenset(
-    ("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade")
-)  # fmt: skip
+    (
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    )
+)
 OURS = frozenset((TOKEN_HEADER.lower(), SKIP_WARNING_HEADER.lower()))
 
 

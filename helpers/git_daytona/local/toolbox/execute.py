@@ -40,7 +40,10 @@ INTERPRETERS = {"python": "python3 -u -", "javascript": "node -", "typescript": 
 """Language of code-run: command line of the interpreter, which reads the program from its standard
 input."""
 
-NO_COMMAND = "Key: 'ExecuteRequest.Command' Error:Field validation for 'Command' failed on the 'required' tag"
+NO_COMMAND = (
+    "Key: 'ExecuteRequest.Command' Error:Field validation for 'Command' failed on the "
+    "'required' tag"
+)
 """What a newer daemon says of an empty command and of a missing one, in the words of the library
 that checks them."""
 

@@ -29,7 +29,10 @@ STATES = {
 """Daytona's names for the letters of git-status(1)."""
 QUIET = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
 """git must not ask, nor lock for a look, and its messages are told apart here."""
-HELPER = '!f() { test "$1" = get && printf "username=%s\\npassword=%s\\n" "$DAYTONA_GIT_USERNAME" "$DAYTONA_GIT_PASSWORD"; }; f'
+HELPER = (
+    '!f() { test "$1" = get && printf "username=%s\\npassword=%s\\n" "$DAYTONA_GIT_USERNAME" '
+    '"$DAYTONA_GIT_PASSWORD"; }; f'
+)
 
 
 @dataclass(frozen=True)

@@ -263,7 +263,8 @@ class Session:
                 base = f"$__daytona_session/{command.id}"
                 source = f'"{base}/input.pipe"' if command.interactive else "/dev/null"
                 await self._order(
-                    f'{{ . "{base}/cmd.sh"; }} <{source} >"{base}/stdout.pipe" 2>"{base}/stderr.pipe"; echo "$?" >"{base}/status.pipe"'
+                    f'{{ . "{base}/cmd.sh"; }} <{source} >"{base}/stdout.pipe" '
+                    f'2>"{base}/stderr.pipe"; echo "$?" >"{base}/status.pipe"'
                 )
                 command.begun.set()
                 code = await self._follow(command, streams)
