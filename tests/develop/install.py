@@ -1,8 +1,8 @@
 """``install.py PROGRAM ROOT STAMP``: make ROOT/.venv and install the checkout with its test extra
 into it. Standard library only.
 
-Started by tests/develop/venv.sh when the stamp in .venv is not STAMP. One at a time; a killed one is begun
-again from nothing.
+Started by tests/develop/venv.sh when the stamp in .venv is not STAMP. One at a time; a killed one
+is begun again from nothing.
 """
 
 import fcntl

@@ -16,7 +16,9 @@ at_least() {
 # Sets $python to a Python that is new enough; -I keeps PYTHON* and the working directory out of it.
 find_python() {
   for python in python3 python3.14 python3.13 python3.12 python3.11; do
-    if "$python" -I -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then return 0; fi
+    if "$python" -I -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
+      return 0
+    fi
   done
   return 1
 }
@@ -45,7 +47,8 @@ check_programs() {
     fi
   fi
   if [ -n "$missing" ]; then
-    printf '%s: error: missing: %s\nhint: install it (Debian: apt install%s)\n' "$program" "$missing" "$packages" >&2
+    printf '%s: error: missing: %s\nhint: install it (Debian: apt install%s)\n' \
+      "$program" "$missing" "$packages" >&2
     exit "$MISSING"
   fi
 }
