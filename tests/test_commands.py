@@ -167,8 +167,12 @@ def checkout(tmp_path: Path) -> Path:
             name, info = "git_daytona-0-py3-none-any.whl", "git_daytona-0.dist-info"
             with zipfile.ZipFile(os.path.join(folder, name), "w") as wheel:
                 wheel.writestr("git_daytona.pth", str(root / "helpers") + chr(10))
-                wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\\nName: git-daytona\\nVersion: 0\\nProvides-Extra: test\\n")
-                wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\nGenerator: x\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+                lines = ["Metadata-Version: 2.1", "Name: git-daytona", "Version: 0"]
+                lines += ["Provides-Extra: test"]
+                wheel.writestr(f"{info}/METADATA", "".join(f"{line}\\n" for line in lines))
+                lines = ["Wheel-Version: 1.0", "Generator: x", "Root-Is-Purelib: true"]
+                lines += ["Tag: py3-none-any"]
+                wheel.writestr(f"{info}/WHEEL", "".join(f"{line}\\n" for line in lines))
                 wheel.writestr(f"{info}/RECORD", "")
             return name
         """

@@ -132,7 +132,7 @@ def of_local(name: str) -> bool:
 
 
 def room(name: str) -> str:
-    """The room that a module is in: a folder, of ``local`` a folder in it, or a module at the top."""
+    """Return a module's room: a folder, of ``local`` a folder in it, or a module at the top."""
     return name.removeprefix("local.").partition(".")[0]
 
 
@@ -202,7 +202,8 @@ def loaded_by(program: str, *arguments: str) -> set[str]:
         import json, sys
         from git_daytona.__main__ import main
         status = main(sys.argv[1:])
-        print(json.dumps([status, sorted({name.partition(".")[0] for name in sys.modules})]), file=sys.stderr)
+        loaded = sorted({name.partition(".")[0] for name in sys.modules})
+        print(json.dumps([status, loaded]), file=sys.stderr)
     """
     done = subprocess.run(
         [sys.executable, "-I", "-c", script, program, *arguments],

@@ -449,10 +449,10 @@ import sys
 from pathlib import Path
 import git_daytona
 assert git_daytona.__file__.startswith(sys.argv[1]), git_daytona.__file__
-from git_daytona.git import repository as git
+from git_daytona.git.repository import discover
 from git_daytona.settings import settings
 from git_daytona.sessions.coordinator import Coordinator
-repository = git.discover(Path.cwd())
+repository = discover(Path.cwd())
 coordinator = Coordinator(repository, settings.load(repository.worktree))
 number = str(coordinator.start().names.number)
 coordinator.execute(number, "echo x >x")

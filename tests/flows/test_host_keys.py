@@ -115,7 +115,7 @@ def test_case_24_and_case_65_a_published_rotation_is_followed_by_running_and_new
     assert command("daytona-pin", "verify", "--live").status == 0
 
 
-def test_case_24_and_case_65_a_key_replaced_without_a_rotation_is_refused_until_the_pin_is_forgotten(
+def test_case_24_and_case_65_a_key_replaced_without_rotation_is_refused_until_it_is_forgotten(
     local, repo, begin, command
 ):
     session = begin(repo)

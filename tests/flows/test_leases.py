@@ -127,8 +127,8 @@ def test_it_ends_on_every_way_out(local, account, sandbox, way, background):
 
 HOLDER = """
 import sys
-from git_daytona import leases
-from git_daytona.config import settings
+from git_daytona.transfer import leases
+from git_daytona.settings import settings
 from git_daytona.api.cloud import Cloud
 with leases.lease(Cloud(settings.load(None)), sys.argv[1]):
     print("held", flush=True)
@@ -536,10 +536,10 @@ def test_case_08_a_gateway_that_stalls(local, repo, begin, monkeypatch):
 FETCH = """
 import sys
 from pathlib import Path
-from git_daytona import git
-from git_daytona.config import settings
-from git_daytona.sessions import Coordinator
-repository = git.discover(Path.cwd())
+from git_daytona.git.repository import discover
+from git_daytona.settings import settings
+from git_daytona.sessions.coordinator import Coordinator
+repository = discover(Path.cwd())
 coordinator = Coordinator(repository, settings.load(repository.worktree))
 try:
     coordinator.transfers.fetch(repository, sys.argv[1], ["+refs/heads/*:refs/there/*"])

@@ -14,12 +14,12 @@ WORKER = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from git_daytona import git
-from git_daytona.config import settings
-from git_daytona.sessions import Coordinator
+from git_daytona.git.repository import discover
+from git_daytona.settings import settings
+from git_daytona.sessions.coordinator import Coordinator
 
 def coordinator():
-    repository = git.discover(Path(sys.argv[1]))
+    repository = discover(Path(sys.argv[1]))
     return Coordinator(repository, settings.load(repository.worktree))
 
 def sync(number):

@@ -290,7 +290,8 @@ LOCALLY = """
 printf %s "$DAYTONA_API_KEY" >"$SECRETS/key"
 git-daytona start && git-daytona exec 1 -- 'echo x > x; env' && git-daytona sync 1 || exit
 id=$(git-daytona status --json | tr -d ' \\n' | sed 's/.*"sandboxId":"\\([^"]*\\)".*/\\1/')
-daytona-token mint "$id" >"$SECRETS/token" && daytona-token revoke "$id" <"$SECRETS/token" && git-daytona delete 1
+daytona-token mint "$id" >"$SECRETS/token" && daytona-token revoke "$id" <"$SECRETS/token" &&
+git-daytona delete 1
 """
 
 

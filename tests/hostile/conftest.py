@@ -1,4 +1,4 @@
-"""The fixtures of support/round_trip.py and wrapper.py, and what watches that nothing else changes."""
+"""The fixtures of support/round_trip.py and wrapper.py, and what watches all else."""
 
 import pytest
 

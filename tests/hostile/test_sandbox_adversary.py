@@ -528,13 +528,19 @@ def test_what_is_meant_to_run_on_the_host(local, repo, evil, watched, tmp_path_f
     (home / "victim" / "file").write_text("mine\n")
     scripts = {
         "hooks and configuration": f"""
-            for hook in post-checkout post-merge pre-push post-rewrite reference-transaction fsmonitor-watchman post-index-change; do
-              printf '#!/bin/sh\\n%s\\n' {shlex.quote(trap)} > .git/hooks/$hook; chmod +x .git/hooks/$hook
+            for hook in post-checkout post-merge pre-push post-rewrite \\
+                reference-transaction fsmonitor-watchman post-index-change; do
+              printf '#!/bin/sh\\n%s\\n' {shlex.quote(trap)} > .git/hooks/$hook
+              chmod +x .git/hooks/$hook
             done
-            git config core.fsmonitor {shlex.quote(trap)}; git config core.sshCommand {shlex.quote(trap)}
-            git config filter.evil.smudge {shlex.quote(trap)}; git config diff.external {shlex.quote(trap)}
-            mkdir -p .githooks hooks; cp .git/hooks/post-checkout .githooks/post-checkout; cp .git/hooks/post-checkout hooks/post-checkout
-            printf '[core]\\n\\thooksPath = hooks\\n' > .gitconfig; printf 'echo hello > work' > config
+            git config core.fsmonitor {shlex.quote(trap)}
+            git config core.sshCommand {shlex.quote(trap)}
+            git config filter.evil.smudge {shlex.quote(trap)}
+            git config diff.external {shlex.quote(trap)}
+            mkdir -p .githooks hooks; cp .git/hooks/post-checkout .githooks/post-checkout
+            cp .git/hooks/post-checkout hooks/post-checkout
+            printf '[core]\\n\\thooksPath = hooks\\n' > .gitconfig
+            printf 'echo hello > work' > config
         """,
         "attributes": "printf '* filter=evil diff=evil merge=evil ident eol=crlf\\n' > "
         ".gitattributes; "
@@ -542,8 +548,11 @@ def test_what_is_meant_to_run_on_the_host(local, repo, evil, watched, tmp_path_f
         "lfs": "printf '*.bin filter=lfs diff=lfs merge=lfs -text\\n' > .gitattributes; printf "
         "'[lfs]\\n\\turl = http://127.0.0.1:1/evil\\n' > .lfsconfig; echo x > a.bin",
         "submodule": """
-            printf '[submodule "s"]\\n\\tpath = s\\n\\turl = ext::sh -c touch% /tmp/x\\n\\tupdate = checkout\\n' > .gitmodules
-            git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),s; git add .gitmodules; git commit -qm submodule
+            printf '[submodule "s"]\\n\\tpath = s\\n\\turl = %s\\n\\tupdate = checkout\\n' \\
+              'ext::sh -c touch% /tmp/x' \\
+              > .gitmodules
+            git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),s
+            git add .gitmodules; git commit -qm submodule
         """,
         "links": f"ln -s {home}/victim out; ln -s / root; ln -s ../../../.. up; ln -s .git/hooks "
         "hook; ln -s /dev/zero zero; ln -s loop loop",
@@ -556,8 +565,10 @@ def test_what_is_meant_to_run_on_the_host(local, repo, evil, watched, tmp_path_f
         "hook/post-checkout; rm up; mkdir up; echo x > up/x",
         "a link in place of a directory": f"rm -rf out; ln -s {home}/victim out",
         "names": """
-            touch -- -rf '$(touch x)' '`x`' ';x' "$(printf '\\033[2J')" "$(printf 'a\\nb')" "$(printf 'latin\\351')" ' ' '~' '%s' con .env
-            echo evil > .gitignore; git init -q "$(printf 'nest\\033[2Jed')"; git -C nest* commit -q --allow-empty -m x
+            touch -- -rf '$(touch x)' '`x`' ';x' "$(printf '\\033[2J')" \\
+              "$(printf 'a\\nb')" "$(printf 'latin\\351')" ' ' '~' '%s' con .env
+            echo evil > .gitignore; git init -q "$(printf 'nest\\033[2Jed')"
+            git -C nest* commit -q --allow-empty -m x
         """,
         "modes": "echo x > setuid; chmod 6777 setuid; mkfifo pipe 2>/dev/null; :",
         "an end of the tree": "rm -rf nest*; git rm -q -r --cached . ; rm -rf -- * .gitattributes "

@@ -17,11 +17,13 @@ APP = r"""
 import asyncio, base64, hashlib, sys
 async def serve(reader, writer):
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-    key = next((l.split(": ")[1] for l in head.split("\r\n") if l.lower().startswith("sec-websocket-key")), None)
-    if key:
-        accept = base64.b64encode(hashlib.sha1((key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest()).decode()
-        writer.write(f"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-                     f"Sec-WebSocket-Accept: {accept}\r\n\r\n".encode())
+    fields = [line.partition(": ") for line in head.split("\r\n")]
+    headers = {name.lower(): value for name, _, value in fields}
+    if key := headers.get("sec-websocket-key"):
+        joined = key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        accept = base64.b64encode(hashlib.sha1(joined.encode()).digest()).decode()
+        writer.write(f"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
+                     f"Connection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\r\n".encode())
         while True:
             first, second = await reader.readexactly(2)
             mask, data = await reader.readexactly(4), await reader.readexactly(second & 127)
@@ -29,9 +31,10 @@ async def serve(reader, writer):
             writer.write(bytes((first, len(data))) + data)
             if first & 15 == 8: break
     else:
-        length = next((int(l.split(": ")[1]) for l in head.split("\r\n") if l.lower().startswith("content-length")), 0)
+        length = int(headers.get("content-length", 0))
         body = head.encode("latin-1") + await reader.readexactly(length)
-        writer.write(b"HTTP/1.1 203 Odd\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nTransfer-Encoding: chunked\r\n\r\n")
+        writer.write(b"HTTP/1.1 203 Odd\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n"
+                     b"Transfer-Encoding: chunked\r\n\r\n")
         for part in (body[:10], body[10:]):
             writer.write(f"{len(part):x}\r\n".encode() + part + b"\r\n")
         writer.write(b"0\r\n\r\n")

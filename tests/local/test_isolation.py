@@ -249,15 +249,17 @@ def test_nothing_leaks(any_isolation: Isolation, root: Path) -> None:
 SERVER = """
 import sys
 from pathlib import Path
-from git_daytona.local.isolation import choose
-from git_daytona.local.model import Sandbox
+from git_daytona.local.isolation.choose import choose
+from git_daytona.local.core.model import Sandbox
 root, mode, mark = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 isolation = choose(root, mode=mode)
 sandbox = Sandbox(id=mark, name="one", directory=root / "one")
 isolation.start(sandbox)
-process = isolation.popen(sandbox, ["sh", "-c", f"setsid sleep {mark} & sleep {mark} & echo up; wait"])
+command = f"setsid sleep {mark} & sleep {mark} & echo up; wait"
+process = isolation.popen(sandbox, ["sh", "-c", command])
 assert process.stdout.readline() == b"up\\n"
-isolation.popen(sandbox, ["sh", "-c", f"sleep {mark} >/dev/null 2>&1 & exit"], stdout=None, stderr=None).wait()
+command = f"sleep {mark} >/dev/null 2>&1 & exit"
+isolation.popen(sandbox, ["sh", "-c", command], stdout=None, stderr=None).wait()
 print("up", flush=True)
 sys.stdin.read()
 """
@@ -590,8 +592,8 @@ USER = """
 import os, sys, tempfile
 import uuid
 from pathlib import Path
-from git_daytona.local.isolation import choose
-from git_daytona.local.model import ApiError, Sandbox
+from git_daytona.local.isolation.choose import choose
+from git_daytona.local.core.model import ApiError, Sandbox
 with tempfile.TemporaryDirectory() as folder:
     root = Path(folder, "daytona")
     try:
@@ -601,7 +603,10 @@ with tempfile.TemporaryDirectory() as folder:
         sys.exit()
     sandbox = Sandbox(id=uuid.uuid4().hex, name="one", directory=root / "one")
     isolation.start(sandbox)
-    script = "touch file /tmp/file && ! touch /etc/x && ! mount -o remount,rw / && git init -q p && ps -e | wc -l"
+    script = (
+        "touch file /tmp/file && ! touch /etc/x && ! mount -o remount,rw / &&"
+        "git init -q p && ps -e | wc -l"
+    )
     process = isolation.popen(sandbox, ["sh", "-c", script])
     out, err = process.communicate()
     isolation.stop(sandbox)

@@ -5,8 +5,10 @@ from typing import Any
 from support.toolbox_http import Box
 
 SEED = """
-git init -q --bare origin && git init -q seed && cd seed && git checkout -q -b main && echo x > f && git add f &&
-git -c user.name=a -c user.email=a@b commit -qm first && git push -q ../origin main && git -C ../origin symbolic-ref HEAD refs/heads/main
+git init -q --bare origin && git init -q seed && cd seed && git checkout -q -b main &&
+echo x > f && git add f &&
+git -c user.name=a -c user.email=a@b commit -qm first && git push -q ../origin main &&
+git -C ../origin symbolic-ref HEAD refs/heads/main
 """
 
 

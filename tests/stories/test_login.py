@@ -560,9 +560,11 @@ def everything_below(folder: Path, but: frozenset[str] | set[str] = frozenset())
 
 SECRET_SERVICE = """
 printf x | gnome-keyring-daemon --unlock --components=secrets --daemonize >/dev/null 2>&1
-{program} login <"$HOME/key" && {program} whoami && {program} logout && {program} login --no-check <"$HOME/key"
+{program} login <"$HOME/key" && {program} whoami && {program} logout &&
+{program} login --no-check <"$HOME/key"
 gdbus call --session --dest org.freedesktop.secrets --object-path /org/freedesktop/secrets \\
-    --method org.freedesktop.Secret.Service.Lock "[objectpath '/org/freedesktop/secrets/collection/login']" >/dev/null
+    --method org.freedesktop.Secret.Service.Lock \\
+    "[objectpath '/org/freedesktop/secrets/collection/login']" >/dev/null
 {program} whoami; echo "status $?"
 """
 

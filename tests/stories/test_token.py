@@ -254,7 +254,9 @@ LOADED = """
 import sys
 from git_daytona.__main__ import main
 status = main(sys.argv[1:])
-print(*sorted(name for name in sys.modules if name.partition(".")[0] in ("daytona", "keyring", "asyncssh", "aiohttp", "pydantic")), file=sys.stderr)
+heavy = ("daytona", "keyring", "asyncssh", "aiohttp", "pydantic")
+loaded = sorted(name for name in sys.modules if name.partition(".")[0] in heavy)
+print(*loaded, file=sys.stderr)
 sys.exit(status)
 """
 

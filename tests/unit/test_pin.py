@@ -617,9 +617,7 @@ def test_case_27_a_substituted_key_is_refused_with_both_fingerprints() -> None:
     assert api.asked == 2, "the API is not asked more often than once a second"
 
 
-def test_case_65_a_key_changed_everywhere_in_a_running_process_is_refused_until_the_pin_is_forgotten() -> (
-    None
-):
+def test_case_65_a_key_changed_while_a_process_runs_is_refused_until_it_is_forgotten() -> None:
     api, clock = Api(A), Clock()
     mine = policy(api, clock)
     trust = mine.default()
