@@ -11,12 +11,14 @@ const client = {
   mcp: { status: async () => ({ data: {} }) },
   session: { get: async () => ({ data: {} }) },
 }
-const ended = async (promise) => promise.then((value) => JSON.stringify(value) ?? "done", (error) => error.message)
+const ended = async (promise) =>
+  promise.then((value) => JSON.stringify(value) ?? "done", (error) => error.message)
 const { default: daytona } = await import(pathToFileURL(shim).href)
 const hooks = await daytona({ client, project: { id: "p" }, directory: "/", worktree: "/" })
 const context = { sessionID: "s", callID: "c", metadata() {}, ask: async () => {} }
 const calls = {
-  tool: () => hooks.tool.bash?.execute({ command: "true" }, context) ?? Promise.reject(new Error("there is no such tool")),
+  tool: () => hooks.tool.bash?.execute({ command: "true" }, context)
+    ?? Promise.reject(new Error("there is no such tool")),
   guard: () => hooks["tool.execute.before"]({ tool: "lsp" }),
   event: () => hooks.event({ event: { type: "session.idle", properties: {} } }),
   dispose: () => hooks.dispose(),

@@ -3,7 +3,10 @@
 import { appendFileSync } from "node:fs"
 
 const BEAT_MS = 5
-const note = (what) => appendFileSync(process.env.TICKS, JSON.stringify({ at: performance.timeOrigin + performance.now(), ...what }) + "\n")
+const note = (what) => {
+  const at = performance.timeOrigin + performance.now()
+  appendFileSync(process.env.TICKS, JSON.stringify({ at, ...what }) + "\n")
+}
 
 export default async () => {
   let last = performance.now()
