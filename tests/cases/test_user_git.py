@@ -89,7 +89,8 @@ def test_case_11_what_is_missing_comes_from_its_origin(local, repo, begin, tmp_p
 
 
 LFS_HOOK = """#!/bin/sh
-command -v git-lfs >/dev/null 2>&1 || { printf >&2 "\\n%s\\n\\n" "This repository is configured for Git LFS but 'git-lfs' was not found on your path."; exit 2; }
+command -v git-lfs >/dev/null 2>&1 || { printf >&2 "\\n%s\\n\\n" \
+"This repository is configured for Git LFS but 'git-lfs' was not found on your path."; exit 2; }
 git lfs pre-push "$@"
 """
 """As ``git lfs install`` writes it."""
