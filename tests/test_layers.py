@@ -53,7 +53,7 @@ DOORS = {
     "click": "cli.*",
     "wcwidth": "cli.table",
     "cryptography": "trust.host_keys local.*",
-    "asyncssh": "trust.probe local.*",
+    "asyncssh": "trust.presented local.*",
     "aiohttp": "sandbox.terminal local.*",
     "multidict": "local.*",
     "yarl": "local.*",

@@ -17,8 +17,8 @@ FILES = [
 UNITS = {"s": 1, "min": 60, "h": 3600}
 
 NO_LIMITS = {
-    "trust.config_cache.AGAIN_SECONDS": "how often is asked",
-    "trust.config_cache.FAILED_SECONDS": "how long a failure is believed",
+    "trust.published.AGAIN_SECONDS": "how often is asked",
+    "trust.published.FAILED_SECONDS": "how long a failure is believed",
     "service.previews.LINK_SECONDS": "how long a link is valid",
     "doctor.daytona.SKEW_SECONDS": "a difference of clocks",
     "cli.listing.WATCH_SECONDS": "how often --watch looks",

@@ -13,8 +13,9 @@ from git_daytona.base import paths
 from git_daytona.base.endpoint import Endpoint
 from git_daytona.base.errors import HostKeyRefused
 from git_daytona.local.server import LocalDaytona
-from git_daytona.trust import known_hosts, preflight
+from git_daytona.trust import known_hosts
 from git_daytona.trust.host_keys import parse_line
+from git_daytona.trust.presented import preferred_key
 
 OTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 
@@ -349,14 +350,14 @@ def test_case_27_a_refusal_is_known_for_what_it_is_under_any_log_level(
 # -- the look before ssh ---------------------------------------------------------------------------
 
 
-def test_a_glance_sees_the_key_and_nothing_through_a_proxy(local, home):
+def test_the_look_before_ssh_sees_the_key_and_nothing_through_a_proxy(local, home):
     endpoint = Endpoint("127.0.0.1", local.gateway_port)
     lines = known_hosts.parse(f"{name_of(local)} {OTHER}\n".encode())
-    assert preflight.presented(endpoint, lines) == parse_line(presented(local))
-    assert preflight.presented(endpoint, ()) is None
+    assert preferred_key(endpoint, lines) == parse_line(presented(local))
+    assert preferred_key(endpoint, ()) is None
     with local.faults.call(route="none"):
         local.faults.gateway.drop_before_handshake = -1
-        assert preflight.presented(endpoint, lines) is None
+        assert preferred_key(endpoint, lines) is None
         local.faults.gateway.drop_before_handshake = 0
 
 
@@ -377,5 +378,5 @@ def test_a_proxy_of_the_users_configuration_is_left_to_ssh(local, tmp_path, monk
     (fake / "ssh-keyscan").symlink_to(real)
     monkeypatch.setenv("PATH", str(fake))
     lines = known_hosts.parse(f"{name_of(local)} {OTHER}\n".encode())
-    assert preflight.presented(Endpoint("127.0.0.1", local.gateway_port), lines) is None
+    assert preferred_key(Endpoint("127.0.0.1", local.gateway_port), lines) is None
     assert Path(real).is_file()

@@ -17,7 +17,7 @@ from git_daytona.sandbox import report
 from git_daytona.sessions import coordinator
 from git_daytona.settings import keystore
 from git_daytona.transfer import leases, transfer
-from git_daytona.trust import preflight, probe
+from git_daytona.trust import presented
 from support.processes import descendants
 from support.program import tell
 
@@ -33,8 +33,8 @@ SHORTER = {
     (coordinator, "EXEC_SECONDS"): 1.0,
     (leases, "RETRY_SECONDS"): 0.4,
     (transfer, "IDLE_SECONDS"): 1.5,
-    (preflight, "GLANCE_SECONDS"): 1,
-    (probe, "PROBE_SECONDS"): 0.5,
+    (presented, "KEYSCAN_SECONDS"): 1,
+    (presented, "PROBE_SECONDS"): 0.5,
     (keystore, "SECONDS"): 0.3,
     (keystore, "PATIENT_SECONDS"): 0.5,
     (doctor, "REQUEST_SECONDS"): 0.4,
@@ -49,7 +49,7 @@ def short(monkeypatch):
         assert getattr(where, name) > seconds
         monkeypatch.setattr(where, name, seconds)
     # Bound when the function was made.
-    monkeypatch.setitem(probe.presented.__kwdefaults__, "seconds", 0.5)
+    monkeypatch.setitem(presented.all_keys.__kwdefaults__, "seconds", 0.5)
     monkeypatch.setitem(files.lock.__wrapped__.__kwdefaults__, "seconds", 0.3)
 
 

@@ -31,9 +31,9 @@ from git_daytona.base.errors import (
 )
 from git_daytona.settings import settings
 from git_daytona.trust import explanations, pin_file, published
-from git_daytona.trust.decision import endpoint_of
 from git_daytona.trust.gateway import Mode, PinRenewed, Policy
 from git_daytona.trust.host_keys import parse_line
+from git_daytona.trust.known_hosts import endpoint_of
 
 HOST = "gw.example.org"
 NAME = f"[{HOST}]:2222"
@@ -89,7 +89,7 @@ class Clock:
 
 def policy(api: Api, clock: Clock | None = None, **environment: str) -> Policy:
     found = settings.load(None, {"DAYTONA_API_URL": API, **environment})
-    return Policy(found, api, glance=None, clock=clock or Clock())
+    return Policy(found, api, preflight=False, clock=clock or Clock())
 
 
 def write(content: str | bytes) -> Path:

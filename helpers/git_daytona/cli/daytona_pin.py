@@ -20,10 +20,10 @@ from git_daytona.base.errors import (
 from git_daytona.base.secret import printable
 from git_daytona.cli import pin_output as output
 from git_daytona.settings import settings
-from git_daytona.trust import known_hosts, manual_file, pin_file, probe, verify
-from git_daytona.trust.decision import endpoint_of, keys_of
+from git_daytona.trust import known_hosts, manual_file, pin_file, presented, verify
 from git_daytona.trust.gateway import Mode, Policy
 from git_daytona.trust.host_keys import HostKey
+from git_daytona.trust.known_hosts import endpoint_of, keys_of
 from git_daytona.trust.published import Published
 
 PROGRAM = "daytona-pin"
@@ -58,7 +58,7 @@ def verify_command(live: bool, offline: bool, as_json: bool) -> int:
     the gateway could not be asked.
     """
     try:
-        report = verify.look(_policy(), offline=offline, probe=probe.presented if live else None)
+        report = verify.look(_policy(), offline=offline, probe=presented.all_keys if live else None)
     except HostKeyRefused as problem:
         if as_json:
             output.as_json(
@@ -257,7 +257,7 @@ def scan(host: str | None, as_json: bool) -> int:
     """Print what the gateway presents, in known_hosts form. It proves nothing: a forged gateway
     presents its own key."""
     endpoint = _host(host) if host else _ask_endpoint(_policy())
-    keys = probe.presented(endpoint)
+    keys = presented.all_keys(endpoint)
     messages.warning(
         PROGRAM,
         "this is what answers at that address just now, which proves nothing: compare the fingerprints",
@@ -286,7 +286,7 @@ def _policy() -> Policy:
 
         return Cloud(found).config()
 
-    return Policy(found, ask, glance=None)
+    return Policy(found, ask, preflight=False)
 
 
 def _file(

@@ -13,7 +13,7 @@ from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.settings import cli_profile, preferences, settings
 from git_daytona.settings.settings import Settings
 from git_daytona.transfer import leases
-from git_daytona.trust import probe, verify
+from git_daytona.trust import presented, verify
 from git_daytona.trust.gateway import Policy
 from git_daytona.trust.host_keys import HostKey
 
@@ -37,7 +37,7 @@ class Service:
         self.found: Settings = preferred.applied(settings.load(self.directory))
         self.cloud = Cloud(self.found)
         self.cloud.request_seconds = REQUEST_SECONDS
-        self.policy = Policy(self.found, self.cloud.config, glance=None)
+        self.policy = Policy(self.found, self.cloud.config, preflight=False)
         pairs = {
             "DAYTONA_API_URL": self.found.api_url,
             "DAYTONA_TARGET": self.found.target,
@@ -132,7 +132,7 @@ class Service:
         """As ``daytona-pin verify --live`` judges."""
 
         def ask(endpoint: Endpoint) -> tuple[HostKey, ...]:
-            return probe.presented(endpoint, seconds=PROBE_SECONDS)
+            return presented.all_keys(endpoint, seconds=PROBE_SECONDS)
 
         report = verify.look(self.policy, offline=False, probe=ask)
         text = f"{report.endpoint.known_hosts_name}, {report.mode.value}, {report.verdict}"

@@ -1,25 +1,23 @@
-"""The table of DESIGN.md §5 as a function. Pure: pinned lines and published keys in, a decision
-out."""
+"""The decision about one gateway. Pure: pinned lines and published keys in, an outcome out."""
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from git_daytona.base.endpoint import Endpoint, endpoint
-from git_daytona.base.errors import BadAnswer
 from git_daytona.trust.host_keys import HostKey
-from git_daytona.trust.known_hosts import Line, Marker
+from git_daytona.trust.known_hosts import Line, is_revoked, keys_of
+from git_daytona.trust.published import Published
 
 
 class Outcome(enum.Enum):
     PIN = "pin"
     """Nothing was pinned: pin what is published."""
     KEEP = "keep"
-    """The pin holds; the keys to add, if any, are published beside a pinned one (a rotation)."""
+    """The pin holds; keys to add, if any, are published together with a pinned one (a rotation)."""
     REFUSE = "refuse"
     """Published and pinned keys have none in common."""
     UNREADABLE = "unreadable"
-    """Something was published, but no key in it can be read, and nothing is pinned."""
+    """Something was published, but no key in it can be used, and nothing is pinned."""
     INHERIT = "inherit"
     """Nothing is published or pinned."""
 
@@ -30,53 +28,20 @@ class Decision:
     add: tuple[HostKey, ...] = ()
 
 
-def decide(pinned: Sequence[Line], published: Sequence[HostKey], *, something: bool) -> Decision:
-    """Decide for one gateway. ``pinned`` are the lines of the pin file that serve its name;
-    ``something`` is whether the API published anything at all, readable or not (False also when it
-    could not be asked)."""
-    revoked = {
-        key
-        for line in pinned
-        if line.marker is Marker.REVOKED and line.key
-        for key in (line.key, line.key.plain)
-    }
-    held = [line.key for line in pinned if line.marker is Marker.NONE and line.key not in revoked]
-    offered = [key for key in published if key not in revoked]
+def decide(pinned: Sequence[Line], published: Published | None) -> Decision:
+    """Decide for one gateway, given the lines that the pin file has for it and what the API
+    publishes about it (None: nothing, or the API could not be asked)."""
+    keys = published.keys if published else ()
+    offered = tuple(key for key in keys if not is_revoked(pinned, key))
     if not pinned:
         if offered:
-            return Decision(Outcome.PIN, tuple(offered))
-        return Decision(Outcome.UNREADABLE if something else Outcome.INHERIT)
-    if not published:
+            return Decision(Outcome.PIN, offered)
+        # Whatever is published must never end in silent trust.
+        unreadable = published is not None and published.unreadable
+        return Decision(Outcome.UNREADABLE if unreadable else Outcome.INHERIT)
+    if not keys:
         return Decision(Outcome.KEEP)
-    if not set(held) & set(offered):
+    held = {key for key in keys_of(pinned) if not is_revoked(pinned, key)}
+    if held.isdisjoint(offered):
         return Decision(Outcome.REFUSE)
     return Decision(Outcome.KEEP, tuple(key for key in offered if key not in held))
-
-
-def keys_of(lines: Iterable[Line]) -> tuple[HostKey, ...]:
-    """The keys that lines vouch for, each once: no revoked ones, no authorities."""
-    return tuple({line.key: None for line in lines if line.marker is Marker.NONE and line.key})
-
-
-def named_endpoints(lines: Iterable[Line]) -> set[Endpoint]:
-    """The endpoints that lines name in full: not hashed, not by pattern."""
-    return {
-        found
-        for line in lines
-        for name in line.hosts.split(b",")
-        if line.key and (found := endpoint_of(name)) is not None
-    }
-
-
-def endpoint_of(name: bytes | str) -> Endpoint | None:
-    """The endpoint that a known_hosts name means; None for a pattern, a hash or nonsense."""
-    text = name.decode("ascii", "replace") if isinstance(name, bytes) else name
-    host, _, port = (
-        text.removeprefix("[").partition("]:") if text.startswith("[") else (text, "", "22")
-    )
-    if "[" in host or "]" in host or not (port.isascii() and port.isdigit() and len(port) < 6):
-        return None
-    try:
-        return endpoint(host, int(port))
-    except BadAnswer:
-        return None

@@ -1,11 +1,12 @@
-"""How the gateway's host key is trusted: manual, pinned or inherited (DESIGN.md §5).
+"""How the gateway's host key is trusted: manual, pinned or inherited.
 
 A transfer asks ``Policy.default()`` before it mints a token, runs ssh as the returned Trust says,
 so that ssh itself enforces the verdict, and asks ``Policy.refusal()`` when ssh fails. The API is
-asked once per process. It is asked again only where its answer of earlier would refuse a transfer:
-keys may have been rotated, or a pin forgotten, while the process ran (CASES 65).
+asked once per process, and again only where its earlier answer would refuse a transfer: keys may
+have been rotated, or a pin forgotten, while the process ran.
 """
 
+import copy
 import enum
 import threading
 import time
@@ -19,15 +20,13 @@ from git_daytona.base.endpoint import Endpoint
 from git_daytona.base.errors import BadSetting, GitDaytonaError, HostKeyRefused, TimedOut
 from git_daytona.base.secret import printable
 from git_daytona.settings.settings import Settings
-from git_daytona.trust import explanations, manual_file, pin_file
-from git_daytona.trust import known_hosts as knownhosts
-from git_daytona.trust import preflight as glance
-from git_daytona.trust.config_cache import Asked
-from git_daytona.trust.decision import Outcome, decide, keys_of, named_endpoints
+from git_daytona.trust import explanations, known_hosts, manual_file, pin_file, presented
+from git_daytona.trust.decision import Decision, Outcome, decide
+from git_daytona.trust.explanations import Complaint
 from git_daytona.trust.host_keys import HostKey
-from git_daytona.trust.known_hosts import Line
+from git_daytona.trust.known_hosts import Line, Verdict, keys_of
 from git_daytona.trust.pin_file import Pins
-from git_daytona.trust.published import Published
+from git_daytona.trust.published import Published, PublishedConfig
 
 
 class Mode(enum.Enum):
@@ -40,15 +39,26 @@ class Mode(enum.Enum):
 class Trust:
     """How one endpoint's host key is verified: what ``daytona-ssh`` is told.
 
-    ``known_hosts`` is the only file to trust, and ``alias`` the name to look up in it
-    (HostKeyAlias); both are None in inherited mode, where the ssh client verifies as its user has
-    configured it.
+    ``known_hosts`` is the only file to trust; None in inherited mode, where the ssh client verifies
+    as its user has configured it.
     """
 
     mode: Mode
     endpoint: Endpoint
-    known_hosts: Path | None
-    alias: str | None
+    known_hosts: Path | None = None
+
+    @property
+    def alias(self) -> str | None:
+        """The name to look up in the file (HostKeyAlias)."""
+        return self.endpoint.known_hosts_name if self.known_hosts else None
+
+    def lines(self) -> tuple[Line, ...]:
+        """The lines that the file has for the endpoint; none if it is gone by now."""
+        try:
+            data = pin_file.read_bounded(self.known_hosts) if self.known_hosts else b""
+        except OSError:
+            return ()
+        return known_hosts.serving(known_hosts.parse(data), self.endpoint.known_hosts_name)
 
 
 class PinRenewed(HostKeyRefused):
@@ -63,9 +73,8 @@ class Policy:
     """The trust decision of one process. Safe for many threads.
 
     ``ask`` returns the raw answer of ``GET /config`` and raises GitDaytonaError (Cloud.config); it
-    is called lazily. ``glance`` returns the key that an endpoint presents, or None when it cannot
-    be seen; None: never look before ssh does. ``warnings`` collects lines to show once, oldest
-    first.
+    is called lazily. With ``preflight`` the gateway is looked at before ssh connects. ``warnings``
+    collects lines to show once, oldest first.
     """
 
     def __init__(
@@ -73,15 +82,15 @@ class Policy:
         settings: Settings,
         ask: Callable[[], Mapping[str, Any]],
         *,
-        glance: Callable[[Endpoint, Sequence[Line]], HostKey | None] | None = glance.presented,
+        preflight: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ):
         self.settings = settings
         self.warnings: list[str] = []
-        self._asked = Asked(ask, clock)
-        self._glance = glance
-        self._glanced: set[Endpoint] = set()
+        self._config = PublishedConfig(ask, clock)
+        self._preflight = preflight
         self._lock = threading.RLock()
+        self._looked_at: set[Endpoint] = set()
         self._renewed: set[tuple[Endpoint, frozenset[HostKey]]] = set()
 
     # -- the decision ------------------------------------------------------------------------------
@@ -92,132 +101,109 @@ class Policy:
         Raises HostKeyRefused (keys differ, unusable pin file), BadSetting (manual file), or why the
         endpoint cannot be learned.
         """
-        return self._looked_at(self._decide(None))
+        return self._look_at(self._decide(None))
 
     def for_endpoint(self, endpoint: Endpoint) -> Trust:
-        """Trust for the endpoint that a mint's reply names, which may be another gateway than the
-        default one (CASES 28).
+        """Trust for the endpoint that a mint's reply names, which may be another than the default.
 
-        In pinned mode an endpoint that is neither published nor pinned is refused. Raises as
-        default().
+        In pinned mode one that is neither published nor pinned is refused. Raises as default().
         """
-        return self._looked_at(self._decide(endpoint))
+        return self._look_at(self._decide(endpoint))
 
     def _decide(self, endpoint: Endpoint | None) -> Trust:
         if self.settings.ssh_known_hosts:
-            return self._manual(endpoint)
-        if endpoint is not None:
-            return self._for_named(endpoint)
+            return self._manual(self.settings.ssh_known_hosts, endpoint)
+        if not self.settings.auto_pin:
+            return Trust(Mode.INHERITED, endpoint or self._locate((), Pins()))
+        if endpoint is None:
+            answer = self.answer()
+            if isinstance(answer, Published):
+                endpoint = answer.endpoint
+            else:
+                pins = pin_file.load(paths.pin_file())
+                endpoint = self._locate(pins.lines, pins)
+                self._warn(f"{answer.message}; using the pin of '{endpoint.known_hosts_name}'")
+        return self._pinned(endpoint)
+
+    def _manual(self, setting: str, endpoint: Endpoint | None) -> Trust:
+        path = manual_file.path_of(setting)
+        lines = manual_file.load(path)
+        endpoint = endpoint or self._locate(lines, Pins())
+        trusted = keys_of(manual_file.check(path, lines, endpoint))
+        about = self.published(endpoint)
+        if about and about.keys and set(trusted).isdisjoint(about.keys):
+            self._warn(explanations.manual_differs(path, endpoint, trusted, about.keys))
+        return Trust(Mode.MANUAL, endpoint, path)
+
+    def _pinned(self, endpoint: Endpoint) -> Trust:
+        """Trust the pin, or pin what is published; INHERITED where there is neither."""
+        path = paths.pin_file()
+        seen = decide(pin_file.load(path).serving(endpoint), self.published(endpoint))
+        # A refusal, and a first pin, rest on what the API says now, not on what it said hours ago.
+        if seen.outcome not in (Outcome.KEEP, Outcome.INHERIT):
+            self._config.renew()
+        decision, about = self._decide_pins(endpoint, pin_file.load(path))
+        if decision.outcome is Outcome.INHERIT:
+            return Trust(Mode.INHERITED, endpoint)
+        if about:
+            for item in about.unreadable:
+                self._warn(f"the Daytona API publishes a host key that cannot be read: {item}")
+            for key in about.contradicted:
+                self._warn(f"the published fingerprints do not list the published key {key}")
+        if decision.add:
+            self._pin(endpoint)
+        manual_file.check_path(str(path), f"the path of the pin file, '{printable(str(path))}',")
+        return Trust(Mode.PINNED, endpoint, path)
+
+    def _decide_pins(self, endpoint: Endpoint, pins: Pins) -> tuple[Decision, Published | None]:
+        """Decide about an endpoint, and on what answer of the API; raises HostKeyRefused."""
+        pinned, about = pins.serving(endpoint), self.published(endpoint)
+        decision = decide(pinned, about)
+        match decision.outcome:
+            case Outcome.REFUSE if about:
+                raise explanations.disjoint(
+                    self.settings, paths.pin_file(), endpoint, about.keys, keys_of(pinned)
+                )
+            case Outcome.UNREADABLE if about:
+                raise explanations.unreadable(self.settings, endpoint, about.unreadable)
+            case Outcome.INHERIT if not about and self._account_is_pinned(pins):
+                raise explanations.unknown_gateway(endpoint)
+        return decision, about
+
+    def _account_is_pinned(self, pins: Pins) -> bool:
+        """Whether this account's gateways are pinned ones, so that an unknown one is refused rather
+        than left to ssh."""
         answer = self.answer()
         if isinstance(answer, Published):
-            return self._for_named(answer.endpoint)
-        if not self.settings.auto_pin:
-            raise answer
-        pins = pin_file.load(paths.pin_file())
-        found = self.endpoint(answer, pins.lines, pins)
-        if found is None:
-            raise explanations.endpoint_unknown(answer)
-        self._warn(f"{answer.message}; using the pin of '{found.known_hosts_name}'")
-        return self._trust(Mode.PINNED, found)
+            return bool(answer.keys or answer.unreadable or pins.serving(answer.endpoint))
+        return bool(pins.lines)
 
-    def _for_named(self, endpoint: Endpoint) -> Trust:
-        if not self.settings.auto_pin:
-            return self._trust(Mode.INHERITED, endpoint)
-        while True:
-            answer, mine = self._answer_about(endpoint)
-            pins = pin_file.load(paths.pin_file())
-            pinned = pins.serving(endpoint)
-            decision = decide(
-                pinned, mine.keys if mine else (), something=mine is not None and mine.something
-            )
-            # A refusal, and a first pin, rest on what the API says now, not on what it said hours
-            # ago.
-            if decision.outcome in (Outcome.KEEP, Outcome.INHERIT) or not self._asked.again():
-                break
-        match decision.outcome:
-            case Outcome.REFUSE if mine:
-                raise explanations.disjoint(
-                    self.settings, paths.pin_file(), endpoint, mine.keys, keys_of(pinned)
-                )
-            case Outcome.UNREADABLE if mine:
-                raise explanations.unreadable(self.settings, endpoint, mine.unreadable)
-            case Outcome.INHERIT if not mine and self._pinning(answer, pins):
-                raise explanations.unknown_gateway(endpoint)
-            case Outcome.INHERIT:
-                return self._trust(Mode.INHERITED, endpoint)
-        if mine:
-            self._warn_about(mine)
-        if mine and decision.add:
-            self._write(endpoint, mine)
-        return self._trust(Mode.PINNED, endpoint)
-
-    def _write(self, endpoint: Endpoint, mine: Published) -> None:
-        """Pin what is published, after deciding once more under the lock: of two processes one is
-        first."""
+    def _pin(self, endpoint: Endpoint) -> None:
+        """Pin what is published, deciding again under the lock: of two processes one is first."""
+        path = paths.pin_file()
         try:
-            with pin_file.changing(paths.pin_file()):
-                pins = pin_file.load(paths.pin_file())
-                pinned = pins.serving(endpoint)
-                decision = decide(pinned, mine.keys, something=mine.something)
-                if decision.outcome is Outcome.REFUSE:
-                    raise explanations.disjoint(
-                        self.settings, paths.pin_file(), endpoint, mine.keys, keys_of(pinned)
-                    )
+            with pin_file.changing(path):
+                pins = pin_file.load(path)
+                decision, _ = self._decide_pins(endpoint, pins)
                 if decision.add:
-                    pin_file.add(
-                        paths.pin_file(), pins, endpoint, decision.add, self.settings.api_url
-                    )
+                    pin_file.add(path, pins, endpoint, decision.add, self.settings.api_url)
         except (BadSetting, TimedOut) as problem:
-            if not keys_of(pin_file.load(paths.pin_file()).serving(endpoint)):
+            if not keys_of(pin_file.load(path).serving(endpoint)):
                 raise
             # the pinned one still serves
             self._warn(f"a newly published host key was not pinned: {problem.message}")
 
-    def _answer_about(
-        self, endpoint: Endpoint
-    ) -> tuple[Published | GitDaytonaError, Published | None]:
-        """The API's answer, and the same again if it is about this endpoint."""
+    def _locate(self, lines: Sequence[Line], pins: Pins) -> Endpoint:
+        """The default gateway's endpoint; raises why the API cannot say, if nothing else does."""
         answer = self.answer()
-        return answer, answer if isinstance(
-            answer, Published
-        ) and answer.endpoint == endpoint else None
-
-    def _warn_about(self, mine: Published) -> None:
-        for item in mine.unreadable:
-            self._warn(f"the Daytona API publishes a host key that cannot be read: {item}")
-        for key in mine.contradicted:
-            self._warn(f"the published fingerprints do not list the published key {key}")
-
-    def _pinning(self, answer: Published | GitDaytonaError, pins: Pins) -> bool:
-        """Whether this account's gateways are pinned ones, so that an unknown gateway is refused
-        rather than left to ssh."""
-        if isinstance(answer, Published):
-            return answer.something or bool(pins.serving(answer.endpoint))
-        return bool(pins.lines)
-
-    def _manual(self, endpoint: Endpoint | None) -> Trust:
-        path = manual_file.path_of(self.settings.ssh_known_hosts or "")
-        lines = manual_file.load(path)
-        if endpoint is None:
-            answer = self.answer()
-            endpoint = self.endpoint(answer, lines, Pins())
-            if endpoint is None:
-                raise explanations.endpoint_unknown(answer)
-        mine = manual_file.check(path, lines, endpoint)
-        published_keys = self._published_keys(endpoint)
-        if published_keys and not set(keys_of(mine)) & set(published_keys):
-            self._warn(explanations.manual_differs(path, endpoint, keys_of(mine), published_keys))
-        return self._trust(Mode.MANUAL, endpoint, path)
-
-    def _trust(self, mode: Mode, endpoint: Endpoint, path: Path | None = None) -> Trust:
-        if mode is Mode.INHERITED:
-            return Trust(mode, endpoint, None, None)
-        if path is None:
-            path = paths.pin_file()
-            manual_file.check_path(
-                str(path), f"the path of the pin file, '{printable(str(path))}',"
-            )
-        return Trust(mode, endpoint, path, endpoint.known_hosts_name)
+        found = self.endpoint(answer, lines, pins)
+        if found is None:
+            assert isinstance(answer, GitDaytonaError), "an answer that could be read names one"
+            # of its own kind: a server that answers HTML is not one to ask again
+            problem = copy.copy(answer)
+            problem.message = f"the SSH gateway is unknown: {answer.message}"
+            raise problem from answer
+        return found
 
     def endpoint(
         self, answer: Published | GitDaytonaError | None, lines: Sequence[Line], pins: Pins
@@ -230,18 +216,60 @@ class Policy:
         if recorded := pins.last_endpoint(self.settings.api_url):
             return recorded
         foreign = {record.endpoint for record in pins.records if record.source.startswith("http")}
-        named = named_endpoints(lines)
+        named = known_hosts.named_endpoints(lines)
         return next(iter(named)) if len(named) == 1 and not named & foreign else None
 
     def answer(self) -> Published | GitDaytonaError:
-        """What ``GET /config`` says, asked for once; or the error that asking ended in, or that the
-        answer deserves."""
-        return self._asked.answer()
+        """What ``GET /config`` says, or why that is unknown: asked once per process."""
+        return self._config.answer()
+
+    def published(self, endpoint: Endpoint) -> Published | None:
+        """What the API publishes about this endpoint; None: nothing, or it could not be asked."""
+        answer = self.answer()
+        return answer if isinstance(answer, Published) and answer.endpoint == endpoint else None
+
+    def _published_keys(self, endpoint: Endpoint) -> tuple[HostKey, ...]:
+        about = self.published(endpoint)
+        return about.keys if about else ()
 
     def _warn(self, line: str) -> None:
         with self._lock:
             if line not in self.warnings:
                 self.warnings.append(line)
+
+    # -- before a connection -----------------------------------------------------------------------
+
+    def _look_at(self, trust: Trust) -> Trust:
+        """Refuse a gateway that plainly presents another key, before a token is minted for it.
+
+        An endpoint is looked at once, and again after each refusal.
+        """
+        with self._lock:
+            first = self._preflight and trust.endpoint not in self._looked_at
+            self._looked_at.add(trust.endpoint)
+        refused = self._preflight_refusal(trust) if first else None
+        # transient: the API publishes the key by now, and it is pinned
+        if refused is not None and not refused.transient:
+            self._look_again(trust.endpoint)
+            raise refused
+        if trust.mode is Mode.INHERITED and self.settings.auto_pin:
+            self._warn(explanations.inherited(trust.endpoint, self.answer()))
+        return trust
+
+    def _look_again(self, endpoint: Endpoint) -> None:
+        with self._lock:
+            self._looked_at.discard(endpoint)
+
+    def _preflight_refusal(self, trust: Trust) -> HostKeyRefused | None:
+        if trust.mode is Mode.INHERITED:
+            stderr = presented.user_ssh_stderr(trust.endpoint, self.settings.ssh_binary)
+            return self.refusal(trust, stderr)
+        lines = trust.lines()
+        shown = presented.preferred_key(trust.endpoint, lines)
+        found = known_hosts.verdict(lines, shown) if shown else Verdict.OK
+        if shown is None or found is Verdict.OK:
+            return None
+        return self._explain(trust, Complaint(shown.fingerprint, found is Verdict.REVOKED))
 
     # -- after a failure ---------------------------------------------------------------------------
 
@@ -249,86 +277,40 @@ class Policy:
         """Why ssh refused the host key, given what it wrote to stderr at LogLevel ERROR; None when
         that was not the reason.
 
-        PinRenewed, which is transient, when the API meanwhile publishes the presented key beside a
+        PinRenewed, which is transient, when the API meanwhile publishes the presented key with a
         pinned one (or the pin was forgotten and made anew): it is pinned now, and the same attempt
         succeeds. At most once per set of pins.
         """
         complaint = explanations.complaint(ssh_stderr, trust.endpoint)
         if complaint is None:
             return None
-        with self._lock:
-            self._glanced.discard(trust.endpoint)
-        if trust.mode is Mode.INHERITED and complaint.elsewhere is None:
-            published = self._published_keys(trust.endpoint)
-            if published or not self.settings.auto_pin:
-                return explanations.by_ssh(self.settings, trust.endpoint, published, complaint)
-            return explanations.unpublished(self.settings, trust.endpoint, complaint)
-        if complaint.elsewhere is not None:
-            return explanations.other_host(complaint.elsewhere)
+        self._look_again(trust.endpoint)
+        if complaint.other_host is not None:
+            return explanations.other_host(complaint.other_host)
+        if trust.mode is Mode.INHERITED:
+            keys = self._published_keys(trust.endpoint)
+            return explanations.by_ssh(self.settings, trust.endpoint, keys, complaint)
         if complaint.no_type:
             return explanations.no_type(trust.endpoint)
         return self._explain(trust, complaint, evidence=True)
 
-    def _looked_at(self, trust: Trust) -> Trust:
-        """The trust, unless the gateway plainly presents another key: looked at once, and again
-        after each refusal."""
-        first = self._glance is not None and self._is_first(trust.endpoint)
-        if trust.mode is Mode.INHERITED:
-            refused = (
-                self.refusal(
-                    trust, glance.complaint_of_ssh(trust.endpoint, self.settings.ssh_binary)
-                )
-                if first
-                else None
-            )
-            if refused is not None:
-                raise refused
-            if self.settings.auto_pin:
-                self._warn(explanations.inherited(trust.endpoint, self.answer()))
-            return trust
-        if self._glance is None or not first:
-            return trust
-        lines = self._trusted_lines(trust)
-        shown = self._glance(trust.endpoint, lines)
-        if shown is None:
-            return trust
-        found = knownhosts.verdict(lines, shown)
-        if found is knownhosts.Verdict.OK:
-            return trust
-        problem = self._explain(
-            trust,
-            explanations.Complaint(shown.fingerprint, revoked=found is knownhosts.Verdict.REVOKED),
-        )
-        if problem.transient:  # the API publishes the key by now, and it is pinned
-            return trust
-        with self._lock:
-            self._glanced.discard(trust.endpoint)
-        raise problem
-
-    def _is_first(self, endpoint: Endpoint) -> bool:
-        """Whether this look at an endpoint is the first, or the first since it was refused."""
-        with self._lock:
-            first = endpoint not in self._glanced
-            self._glanced.add(endpoint)
-            return first
-
     def _explain(
-        self, trust: Trust, complaint: explanations.Complaint, *, evidence: bool = False
+        self, trust: Trust, complaint: Complaint, *, evidence: bool = False
     ) -> HostKeyRefused:
         """Decide once more, on a fresh answer of the API, about a key that was not accepted."""
         if trust.mode is Mode.PINNED:
-            self._asked.again(evidence=evidence)
+            self._config.renew(evidence=evidence)
             try:
                 self._decide(trust.endpoint)
             except HostKeyRefused as problem:
                 return problem
             except GitDaytonaError:
-                pass  # the pin file cannot be written, say: what was found stands
-        lines = self._trusted_lines(trust)
-        if trust.mode is Mode.PINNED and self._is_news(trust.endpoint, lines, complaint):
+                pass  # the pin file cannot be written, say: the complaint is what counts
+        lines = trust.lines()
+        if trust.mode is Mode.PINNED and self._accepts_now(trust.endpoint, lines, complaint):
             return PinRenewed(
-                f"the host key of '{trust.endpoint.known_hosts_name}' was rotated; its new key, published beside the pinned one,"
-                " is pinned now",
+                f"the host key of '{trust.endpoint.known_hosts_name}' was rotated; its new key,"
+                " published beside the pinned one, is pinned now",
                 hint="try again",
             )
         return explanations.presented_differs(
@@ -340,34 +322,21 @@ class Policy:
             complaint,
         )
 
-    def _is_news(
-        self, endpoint: Endpoint, lines: tuple[Line, ...], complaint: explanations.Complaint
+    def _accepts_now(
+        self, endpoint: Endpoint, lines: tuple[Line, ...], complaint: Complaint
     ) -> bool:
-        """Whether ssh would now accept what it refused."""
-        trusted = frozenset(keys_of(lines))
+        """Whether ssh would now accept what it refused; True once per set of pins."""
+        trusted = keys_of(lines)
         accepted = {
-            key.fingerprint
-            for key in trusted
-            if knownhosts.verdict(lines, key) is knownhosts.Verdict.OK
+            key.fingerprint for key in trusted if known_hosts.verdict(lines, key) is Verdict.OK
         }
-        if complaint.revoked or not (
-            complaint.fingerprint in accepted if complaint.fingerprint else accepted
-        ):
+        if complaint.revoked or not accepted:
+            return False
+        if complaint.fingerprint and complaint.fingerprint not in accepted:
             return False
         with self._lock:
-            state = (endpoint, trusted)
+            state = (endpoint, frozenset(trusted))
             if state in self._renewed:
                 return False
             self._renewed.add(state)
             return True
-
-    def _trusted_lines(self, trust: Trust) -> tuple[Line, ...]:
-        try:
-            data = pin_file.read_bounded(trust.known_hosts) if trust.known_hosts else b""
-        except OSError:  # gone since: then it vouches for nothing
-            return ()
-        return knownhosts.serving(knownhosts.parse(data), trust.endpoint.known_hosts_name)
-
-    def _published_keys(self, endpoint: Endpoint) -> tuple[HostKey, ...]:
-        answer = self.answer()
-        return answer.keys if isinstance(answer, Published) and answer.endpoint == endpoint else ()

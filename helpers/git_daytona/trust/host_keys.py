@@ -33,7 +33,8 @@ _TYPES = {
     "webauthn-sk-ecdsa-sha2-nistp256@openssh.com": _SK_ECDSA,
 }
 _CERTIFICATES = {
-    f"{name.removesuffix('@openssh.com')}{CERTIFICATE}": f"{plain.removesuffix('@openssh.com')}{CERTIFICATE}"
+    name.removesuffix("@openssh.com") + CERTIFICATE: plain.removesuffix("@openssh.com")
+    + CERTIFICATE
     for name, plain in _TYPES.items()
     if not name.startswith("webauthn")
 }

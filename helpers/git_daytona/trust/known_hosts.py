@@ -2,7 +2,7 @@
 
 It follows OpenSSH 9.2 step by step: ``hostfile.c`` (hostkeys_foreach_file, check_markers,
 match_maybe_hashed, check_hostkeys_by_key_or_type), ``match.c`` (match_pattern_list) and
-``sshconnect2.c`` (order_hostkeyalgs). paramiko's reader differs in each of them (FACTS.md).
+``sshconnect2.c`` (order_hostkeyalgs). paramiko's reader differs in each of them.
 tests/unit/test_hostkeys.py compares it with the real ssh on hundreds of files.
 """
 
@@ -11,9 +11,11 @@ import enum
 import hashlib
 import hmac
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from git_daytona.base.endpoint import Endpoint, endpoint
+from git_daytona.base.errors import BadAnswer
 from git_daytona.trust.host_keys import SPACES, HostKey, decode_base64, parse_line
 
 ALGORITHMS = (
@@ -24,18 +26,20 @@ ALGORITHMS = (
     "rsa-sha2-512",
     "rsa-sha2-256",
 )
-"""OpenSSH's default HostKeyAlgorithms for plain keys, in its order; those of security keys left
-out, no server presents them."""
+"""OpenSSH's default HostKeyAlgorithms for plain keys, in its order, without those of security keys,
+which no server presents."""
 
 # match_pattern_list gives up, with no match at all, on a subpattern of this length
 _SUBPATTERN_BYTES = 1023
-_MARKER_BYTES = 32
 
 
 class Marker(enum.Enum):
     NONE = ""
     AUTHORITY = "@cert-authority"
     REVOKED = "@revoked"
+
+
+_MARKERS = {each.value.encode(): each for each in Marker if each is not Marker.NONE}
 
 
 class Verdict(enum.Enum):
@@ -49,8 +53,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True)
 class Line:
-    """A line that is neither blank nor a comment. Without a key, ``problem`` says why ssh skips
-    it."""
+    """A line, no blank or comment. Without a key, ``problem`` says why ssh skips it."""
 
     number: int
     marker: Marker
@@ -65,25 +68,45 @@ class Line:
 
 def parse(data: bytes) -> tuple[Line, ...]:
     """Read a whole file. Never raises: what cannot be read is a Line with a problem."""
-    return tuple(_lines(data))
-
-
-def serving(lines: Sequence[Line], name: str) -> tuple[Line, ...]:
-    return tuple(line for line in lines if line.serves(name))
-
-
-def _lines(data: bytes) -> Iterator[Line]:
     # ssh reads each line with getline() into one buffer and looks at it as a C string: a NUL byte
     # ends it. After the host names it steps over one byte, whatever it is. So a line may go on
     # behind a NUL, and a last line "host" without a newline goes on in what an earlier, longer line
-    # has left in the buffer. That is how it is; to give ssh's verdict this reads the same bytes.
+    # has left in the buffer. To give ssh's verdict this reads the same bytes.
     buffer = bytearray()
+    found = []
     for number, raw in enumerate(io.BytesIO(data), 1):
         buffer[: len(raw) + 1] = raw + b"\0"
         buffer[len(raw.split(b"\n", 1)[0].split(b"\0", 1)[0])] = 0
-        line = _line(number, buffer)
-        if line is not None:
-            yield line
+        found.append(_line(number, buffer))
+    return tuple(line for line in found if line is not None)
+
+
+def serving(lines: Iterable[Line], name: str) -> tuple[Line, ...]:
+    return tuple(line for line in lines if line.serves(name))
+
+
+def keys_of(lines: Iterable[Line]) -> tuple[HostKey, ...]:
+    """The keys that lines vouch for, each once: no revoked ones, no authorities."""
+    return tuple({line.key: None for line in lines if line.marker is Marker.NONE and line.key})
+
+
+def named_endpoints(lines: Iterable[Line]) -> set[Endpoint]:
+    """The endpoints that lines with a key name in full: not hashed, not by pattern."""
+    names = (name for line in lines if line.key for name in line.hosts.split(b","))
+    return {found for name in names if (found := endpoint_of(name.decode("ascii", "replace")))}
+
+
+def endpoint_of(name: str) -> Endpoint | None:
+    """The endpoint that a known_hosts name means; None for a pattern, a hash or nonsense."""
+    host, port = name, "22"
+    if name.startswith("["):
+        host, _, port = name[1:].partition("]:")
+    if "[" in host or "]" in host or not (port.isascii() and port.isdigit() and len(port) < 6):
+        return None
+    try:
+        return endpoint(host, int(port))
+    except BadAnswer:
+        return None
 
 
 def _line(number: int, buffer: bytearray) -> Line | None:
@@ -93,14 +116,9 @@ def _line(number: int, buffer: bytearray) -> Line | None:
         return None
     marker = Marker.NONE
     while whole.startswith(b"@"):
-        # check_markers: the marker ends at the first space, and only where there is none at the
-        # first tab.
+        # check_markers: the marker ends at the first space; only without one at the first tab.
         end = whole.find(b" ") if b" " in whole else whole.find(b"\t")
-        known = (
-            {each.value.encode(): each for each in Marker}.get(whole[:end])
-            if 1 < end < _MARKER_BYTES
-            else None
-        )
+        known = _MARKERS.get(whole[:end]) if end > 0 else None
         if marker is not Marker.NONE or known is None:
             return Line(number, marker, b"", None, "the marker is unknown, or there are two")
         marker = known
@@ -133,8 +151,7 @@ def _string(buffer: bytearray, start: int) -> bytes:
 
 
 def names_match(hosts: bytes, name: str) -> bool:
-    """Whether the host field (patterns or a hashed name) of a line means the name;
-    match_maybe_hashed and match_hostname."""
+    """Whether a line's host field, patterns or a hashed name, means the name (match_hostname)."""
     wanted = name.lower().encode("utf-8", "surrogateescape")
     if hosts.startswith(b"|"):
         salt = _salt(hosts)
@@ -156,7 +173,7 @@ def names_match(hosts: bytes, name: str) -> bool:
 
 
 def _salt(hosts: bytes) -> bytes | None:
-    """The salt of ``|1|salt|hash``; None when it is none (extract_salt)."""
+    """The salt of ``|1|salt|hash``; None for anything else (extract_salt)."""
     if not hosts.startswith(b"|1|") or b"|" not in hosts[3:]:
         return None
     try:
@@ -167,20 +184,18 @@ def _salt(hosts: bytes) -> bytes | None:
 
 
 def _glob(text: bytes, pattern: bytes) -> bool:
-    """``*`` any bytes, ``?`` one byte. Without match_pattern's recursion: a hostile pattern must
-    not take for ever."""
-    at = star = mark = 0
-    position = 0
-    seen_star = False
+    """Match ``*`` with any bytes, ``?`` with one; in linear memory and at most quadratic time, as a
+    hostile pattern must not take for ever in match_pattern's recursion."""
+    at = position = mark = 0
+    star = -1
     while at < len(text):
-        if position < len(pattern) and pattern[position : position + 1] == b"*":
-            seen_star, star, mark = True, position, at
+        wanted = pattern[position : position + 1]
+        if wanted == b"*":
+            star, mark = position, at
             position += 1
-        elif position < len(pattern) and (
-            pattern[position : position + 1] == b"?" or pattern[position] == text[at]
-        ):
+        elif wanted in (b"?", text[at : at + 1]):
             at, position = at + 1, position + 1
-        elif seen_star:
+        elif star >= 0:
             mark += 1
             at, position = mark, star + 1
         else:
@@ -191,7 +206,7 @@ def _glob(text: bytes, pattern: bytes) -> bool:
 def verdict(lines: Sequence[Line], key: HostKey) -> Verdict:
     """What ssh thinks of a presented plain key, given the lines that serve the name
     (check_hostkeys_by_key_or_type)."""
-    if _revoked(lines, key):
+    if is_revoked(lines, key):
         return Verdict.REVOKED
     plain = [line.key for line in lines if line.marker is Marker.NONE]
     if key in plain:
@@ -199,7 +214,7 @@ def verdict(lines: Sequence[Line], key: HostKey) -> Verdict:
     return Verdict.CHANGED if plain else Verdict.NEW
 
 
-def _revoked(lines: Sequence[Line], key: HostKey) -> bool:
+def is_revoked(lines: Iterable[Line], key: HostKey) -> bool:
     return any(
         line.marker is Marker.REVOKED and line.key and key in (line.key, line.key.plain)
         for line in lines
@@ -210,23 +225,13 @@ def preference(lines: Sequence[Line]) -> tuple[str, ...]:
     """The order in which ssh asks for host key algorithms, given the lines that serve the name
     (order_hostkeyalgs): types that are known come first, unless the best one is known. A server
     with several keys presents the first of these that it has."""
-
-    def known(algorithm: str) -> bool:
-        kind = key_type(algorithm)
-        first = next(
-            (
-                line.key
-                for line in lines
-                if line.marker is Marker.NONE and line.key and line.key.type == kind
-            ),
-            None,
-        )
-        # ssh looks at the first of a type only
-        return first is not None and not _revoked(lines, first)
-
-    if known(ALGORITHMS[0]):
+    first: dict[str, HostKey] = {}  # ssh looks at the first key of a type only
+    for key in keys_of(lines):
+        first.setdefault(key.type, key)
+    known = {kind for kind, key in first.items() if not is_revoked(lines, key)}
+    if ALGORITHMS[0] in known:
         return ALGORITHMS
-    return tuple(sorted(ALGORITHMS, key=lambda algorithm: not known(algorithm)))
+    return tuple(sorted(ALGORITHMS, key=lambda algorithm: key_type(algorithm) not in known))
 
 
 def key_type(algorithm: str) -> str:
@@ -234,9 +239,7 @@ def key_type(algorithm: str) -> str:
 
 
 def negotiated(lines: Sequence[Line], presented: Iterable[HostKey]) -> HostKey | None:
-    """Which of a server's keys ssh would be shown; None when it has none of a type that ssh
-    accepts."""
+    """Which of a server's keys ssh would be shown; None without one of a type that it accepts."""
     keys = {key.type: key for key in presented}
-    return next(
-        (keys[key_type(each)] for each in preference(lines) if key_type(each) in keys), None
-    )
+    kinds = map(key_type, preference(lines))
+    return next((keys[kind] for kind in kinds if kind in keys), None)

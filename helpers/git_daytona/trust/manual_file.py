@@ -1,5 +1,5 @@
-"""The manual known_hosts file (DAYTONA_SSH_KNOWN_HOSTS): read, checked before anything is minted,
-never written."""
+"""The manual known_hosts file (DAYTONA_SSH_KNOWN_HOSTS): checked before anything is minted, never
+written."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +14,8 @@ _NAME = "DAYTONA_SSH_KNOWN_HOSTS"
 
 
 def path_of(setting: str) -> Path:
-    """The file that the setting names, ``~/`` expanded once. Raises BadSetting.
-
-    A relative path would let the repository that one stands in choose what is trusted.
-    """
+    """The file that the setting names, ``~/`` expanded once. Raises BadSetting, also for a relative
+    path: that would let the current repository choose what is trusted."""
     check_path(setting, _NAME)
     path = Path.home() / setting[2:] if setting.startswith("~/") else Path(setting)
     if not path.is_absolute():
@@ -28,45 +26,46 @@ def path_of(setting: str) -> Path:
 
 
 def check_path(text: str, name: str) -> None:
-    """Raise BadSetting, naming the setting, for a path that cannot be written in ssh_config, which
-    knows no escape for these."""
+    """Raise BadSetting for a path that ssh_config, which knows no escape for these, cannot hold."""
     if '"' in text or "${" in text or not text.isprintable():
         raise BadSetting(
-            f"{name} holds a double quote, '${{' or a control character, which ssh cannot take in a path",
+            f"{name} holds a double quote, '${{' or a control character, which ssh cannot take in a"
+            " path",
             hint="rename it",
         )
 
 
 def load(path: Path) -> tuple[Line, ...]:
-    """Its lines; raises BadSetting when it is missing, cannot be read, or has no usable line."""
+    """Read its lines; raises BadSetting if it cannot be read, or has no usable line."""
+    instead = f"unset {_NAME} to use the keys that Daytona publishes"
     try:
         lines = known_hosts.parse(read_bounded(path))
     except OSError as problem:
+        why = (problem.strerror or str(problem)).lower()
         raise BadSetting(
-            f"{_NAME} names '{path}', which cannot be read: {(problem.strerror or str(problem)).lower()}",
-            hint=f"correct the path, or unset {_NAME} to use the keys that Daytona publishes",
+            f"{_NAME} names '{path}', which cannot be read: {why}",
+            hint=f"correct the path, or {instead}",
         ) from problem
     if not any(line.key for line in lines):
-        bad = next((line for line in lines), None)
-        why = f"line {bad.number}: {bad.problem}" if bad else "it is empty"
+        why = f"line {lines[0].number}: {lines[0].problem}" if lines else "it is empty"
         raise BadSetting(
             f"{_NAME} names '{path}', which holds no host key: {why}",
-            hint=f"put the gateway's key into it, or unset {_NAME} to use the keys that Daytona publishes",
+            hint=f"put the gateway's key into it, or {instead}",
         )
     return lines
 
 
 def check(path: Path, lines: Sequence[Line], endpoint: Endpoint) -> tuple[Line, ...]:
-    """The lines for an endpoint; raises HostKeyRefused when there is none, so that ssh could only
-    refuse."""
+    """The lines for an endpoint; raises HostKeyRefused if ssh could only refuse."""
     name = endpoint.known_hosts_name
     mine = known_hosts.serving(lines, name)
     if any(line.marker is not Marker.REVOKED for line in mine):
         return mine
     why = bare_host(lines, endpoint)
-    bad = [line for line in lines if line.problem and known_hosts.names_match(line.hosts, name)]
-    if bad:
-        why = f"; line {bad[0].number} is for it, but ssh skips it: {bad[0].problem}"
+    for line in lines:
+        if line.problem and known_hosts.names_match(line.hosts, name):
+            why = f"; line {line.number} is for it, but ssh skips it: {line.problem}"
+            break
     raise HostKeyRefused(
         f"'{path}' has no host key for '{name}'{why}",
         hint=f"add a line '{name} <type> <base64>', for the key that you trust",
@@ -74,11 +73,12 @@ def check(path: Path, lines: Sequence[Line], endpoint: Endpoint) -> tuple[Line, 
 
 
 def bare_host(lines: Sequence[Line], endpoint: Endpoint) -> str:
-    """A clause that says so where lines name the host without the port: ssh would take them, this
-    suite does not."""
-    if endpoint.port == 22:
+    """A clause about the first line that names the host without the port: ssh would take it, this
+    suite does not. Empty if there is none."""
+    found = known_hosts.serving(lines, endpoint.host) if endpoint.port != 22 else ()
+    if not found:
         return ""
-    numbers = [line.number for line in known_hosts.serving(lines, endpoint.host)]
-    if not numbers:
-        return ""
-    return f"; line {numbers[0]} is for '{endpoint.host}' on port 22 and does not serve port {endpoint.port}"
+    return (
+        f"; line {found[0].number} is for '{endpoint.host}' on port 22 and does not serve port"
+        f" {endpoint.port}"
+    )

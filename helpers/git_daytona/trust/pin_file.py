@@ -1,19 +1,17 @@
-"""The pin file: an ordinary known_hosts file that this suite writes and people may edit. Their
-lines and comments stay.
+"""The pin file: a known_hosts file that this suite writes and people may edit; their lines stay.
 
 Each pin is a comment saying where the keys came from and when, then the keys:
 
     # daytona-pin: [ssh.example.org]:2222 from https://example.org/api on 2026-01-31T09:00:00Z
     [ssh.example.org]:2222 ssh-ed25519 AAAA…
 
-Stricter than ssh, which skips what it cannot read: a file of ours with such a line was damaged, and
-is refused (fail closed).
+Unlike ssh, which skips what it cannot read, this refuses a file with such a line: it was damaged.
 """
 
 import contextlib
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,25 +20,32 @@ from git_daytona.base import files, paths
 from git_daytona.base.endpoint import Endpoint
 from git_daytona.base.errors import BadSetting, HostKeyRefused
 from git_daytona.trust import known_hosts
-from git_daytona.trust.decision import endpoint_of
 from git_daytona.trust.host_keys import HostKey
-from git_daytona.trust.known_hosts import Line, Marker
+from git_daytona.trust.known_hosts import Line, Marker, endpoint_of
 
 FILE_BYTES = 16 * 1024 * 1024
 """Limit of a known_hosts file; the largest in practice have some hundred kilobytes."""
-_HEADER = "# Host keys of Daytona's SSH gateways. 'daytona-pin' shows and changes them; your own lines and comments stay.\n"
-_FORGOTTEN = "# daytona-pin: nothing is pinned"
+_HEADER = (
+    b"# Host keys of Daytona's SSH gateways. 'daytona-pin' shows and changes them;"
+    b" your own lines and comments stay.\n"
+)
+_FORGOTTEN = b"# daytona-pin: nothing is pinned"
 _RECORD = re.compile(r"# daytona-pin: (?P<name>\S+) from (?P<source>\S.*) on (?P<when>\S+)")
 
 
 @dataclass(frozen=True)
 class Record:
-    """A comment of ours: which endpoint was pinned, from which source (an API's URL, or a file),
-    and when (ISO 8601, UTC)."""
+    """A comment of ours: ``source`` is an API's URL, or a file; ``when`` in ISO 8601, UTC."""
 
     endpoint: Endpoint
     source: str
     when: str
+
+    @classmethod
+    def parse(cls, raw: bytes) -> "Record | None":
+        match = _RECORD.fullmatch(raw.decode("utf-8", "replace").rstrip())
+        endpoint = endpoint_of(match["name"]) if match else None
+        return cls(endpoint, match["source"], match["when"]) if match and endpoint else None
 
 
 @dataclass(frozen=True)
@@ -68,8 +73,7 @@ def read_bounded(path: Path) -> bytes:
 
 
 def load(path: Path) -> Pins:
-    """Read the pin file; no file gives no pins. Raises HostKeyRefused when there is one that cannot
-    be used."""
+    """Read the pin file; no file gives no pins. Raises HostKeyRefused for one that is unusable."""
     try:
         data = read_bounded(path)
     except (FileNotFoundError, NotADirectoryError):  # the second: writing will say it better
@@ -81,55 +85,46 @@ def load(path: Path) -> Pins:
     if b"\0" in data:
         raise unusable(path, "it holds NUL bytes")
     # With a newline at its end: half a line must not become a whole one by ssh's reading on in
-    # memory (knownhosts.parse).
+    # memory (known_hosts.parse).
     lines = known_hosts.parse(data if data.endswith(b"\n") else data + b"\n")
     for line in lines:
         if line.problem:
             raise unusable(path, f"line {line.number}: {line.problem}")
-    comments = [
-        raw.decode("utf-8", "replace").rstrip() for raw in data.split(b"\n") if raw.startswith(b"#")
-    ]
+    comments = [raw.rstrip() for raw in data.split(b"\n") if raw.startswith(b"#")]
     if not any(line.marker is Marker.NONE for line in lines) and _FORGOTTEN not in comments:
         raise unusable(path, "it holds no key")
-    records = []
-    for comment in comments:
-        match = _RECORD.fullmatch(comment)
-        endpoint = endpoint_of(match["name"]) if match else None
-        if match and endpoint:
-            records.append(Record(endpoint, match["source"], match["when"]))
-    return Pins(data, lines, tuple(records))
+    records = (Record.parse(comment) for comment in comments)
+    return Pins(data, lines, tuple(record for record in records if record))
 
 
 def unusable(path: Path, why: str) -> HostKeyRefused:
     return HostKeyRefused(
         f"the pin file '{path}' cannot be used: {why}",
-        hint="repair it; or, if you know why it is like that, remove it: the next start then pins the published keys anew",
+        hint="repair it; or, if you know why it is like that, remove it: the next start then pins"
+        " the published keys anew",
     )
 
 
-@contextlib.contextmanager
-def changing(path: Path) -> Iterator[None]:
-    """Hold the pin file's lock: what is decided about it is written before another process
-    decides."""
-    with files.lock(paths.locks() / "gateway_known_hosts", holds=f"the pin file '{path}'"):
-        yield
+def changing(path: Path) -> contextlib.AbstractContextManager[None]:
+    """Hold the pin file's lock: a decision is written before another process decides."""
+    return files.lock(paths.locks() / "gateway_known_hosts", holds=f"the pin file '{path}'")
 
 
-def add(path: Path, pins: Pins, endpoint: Endpoint, keys: Iterable[HostKey], source: str) -> Pins:
+def add(path: Path, pins: Pins, endpoint: Endpoint, keys: Iterable[HostKey], source: str) -> None:
     """Append keys for an endpoint, under ``changing``; ``pins`` is what was read under the same
-    lock. Raises as load, BadSetting."""
-    text = f"# daytona-pin: {endpoint.known_hosts_name} from {source} on {_now()}\n"
-    text += "".join(f"{endpoint.known_hosts_name} {key.line}\n" for key in keys)
-    before = b"".join(raw for raw in io.BytesIO(pins.data) if raw.rstrip() != _FORGOTTEN.encode())
+    lock. Raises BadSetting."""
+    name, now = endpoint.known_hosts_name, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    text = f"# daytona-pin: {name} from {source} on {now}\n"
+    text += "".join(f"{name} {key.line}\n" for key in keys)
+    before = b"".join(raw for raw in io.BytesIO(pins.data) if raw.rstrip() != _FORGOTTEN)
     if before and not before.endswith(b"\n"):
         before += b"\n"
-    _write(path, (before or _HEADER.encode()) + text.encode(), first=not pins.data)
-    return load(path)
+    _write(path, (before or _HEADER) + text.encode(), first=not pins.data)
 
 
 def forget(path: Path, pins: Pins, endpoint: Endpoint) -> Pins:
-    """Drop the lines that serve an endpoint, and our comments about it; ``@revoked`` lines stay, as
-    with ``ssh-keygen -R``.
+    """Drop an endpoint's lines and our comments about it; ``@revoked`` ones stay, as with
+    ``ssh-keygen -R``.
 
     Under ``changing``. A file with nothing left but our own header is removed. Raises as load,
     BadSetting.
@@ -138,25 +133,15 @@ def forget(path: Path, pins: Pins, endpoint: Endpoint) -> Pins:
     kept = b"".join(
         raw
         for number, raw in enumerate(io.BytesIO(pins.data), 1)
-        if number not in gone and not _is_record(raw, endpoint)
+        if number not in gone and not ((its := Record.parse(raw)) and its.endpoint == endpoint)
     )
     if not any(line.marker is Marker.NONE for line in known_hosts.parse(kept)):
-        if not kept.replace(_HEADER.encode(), b"").strip():
+        if not kept.replace(_HEADER, b"").strip():
             path.resolve().unlink(missing_ok=True)
             return Pins()
-        kept += b"" if kept.endswith(b"\n") else b"\n"
-        kept += f"{_FORGOTTEN}\n".encode()
+        kept += (b"" if kept.endswith(b"\n") else b"\n") + _FORGOTTEN + b"\n"
     _write(path, kept, first=False)
     return load(path)
-
-
-def _is_record(raw: bytes, endpoint: Endpoint) -> bool:
-    match = _RECORD.fullmatch(raw.decode("utf-8", "replace").rstrip())
-    return match is not None and endpoint_of(match["name"]) == endpoint
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _write(path: Path, content: bytes, *, first: bool) -> None:

@@ -1,25 +1,29 @@
-"""What ``GET /config`` says about the SSH gateway. Pure: the decoded answer in, values out; every
-field is distrusted."""
+"""What ``GET /config`` says about the SSH gateway: distrusted, and asked for once."""
 
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from git_daytona.base.endpoint import Endpoint, endpoint, from_ssh_command
+from git_daytona.base.errors import GitDaytonaError
 from git_daytona.trust.host_keys import SERVER_TYPES, HostKey, parse_line
 
 MOST_KEYS = 64
-"""More than a gateway can have; the rest of a longer list is not looked at."""
+"""More than a gateway can have; the rest of a longer list is ignored."""
+AGAIN_SECONDS = 1.0
+"""The API is not asked again sooner than this, however many transfers are refused."""
+FAILED_SECONDS = 60.0
+"""How long a failure to ask is believed."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """The gateway's endpoint and its host keys as the API publishes them, in its order and each
-    once.
+    """The gateway's endpoint and its host keys as the API publishes them, in its order, each once.
 
-    ``unreadable`` says of each published item that is no host key why not; ``fingerprints`` are
-    those published beside the keys; ``legacy`` that the server is an older one that publishes no
-    host keys at all.
+    ``unreadable`` says for each published item that is not a host key why not; ``fingerprints`` are
+    those published with the keys; ``legacy``: an older server, which publishes no host keys at all.
     """
 
     endpoint: Endpoint
@@ -29,19 +33,54 @@ class Published:
     legacy: bool = False
 
     @property
-    def something(self) -> bool:
-        """Whether anything was published, readable or not: if so, it must never end in silent trust
-        (CASES 25)."""
-        return bool(self.keys or self.unreadable)
-
-    @property
     def contradicted(self) -> tuple[HostKey, ...]:
         """Keys whose fingerprint is not among the published ones, where there are any."""
-        return tuple(
-            key
-            for key in self.keys
-            if self.fingerprints and key.fingerprint not in self.fingerprints
-        )
+        listed = self.fingerprints
+        return tuple(key for key in self.keys if listed and key.fingerprint not in listed)
+
+
+class PublishedConfig:
+    """The answer of ``GET /config``, kept for the process. While one thread asks, others wait."""
+
+    def __init__(
+        self, ask: Callable[[], Mapping[str, Any]], clock: Callable[[], float] = time.monotonic
+    ):
+        self._ask = ask
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._answer: Published | GitDaytonaError | None = None
+        self._asked_at = 0.0
+        self._renewed_at: float | None = None
+
+    def answer(self) -> Published | GitDaytonaError:
+        """What the API says; or the error of asking, or the one that the answer deserves."""
+        with self._lock:
+            failed = isinstance(self._answer, GitDaytonaError)
+            if failed and self._clock() - self._asked_at > FAILED_SECONDS:
+                self._answer = None
+            if self._answer is None:
+                try:
+                    self._answer = read(self._ask())
+                except GitDaytonaError as problem:
+                    self._answer = problem
+                self._asked_at = self._clock()
+            return self._answer
+
+    def renew(self, *, evidence: bool = False) -> bool:
+        """Forget the answer, so that the API is asked anew; False if there is none, or a fresh one.
+
+        With ``evidence`` that a key has changed even a new answer is not fresh, unless such
+        evidence renewed it just now.
+        """
+        with self._lock:
+            last = self._renewed_at if evidence else self._asked_at
+            now = self._clock()
+            if self._answer is None or (last is not None and now - last < AGAIN_SECONDS):
+                return False
+            self._answer = None
+            if evidence:
+                self._renewed_at = now
+            return True
 
 
 def read(config: Mapping[str, Any]) -> Published:
@@ -50,8 +89,10 @@ def read(config: Mapping[str, Any]) -> Published:
     Fields (daytona_api_client DaytonaConfiguration): ``sshGatewayHost``, ``sshGatewayPort``,
     ``sshGatewayHostKeys`` (a list of ``<type> <base64>``), ``sshGatewayHostKeyFingerprints``. Older
     servers have ``sshGatewayCommand`` instead, a template, and ``sshGatewayPublicKey``, which is
-    not a host key (FACTS.md) and is ignored.
+    not a host key and is ignored.
     """
+    host, port = config.get("sshGatewayHost"), config.get("sshGatewayPort")
+    found = None if host else from_ssh_command(config.get("sshGatewayCommand"))
     keys: dict[HostKey, None] = {}
     unreadable: list[str] = []
     for item in _items(config.get("sshGatewayHostKeys")):
@@ -61,27 +102,25 @@ def read(config: Mapping[str, Any]) -> Published:
             keys.setdefault(_host_key(item))
         except ValueError as problem:
             unreadable.append(str(problem))
-    fingerprints = _items(config.get("sshGatewayHostKeyFingerprints"))
     return Published(
-        endpoint=_endpoint(config),
+        endpoint=found or endpoint(host, 22 if port is None else port),
         keys=tuple(keys),
         unreadable=tuple(unreadable),
         fingerprints=tuple(
-            each for each in fingerprints if isinstance(each, str) and each.startswith("SHA256:")
+            each
+            for each in _items(config.get("sshGatewayHostKeyFingerprints"))
+            if isinstance(each, str) and each.startswith("SHA256:")
         ),
         legacy="sshGatewayHostKeys" not in config,
     )
 
 
 def _items(value: object) -> list[object]:
-    if value is None:
-        return []
+    if isinstance(value, str):  # several lines: not what the API documents, but plain enough
+        value = value.splitlines()
     if isinstance(value, list):
         return value[:MOST_KEYS]
-    # one text of several lines: not what the API documents, but plain enough
-    if isinstance(value, str):
-        return list(value.splitlines()[:MOST_KEYS])
-    return [value]
+    return [] if value is None else [value]
 
 
 def _host_key(item: object) -> HostKey:
@@ -91,15 +130,3 @@ def _host_key(item: object) -> HostKey:
     if key.type not in SERVER_TYPES:
         raise ValueError(f"'{key.type}' is not a type of host key that can be pinned")
     return key
-
-
-def _endpoint(config: Mapping[str, Any]) -> Endpoint:
-    from_command = (
-        from_ssh_command(config.get("sshGatewayCommand"))
-        if not config.get("sshGatewayHost")
-        else None
-    )
-    if from_command is not None:
-        return from_command
-    port = config.get("sshGatewayPort")
-    return endpoint(config.get("sshGatewayHost"), 22 if port is None else port)

@@ -1,0 +1,138 @@
+"""The host keys that a gateway presents right now. They prove nothing about who presents them.
+
+Three ways to look, none of which authenticates: ``preferred_key`` quickly, before a token is minted
+(ssh-keyscan takes a hundredth of a second where loading asyncssh takes a sixth of one);
+``user_ssh_stderr`` by the user's own ssh, where only that can judge; ``all_keys`` for a report.
+"""
+
+import contextlib
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from git_daytona import ssh
+from git_daytona.base.endpoint import Endpoint
+from git_daytona.base.errors import ApiUnreachable, GitDaytonaError
+from git_daytona.base.run import run
+from git_daytona.git import environment
+from git_daytona.trust import known_hosts
+from git_daytona.trust.host_keys import HostKey, parse_blob
+from git_daytona.trust.known_hosts import ALGORITHMS, Line
+
+KEYSCAN_SECONDS = 3
+CONNECT_SECONDS = 40.0
+PROBE_SECONDS = 20.0
+NO_TOKEN = "there-is-no-token-yet"  # noqa: S105
+"""The user name of a connection without a token; no token of Daytona's looks like it."""
+_FAMILY = {"ssh-ed25519": "ed25519", "ssh-rsa": "rsa"}  # ssh-keyscan's names; the rest is "ecdsa"
+_PROBED = tuple(name for name in ALGORITHMS if name != "rsa-sha2-256")
+"""One algorithm per type of key: a server shows one key per connection, of the type asked for."""
+
+
+class GatewayUnreachable(ApiUnreachable):
+    meaning = ApiUnreachable.meaning
+
+
+def preferred_key(endpoint: Endpoint, lines: Sequence[Line]) -> HostKey | None:
+    """The presented key of the type that ssh would ask for first, given the lines for the endpoint.
+
+    None when that cannot be seen: no answer within 3 seconds, no key of that type, no ssh-keyscan,
+    or a proxy in the user's ssh configuration, behind which this machine may see somebody else at
+    the address. ssh enforces the verdict in every transfer anyway.
+    """
+    known = {key.type for key in known_hosts.keys_of(lines)}
+    kinds = map(known_hosts.key_type, known_hosts.preference(lines))
+    kind = next((each for each in kinds if each in known), None)
+    if kind is None:
+        return None
+    env = {name: value for name, value in os.environ.items() if name in ("HOME", "PATH", "LANG")}
+    where = ("-p", str(endpoint.port), "--", endpoint.host)
+    scan = ("ssh-keyscan", "-T", str(KEYSCAN_SECONDS), "-t", _FAMILY.get(kind, "ecdsa"), *where)
+    try:
+        configured = run(("ssh", "-G", *where), env=env, timeout=KEYSCAN_SECONDS)
+        settings = configured.stdout.splitlines()
+        if configured.status != 0 or any(
+            line.startswith(b"proxy") and b"usefdpass" not in line for line in settings
+        ):
+            return None
+        scanned = run(scan, env=env, timeout=KEYSCAN_SECONDS + 1)
+    except GitDaytonaError:  # missing or too slow: ssh itself will say so, or succeed
+        return None
+    found = (line.key for line in known_hosts.parse(scanned.stdout[:65536]))
+    return next((key for key in found if key is not None and key.type == kind), None)
+
+
+def user_ssh_stderr(endpoint: Endpoint, binary: str | None) -> str:
+    """What the user's own ssh writes about a gateway whose key only it can judge, connecting as in
+    a transfer, but without a token; empty when it does not end in time."""
+    env = environment.base() | {
+        "DAYTONA_SSH_GATEWAY": endpoint.url_authority,
+        "DAYTONA_SSH_TOKEN": NO_TOKEN,
+    }
+    if binary:
+        env["DAYTONA_SSH_BINARY"] = binary
+    python = (sys.executable, "-I", "-S", "-B")
+    argv = (*python, str(ssh.__file__), "-p", str(endpoint.port), endpoint.host, "true")
+    try:
+        return run(argv, env=env, timeout=CONNECT_SECONDS).complaint
+    except GitDaytonaError:  # too slow, say: the transfer will see
+        return ""
+
+
+def all_keys(endpoint: Endpoint, *, seconds: float = PROBE_SECONDS) -> tuple[HostKey, ...]:
+    """The gateway's host keys, one of each type that it has, in ssh's order of preference.
+
+    Takes at most about ``seconds``. Goes there directly: a proxy of the user's ssh configuration is
+    not used. Raises GatewayUnreachable when no key comes back.
+    """
+    deadline = time.monotonic() + seconds
+    with ThreadPoolExecutor(len(_PROBED)) as pool:
+        found = list(pool.map(lambda algorithm: _key(endpoint, algorithm, deadline), _PROBED))
+    if keys := tuple(each for each in found if isinstance(each, HostKey)):
+        return keys
+    why = (each for each in found if isinstance(each, str))
+    raise GatewayUnreachable(
+        f"the gateway '{endpoint.known_hosts_name}' presents no host key:"
+        f" {next(why, 'it offers no host key of a known type')}",
+        hint="check the network; a gateway behind a proxy of your ssh configuration cannot be"
+        " probed",
+    )
+
+
+def _key(endpoint: Endpoint, algorithm: str, deadline: float) -> HostKey | str | None:
+    """The key of one type; None if the server has none; in words why there is no answer."""
+    # here: they take a while to load
+    import asyncio
+
+    import asyncssh
+
+    # a type of key that the server lacks is an answer to us, and nothing for the log
+    logging.getLogger("asyncssh").disabled = True
+    try:
+        connection = socket.create_connection(
+            (endpoint.host, endpoint.port), timeout=max(0.1, deadline - time.monotonic())
+        )
+    except OSError as problem:
+        return (problem.strerror or str(problem)).lower()
+
+    async def ask() -> asyncssh.SSHKey | None:
+        async with asyncio.timeout(max(0.1, deadline - time.monotonic())):
+            # No configuration: the user's ssh files are not for a look that goes there directly.
+            return await asyncssh.get_server_host_key(
+                sock=connection, server_host_key_algs=[algorithm], config=None
+            )
+
+    with contextlib.closing(connection):
+        try:
+            key = asyncio.run(ask())
+            return None if key is None else parse_blob(key.public_data)
+        except asyncssh.KeyExchangeFailed:
+            return None
+        except TimeoutError:
+            return "timed out"
+        except (asyncssh.Error, OSError, ValueError) as problem:
+            return str(problem).lower() or type(problem).__name__
