@@ -1,8 +1,7 @@
-"""Put the plugin into OpenCode's configuration, and take it out again. What is planned can be shown
-before it is done.
+"""Put the plugin into OpenCode's configuration, and take it out again; a plan can be shown first.
 
 Nothing is remembered besides the configuration itself: uninstalling is the inverse of installing
-(jsonc.py), and a file that holds what we would write where there is none is ours to remove.
+(jsonc.py), and a file that holds only what we would write is ours to remove.
 """
 
 import difflib
@@ -23,7 +22,7 @@ SCHEMA = "https://opencode.ai/config.json"
 
 @dataclass(frozen=True)
 class Change:
-    """A configuration file before and after; None where there is no file. ``replaced`` are plugins
+    """A configuration file before and after, None where there is no file; ``replaced`` are plugins
     of ours of other installations."""
 
     path: Path
@@ -36,26 +35,18 @@ class Change:
 
     def diff(self) -> str:
         """A unified diff, fit for a terminal."""
-        old, new = (
-            io.StringIO(side.decode() if side else "", newline="\n").readlines()
-            for side in (self.before, self.after)
-        )
-        name = str(self.path)
-        came, went = (
-            name if side is not None else "/dev/null" for side in (self.before, self.after)
-        )
-        lines = []
-        for line in difflib.unified_diff(old, new, came, went):
-            lines.append(
-                line.rstrip("\r\n")
-                if line.endswith("\n")
-                else f"{line}\n\\ No newline at end of file"
-            )
-        return printable("\n".join(lines).replace("\r", ""))
+        sides = (self.before, self.after)
+        # by line feeds alone, as diff and git do
+        old, new = (list(io.StringIO((it or b"").decode(), newline="\n")) for it in sides)
+        was, becomes = ("/dev/null" if side is None else str(self.path) for side in sides)
+        lines = [
+            line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+            for line in difflib.unified_diff(old, new, was, becomes)
+        ]
+        return printable("".join(lines).removesuffix("\n").replace("\r", ""))
 
     def make(self) -> None:
-        """Write it, or remove the file. Raises BadSetting, also when the file has changed since the
-        plan."""
+        """Write or remove the file. Raises BadSetting, also for one that was changed meanwhile."""
         now = registration.read(self.path)
         if (now.raw if now else None) != self.before:
             raise BadSetting(f"'{self.path}' was changed meanwhile", hint="try again")
@@ -72,90 +63,78 @@ class Change:
 
 
 def install(worktree: Path | None) -> Change:
-    """The plan for the project's configuration, or with None for that of all projects. Raises
+    """Plan for the project's configuration, or with None for that of all projects. Raises
     BadSetting for a file that cannot be edited."""
-    candidates = (
-        registration.global_files() if worktree is None else registration.project_files(worktree)
-    )
-    there = [found for path in candidates if (found := registration.read(path)) is not None]
-    preferred = [found for found in there if found.path.name in registration.NAMES]
+    entry = registration.entry()
+    paths = _files(worktree)
+    there = [found for path in paths if (found := registration.read(path)) is not None]
+    chosen = next((found for found in there if found.path.name in registration.NAMES), None)
     if worktree is None:
         # There the last array counts: another file would have no effect, or hide the plugins of
         # this one.
-        chosen = next(
-            (found for found in reversed(there) if found.document.property("plugin")),
-            next(iter(preferred), None),
-        )
+        better = [found for found in reversed(there) if found.document.property("plugin")]
     else:
-        chosen = next((found for found in there if found.own()), next(iter(preferred), None))
+        better = [found for found in there if found.own()]
+    chosen = next(iter(better), chosen)
     if chosen is None:
-        return Change(
-            next(path for path in candidates if path.name in registration.NAMES),
-            None,
-            _fresh(registration.entry()),
-        )
-    wanted = json.dumps(registration.entry())
-    own = [spec for spec in chosen.specs() if registration.is_ours(spec.text)]
+        path = next(path for path in paths if path.name in registration.NAMES)
+        return Change(path, None, _fresh(entry))
     text = chosen.document.text
+    own = [spec for spec in chosen.specs() if registration.is_ours(spec.text)]
     if not own:
-        text = added(chosen.document, wanted)
-    elif registration.entry() not in chosen.own():
-        text = jsonc.replace(chosen.document, own[0].node, wanted)
-    text = removed(text, lambda spec: registration.is_ours(spec) and spec != registration.entry())
-    replaced = tuple(spec for spec in chosen.own() if spec != registration.entry())
-    return _checked(chosen, text, replaced, expected={registration.entry()})
+        text = added(chosen.document, json.dumps(entry))
+    elif entry not in chosen.own():
+        text = jsonc.replace(chosen.document, own[0].node, json.dumps(entry))
+    text = removed(text, lambda spec: registration.is_ours(spec) and spec != entry)
+    replaced = tuple(spec.text for spec in own if spec.text != entry)
+    return _checked(chosen, text, replaced, expected={entry})
 
 
 def uninstall(worktree: Path | None) -> list[Change]:
-    """The plans for all files of the project, or of all projects, that have a plugin of ours.
-    Raises BadSetting for a file that cannot be edited."""
+    """Plan for all files of the project, or of all projects, that have a plugin of ours. Raises
+    BadSetting for a file that cannot be edited."""
     changes = []
-    for path in (
-        registration.global_files() if worktree is None else registration.project_files(worktree)
-    ):
+    for path in _files(worktree):
         found = registration.read(path)
         if found is None or not found.own():
             continue
         if not path.is_symlink() and found.raw in [_fresh(spec) for spec in found.own()]:
             changes.append(Change(path, found.raw, None))
         else:
-            changes.append(
-                _checked(
-                    found,
-                    removed(found.document.text, registration.is_ours),
-                    tuple(found.own()),
-                    expected=set(),
-                )
-            )
+            text = removed(found.document.text, registration.is_ours)
+            changes.append(_checked(found, text, tuple(found.own()), expected=set()))
     return changes
 
 
 def rivals(worktree: Path | None, start: Path, changed: Path) -> list[str]:
-    """What OpenCode would load beside the plugin in the changed file and should not, one line each.
-    Files that cannot be read are left to ``git daytona doctor``."""
+    """What OpenCode would load besides the plugin in the changed file and should not, one line
+    each. Files that cannot be read are left to ``git daytona doctor``."""
     found = []
-    for config in registration.configs(worktree, start):
-        if isinstance(config, BadSetting):
-            continue
-        for spec in config.specs():
-            if registration.is_other(spec.text):
-                found.append(
-                    f"'{config.path}' also names Daytona's other plugin, '{spec.text}', and both would run: remove one"
-                )
-            elif (
-                registration.is_ours(spec.text)
-                and config.path != changed
-                and config.place(spec.text) != registration.SHIM
-            ):
-                found.append(
-                    f"'{config.path}' names the plugin of another installation, and both would run: take that one back"
-                )
-    found += [
+    readable = (it for it in registration.configs(worktree, start) if isinstance(it, Config))
+    for path, spec, place in (
+        (it.path, spec.text, it.place(spec.text)) for it in readable for spec in it.specs()
+    ):
+        if registration.is_other(spec):
+            found.append(
+                f"'{path}' also names Daytona's other plugin, '{spec}', and both would run:"
+                " remove one"
+            )
+        elif registration.is_ours(spec) and path != changed and place != registration.SHIM:
+            found.append(
+                f"'{path}' names the plugin of another installation, and both would run:"
+                " take that one back"
+            )
+    return found + [
         f"'{path}' may be Daytona's other plugin, and both would run"
         for path in registration.loose(worktree, start)
         if "daytona" in path.name
     ]
-    return found
+
+
+def _files(worktree: Path | None) -> list[Path]:
+    if worktree is None:
+        return registration.global_files()
+    return registration.project_files(worktree)
 
 
 def _fresh(spec: str) -> bytes:
@@ -172,26 +151,22 @@ def added(document: jsonc.Document, entry: str) -> str:
 
 
 def removed(text: str, unwanted: Callable[[str], bool]) -> str:
-    """The text without some of the plugins. A property that is exactly as added() makes it goes as
-    a whole."""
+    """The text without the unwanted plugins; a property that is as added() makes it goes whole."""
     while True:
         document = jsonc.parse(text)
         found = document.property("plugin")
-        number = next(
-            (spec.number for spec in registration.specs(document) if unwanted(spec.text)), None
-        )
-        if found is None or number is None:
+        numbers = [it.number for it in registration.specs(document) if unwanted(it.text)]
+        if found is None or not numbers:
             return text
-        item = found.value.items[number].value
+        item = found.value.items[numbers[0]].value
         if text[found.value.start : found.value.end] == f"[{text[item.start : item.end]}]":
             text = jsonc.remove(document, document.root, document.root.items.index(found))
         else:
-            text = jsonc.remove(document, found.value, number)
+            text = jsonc.remove(document, found.value, numbers[0])
 
 
 def _checked(config: Config, text: str, replaced: tuple[str, ...], *, expected: set[str]) -> Change:
-    """The change to a text, after looking whether it says what it shall: all other plugins as
-    before, and of ours what is expected."""
+    """The change to a text, checked: all other plugins as before, and of ours what is expected."""
     after = Config(config.path, b"", jsonc.parse(text))
 
     def others(each: Config) -> list[str]:

@@ -1,13 +1,11 @@
 """Edits of JSON with comments that leave everything else as it is: text in, text out. Pure.
 
-An edit inserts or cuts out a few characters; the document is never written anew. Removing what was
-appended gives back the text from before, byte for byte (tests/unit/test_jsonc.py). Of the libraries
-for it none was fit: jsonc-edit runs Node.js, json-five reformats what it has changed,
-jsonc-document needs a newer Python.
+Removing what was appended gives back the text from before, byte for byte. No library does that:
+jsonc-edit runs Node.js, json-five reformats what it changes, jsonc-document needs a newer Python.
 
 The grammar is that of Microsoft's jsonc-parser as OpenCode uses it: comments and trailing commas
-are fine. OpenCode puts values in for ``{env:NAME}`` and ``{file:PATH}`` before it parses, so these
-may stand for a value.
+are fine. OpenCode replaces ``{env:NAME}`` and ``{file:PATH}`` before it parses, so these may stand
+for a value.
 """
 
 import json
@@ -23,6 +21,8 @@ _SCALAR = re.compile(
 _CLOSING = {"{": "}", "[": "]"}
 _DEEPEST = 100
 _LINE = re.compile(r"\r\n|\n|\r")
+_COMMENTS_BEHIND = re.compile(r"(?:[ \t]*(?://[^\r\n]*|/\*(?:(?!\*/)[^\r\n])*\*/))*")
+"""Comments that follow in the same line, and end in it."""
 
 
 class Malformed(ValueError):
@@ -31,11 +31,9 @@ class Malformed(ValueError):
 
 @dataclass(frozen=True)
 class Node:
-    """A value and where it stands: ``text[start:end]``. ``items`` are those of an array or
-    object."""
+    """A value, ``text[start:end]``; ``kind`` is ``object``, ``array``, ``string`` or ``scalar``."""
 
     kind: str
-    """``object``, ``array``, ``string`` or ``scalar``."""
     start: int
     end: int
     items: tuple["Item", ...] = ()
@@ -43,8 +41,8 @@ class Node:
 
 @dataclass(frozen=True)
 class Item:
-    """An element of an array (``key`` None) or a property of an object, where the blanks before it
-    begin, and where the comma behind it stands."""
+    """An element of an array (``key`` None) or a property of an object; ``blanks`` is where the
+    blanks before it begin, ``comma`` where the comma behind it is."""
 
     key: str | None
     blanks: int
@@ -55,12 +53,11 @@ class Item:
 
 @dataclass(frozen=True)
 class Document:
-    """A text that was parsed. ``text`` may begin with a byte order mark, which stays."""
+    """A parsed text, with its byte order mark if any, and where its ``//`` comments end."""
 
     text: str
     root: Node
     line_comments: frozenset[int]
-    """Where the ``//`` comments end."""
 
     @property
     def newline(self) -> str:
@@ -69,12 +66,11 @@ class Document:
         return found.group() if found else "\n"
 
     def property(self, key: str) -> Item | None:
-        """A property of the outermost object; of several with one name the last, as it is the one
-        that counts."""
+        """A property of the outermost object; of several with one name the last, which counts."""
         return next((item for item in reversed(self.root.items) if item.key == key), None)
 
     def string(self, node: Node) -> str | None:
-        """The value of a string, None for anything else."""
+        """The value of a string; None for anything else."""
         return str(json.loads(self.text[node.start : node.end])) if node.kind == "string" else None
 
 
@@ -98,7 +94,7 @@ class _Parser:
         return Malformed(f"line {len(_LINE.findall(self.text, 0, self.at)) + 1}: {what}")
 
     def blank(self) -> int:
-        """Go past blanks and comments; where the last of these blanks begin."""
+        """Go past blanks and comments; returns where the last of these blanks begin."""
         while True:
             begin = self.at
             found = _BLANK.match(self.text, self.at)
@@ -129,7 +125,7 @@ class _Parser:
         return Node("object" if opening == "{" else "array", start, self.at, tuple(items))
 
     def items(self, opening: str, depth: int) -> list[Item]:
-        """What stands up to the closing bracket, and go past that."""
+        """Read up to the closing bracket, and go past that."""
         items: list[Item] = []
         while True:
             blanks = self.blank()
@@ -159,11 +155,8 @@ class _Parser:
 
 
 def append(document: Document, container: Node, item: str) -> str:
-    """The text with an item added at the end of an array or object of it.
-
-    On a line of its own where the others have theirs, with a comma behind it where the last one has
-    one. A comment behind the last one stays with it.
-    """
+    """Add an item at the end of an array or object: on a line of its own where the others have one,
+    with a comma where the last one has one, behind that one's comments."""
     text = document.text
     if not container.items:
         inner = text[container.start + 1 : container.end - 1]
@@ -172,67 +165,54 @@ def append(document: Document, container: Node, item: str) -> str:
         elif container.kind == "array" and not inner:
             # padded, so that remove() can tell it from an array that was added with the item in it
             item = f" {item} "
-        return _insert(text, (container.start + 1, item))
+        return text[: container.start + 1] + item + text[container.start + 1 :]
     last = container.items[-1]
     indentation = _own_line(text, last)
     if indentation is None and _LINE.search(text, last.value.end, container.end - 1):
         indentation = _indentation(text, container.start) + _unit(document)
     gap = " " if indentation is None else document.newline + indentation
     behind = last.value.end if last.comma is None else last.comma + 1
-    tail = _past_comments(text, behind)
+    comments = _COMMENTS_BEHIND.match(text, behind)
+    tail = comments.end() if comments else behind
     if last.comma is not None:
-        return _insert(text, (tail, f"{gap}{item},"))
-    return _insert(text, (tail if indentation is None else behind, ","), (tail, gap + item))
+        return f"{text[:tail]}{gap}{item},{text[tail:]}"
+    comma = tail if indentation is None else behind
+    return f"{text[:comma]},{text[comma:tail]}{gap}{item}{text[tail:]}"
 
 
 def replace(document: Document, node: Node, value: str) -> str:
-    """The text with a value in the place of another."""
+    """Put a value in the place of another."""
     return document.text[: node.start] + value + document.text[node.end :]
 
 
 def remove(document: Document, container: Node, number: int) -> str:
-    """The text without an item of an array or object of it, and without the comma and the blanks
-    that came with it. Comments stay."""
+    """Cut an item out of an array or object, with the comma and the blanks that came with it;
+    comments stay."""
     text, items = document.text, container.items
     item = items[number]
-    cuts = []
-    if (
-        len(items) == 1
-        and text[container.start + 1 : container.end - 1]
-        == f" {text[item.start : item.value.end]} "
-    ):
+    inside = text[container.start + 1 : container.end - 1]
+    if len(items) == 1 and inside == f" {text[item.start : item.value.end]} ":
         return text[: container.start + 1] + text[container.end - 1 :]
-    if item.comma is not None:
-        cuts.append((item.comma, item.comma + 1))
-    elif number:
-        comma = items[number - 1].comma
-        assert comma is not None
-        cuts.append((comma, comma + 1))
     begin, end = item.blanks, item.value.end
+    comma = item.comma if item.comma is not None or not number else items[number - 1].comma
     if number == 0 and _own_line(text, item) is None:
         # The first of several in one line: what keeps it apart from the second goes, not what
         # stands before it.
         begin = item.start
-        if len(items) > 1 and item.comma == end:
-            end = item.comma + 1
+        if len(items) > 1 and comma == end:
+            end += 1
             while text[end] in " \t":
                 end += 1
-            cuts.clear()
-    rest = (
-        text[end:] if not cuts or cuts[0][0] < end else text[end : cuts[0][0]] + text[cuts[0][1] :]
-    )
+            comma = None
+    rest = text[end:]
+    if comma is not None and comma >= end:
+        rest = text[end:comma] + text[comma + 1 :]
     if item.blanks in document.line_comments and not _LINE.match(rest.lstrip(" \t")):
         begin = item.start  # the line break ends a comment
-    cuts.append((begin, end))
-    for start, stop in sorted(cuts, reverse=True):
-        text = text[:start] + text[stop:]
-    return text
-
-
-def _insert(text: str, *insertions: tuple[int, str]) -> str:
-    for place, what in reversed(insertions):
-        text = text[:place] + what + text[place:]
-    return text
+    before = text[:begin]
+    if comma is not None and comma < begin:
+        before = text[:comma] + text[comma + 1 : begin]
+    return before + rest
 
 
 def _own_line(text: str, item: Item) -> str | None:
@@ -254,13 +234,3 @@ def _unit(document: Document) -> str:
         if unit := _own_line(document.text, item):
             return unit
     return "  "
-
-
-def _past_comments(text: str, place: int) -> int:
-    """Where the comments end that follow in the same line."""
-    while True:
-        blanks = re.compile(r"[ \t]*").match(text, place)
-        comment = _COMMENT.match(text, blanks.end() if blanks else place)
-        if comment is None or _LINE.search(comment.group()):
-            return place
-        place = comment.end()

@@ -4,14 +4,15 @@ OpenCode 1.18 merges, later ones first in rank: the files of ``$XDG_CONFIG_HOME/
 that OPENCODE_CONFIG names; ``opencode.json`` and ``opencode.jsonc`` of each directory from the
 worktree's root to where it runs; those in ``.opencode`` folders on that way and in HOME; those of
 OPENCODE_CONFIG_DIR. The plugins of all of them are loaded, one that is named twice once; but of the
-files in the first place only the last array counts (measured: an array in ``opencode.jsonc`` hides
-the one in ``opencode.json`` there). So are files in the folders ``plugin`` and ``plugins`` of all
+files in the first place only the last array counts (an array in ``opencode.jsonc`` hides the one in
+``opencode.json`` there). So are files in the folders ``plugin`` and ``plugins`` of all
 but the second and third kind.
 """
 
+import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -26,12 +27,12 @@ SHIM = Path(git_daytona.__file__).absolute().parent / "opencode" / "daytona.js"
 outlives an update."""
 NAMES = ("opencode.json", "opencode.jsonc")
 _OTHER = re.compile(r"(?:npm:)?(?:@daytona(?:io)?/opencode(?:-plugin)?|opencode-daytona)(?:@.*)?")
-_LARGEST = 4 * 1024 * 1024
+_MOST_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A plugin in the array: its place there, the string that names it, and what that says."""
+    """A plugin in the array: its number there, the string that names it, and that string's text."""
 
     number: int
     node: jsonc.Node
@@ -40,7 +41,7 @@ class Spec:
 
 @dataclass(frozen=True)
 class Config:
-    """A configuration file that was read: what it holds."""
+    """A configuration file that was read."""
 
     path: Path
     raw: bytes
@@ -54,21 +55,18 @@ class Config:
         return specs(self.document)
 
     def own(self) -> list[str]:
-        """What it says for a plugin of ours, of whatever installation."""
+        """The plugins of ours that it names, of whatever installation."""
         return [spec.text for spec in self.specs() if is_ours(spec.text)]
 
 
 def specs(document: jsonc.Document) -> list[Spec]:
-    """The plugins that a document names. One with options is an array that begins with the
-    string."""
+    """The plugins that a document names; one with options is an array that begins with its name."""
     found = []
     plugins = document.property("plugin")
     for number, item in enumerate(plugins.value.items if plugins else ()):
-        node = (
-            item.value.items[0].value
-            if item.value.kind == "array" and item.value.items
-            else item.value
-        )
+        node = item.value
+        if node.kind == "array" and node.items:
+            node = node.items[0].value
         if (text := document.string(node)) is not None:
             found.append(Spec(number, node, text))
     return found
@@ -80,7 +78,7 @@ def entry() -> str:
 
 
 def is_ours(spec: str) -> bool:
-    """Whether a plugin is that of an installation of this suite: told by the end of its path."""
+    """Whether a plugin is that of an installation of this suite, by the end of its path."""
     return Path(target(spec)).parts[-3:] == SHIM.parts[-3:]
 
 
@@ -97,37 +95,33 @@ def target(spec: str) -> str:
 def read(path: Path) -> Config | None:
     """Read a configuration file; None if there is none. Raises BadSetting for one that OpenCode
     could not read, either."""
-    try:
-        with path.open("rb") as handle:
-            raw = handle.read(_LARGEST + 1)
-    except FileNotFoundError as problem:
-        if path.is_symlink():
-            raise BadSetting(
-                f"'{path}' is a link to nowhere", hint="remove it, or make the file that it names"
-            ) from problem
-        return None
-    except OSError as problem:
-        raise BadSetting(
-            f"cannot read '{path}': {problem.strerror or problem}", hint="make it readable for you"
-        ) from problem
     hint = "correct it first; nothing was changed"
     try:
-        if len(raw) > _LARGEST:
-            raise BadSetting(f"'{path}' is larger than {_LARGEST >> 20} MiB", hint=hint)
-        if not raw.strip():
-            raise BadSetting(f"'{path}' is empty", hint="remove it, or write {} into it")
-        document = jsonc.parse(raw.decode())
+        with path.open("rb") as handle:
+            raw = handle.read(_MOST_BYTES + 1)
+        if len(raw) > _MOST_BYTES:
+            raise BadSetting(f"'{path}' is larger than {_MOST_BYTES >> 20} MiB", hint=hint)
+        document = jsonc.parse(raw.decode()) if raw.strip() else None
+    except FileNotFoundError as problem:
+        if not path.is_symlink():
+            return None
+        hint = "remove it, or make the file that it names"
+        raise BadSetting(f"'{path}' is a link to nowhere", hint=hint) from problem
+    except OSError as problem:
+        hint = "make it readable for you"
+        raise BadSetting(f"cannot read '{path}': {problem.strerror}", hint=hint) from problem
     except UnicodeDecodeError as problem:
         raise BadSetting(f"'{path}' is not UTF-8", hint=hint) from problem
     except jsonc.Malformed as problem:
         raise BadSetting(f"'{path}' is not JSON with comments: {problem}", hint=hint) from problem
+    if document is None:
+        raise BadSetting(f"'{path}' is empty", hint="remove it, or write {} into it")
     if document.root.kind != "object":
         raise BadSetting(f"'{path}' holds no JSON object", hint=hint)
     plugins = document.property("plugin")
     if plugins is not None and plugins.value.kind != "array":
-        raise BadSetting(
-            f"\"plugin\" in '{path}' is not an array", hint='make it one: "plugin": []'
-        )
+        hint = 'make it one: "plugin": []'
+        raise BadSetting(f"\"plugin\" in '{path}' is not an array", hint=hint)
     return Config(path, raw, document)
 
 
@@ -137,50 +131,39 @@ def global_files() -> list[Path]:
 
 
 def project_files(worktree: Path) -> list[Path]:
-    """The files of a project, those first that are to be changed rather (as ``opencode mcp add``
-    has it)."""
+    """The files of a project, in the order of preference of ``opencode mcp add``."""
     return [folder / name for folder in (worktree, worktree / ".opencode") for name in NAMES]
 
 
 def configs(worktree: Path | None, start: Path) -> Iterator[Config | BadSetting]:
     """The files whose plugins OpenCode loads when it runs in ``start``, each once; for one that
     cannot be read, why."""
-    shared = [each for path in global_files() if (each := _tried(path)) is not None]
-    counts = next(
-        (
-            each
-            for each in reversed(shared)
-            if isinstance(each, Config) and each.document.property("plugin")
-        ),
-        None,
-    )
-    yield from (each for each in shared if isinstance(each, BadSetting) or each is counts)
-    found = (
-        [Path(os.environ["OPENCODE_CONFIG"]).absolute()]
-        if os.environ.get("OPENCODE_CONFIG")
-        else []
-    )
-    if worktree is not None and not _flag("OPENCODE_DISABLE_PROJECT_CONFIG"):
-        found += [folder / name for folder in _way(worktree, start) for name in NAMES]
-    found += [folder / name for folder in _folders(worktree, start) for name in NAMES]
-    yield from (each for path in dict.fromkeys(found) if (each := _tried(path)) is not None)
+    shared = list(_readable(global_files()))
+    arrays = [it for it in shared if isinstance(it, Config) and it.document.property("plugin")]
+    yield from (it for it in shared if isinstance(it, BadSetting) or it in arrays[-1:])
+    named = os.environ.get("OPENCODE_CONFIG")
+    folders = [*_way(worktree, start), *_folders(worktree, start)]
+    found = [folder / name for folder in folders for name in NAMES]
+    yield from _readable([Path(named).absolute(), *found] if named else found)
 
 
-def _tried(path: Path) -> Config | BadSetting | None:
-    try:
-        return read(path)
-    except BadSetting as problem:
-        return problem
+def _readable(files: list[Path]) -> Iterator[Config | BadSetting]:
+    for path in dict.fromkeys(files):
+        try:
+            if (config := read(path)) is not None:
+                yield config
+        except BadSetting as problem:
+            yield problem
 
 
 def loose(worktree: Path | None, start: Path) -> list[Path]:
-    """Plugin files that OpenCode loads because of where they lie."""
-    folders = (
-        folder / name
-        for folder in [paths.opencode_config(), *_folders(worktree, start)]
-        for name in ("plugin", "plugins")
-    )
-    return [path for folder in dict.fromkeys(folders) for path in _scripts(folder)]
+    """Plugin files that OpenCode loads because of where they are."""
+    found: list[Path] = []
+    for folder in dict.fromkeys([paths.opencode_config(), *_folders(worktree, start)]):
+        for plugins in (folder / "plugin", folder / "plugins"):
+            with contextlib.suppress(OSError):
+                found += sorted(it for it in plugins.iterdir() if it.suffix in (".js", ".ts"))
+    return found
 
 
 def pure() -> bool:
@@ -188,25 +171,17 @@ def pure() -> bool:
     return _flag("OPENCODE_PURE")
 
 
-def _scripts(folder: Path) -> Iterable[Path]:
-    try:
-        return sorted(path for path in folder.iterdir() if path.suffix in (".js", ".ts"))
-    except OSError:
-        return ()
-
-
 def _folders(worktree: Path | None, start: Path) -> list[Path]:
-    found = []
-    if worktree is not None and not _flag("OPENCODE_DISABLE_PROJECT_CONFIG"):
-        found += [folder / ".opencode" for folder in _way(worktree, start)]
-    found.append(Path.home() / ".opencode")
-    if named := os.environ.get("OPENCODE_CONFIG_DIR"):
-        found.append(Path(named).absolute())
-    return found
+    """The folders of OpenCode's configuration besides that for all projects."""
+    found = [folder / ".opencode" for folder in (*_way(worktree, start), Path.home())]
+    named = os.environ.get("OPENCODE_CONFIG_DIR")
+    return [*found, Path(named).absolute()] if named else found
 
 
-def _way(worktree: Path, start: Path) -> list[Path]:
+def _way(worktree: Path | None, start: Path) -> list[Path]:
     """The directories from the root of the worktree to where OpenCode runs."""
+    if worktree is None or _flag("OPENCODE_DISABLE_PROJECT_CONFIG"):
+        return []
     inside = [folder for folder in (start, *start.parents) if folder.is_relative_to(worktree)]
     return inside[::-1] or [worktree]
 
