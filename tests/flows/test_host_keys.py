@@ -49,7 +49,7 @@ def entries() -> list[str]:
     return [line for line in paths.pin_file().read_text().splitlines() if not line.startswith("#")]
 
 
-# -- the table of decisions ------------------------------------------------------------------------
+# -- the outcomes of a decision --------------------------------------------------------------------
 
 
 def test_the_first_start_pins_and_everything_is_verified(local, repo, begin, command):

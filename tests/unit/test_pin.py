@@ -1,4 +1,4 @@
-"""The trust decision: each row of its table, and the cases of host keys, on real files;
+"""The trust decision: each outcome, and the cases about host keys, on real files;
 ssh itself is in tests/flows."""
 
 import base64
@@ -122,7 +122,7 @@ def changed(fingerprint: str, name: str = NAME) -> str:
     )
 
 
-# -- the table of decisions ------------------------------------------------------------------------
+# -- the outcomes of a decision --------------------------------------------------------------------
 
 
 def test_nothing_pinned_something_published_pins_all() -> None:
@@ -558,7 +558,7 @@ def test_pinning_switched_off_inherits_and_writes_nothing() -> None:
     assert not paths.pin_file().exists()
 
 
-# -- asked once; rotation and forgetting while a process runs (case 65) ---------------------------
+# -- asked once; rotation and forgetting while a process runs (case 65) ----------------------------
 
 
 def test_the_api_is_asked_once_per_start_by_many_threads() -> None:
@@ -725,7 +725,7 @@ def test_a_revoked_published_key_is_not_pinned() -> None:
         policy(Api(B)).default()
 
 
-# -- the file itself (case 32) --------------------------------------------------------------------
+# -- the file itself (case 32) ---------------------------------------------------------------------
 
 
 def _pin_one(seed: str, gate: Any, outcome: Any) -> None:
@@ -816,7 +816,7 @@ def test_any_pin_file_is_used_or_refused(
     path = tmp_path_factory.getbasetemp() / "any-pin-file"
     path.write_bytes(before + content)
     with contextlib.suppress(HostKeyRefused):
-        assert pin_file.load(path).lines
+        assert pin_file.load(path).lines or b"nothing is pinned" in content
 
 
 @pytest.mark.parametrize(

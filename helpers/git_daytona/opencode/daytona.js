@@ -8,7 +8,7 @@ import { dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
 
 const START_MS = 20_000 // for the first answer
-const PING_MS = 10_000 // while something is asked for: how often the service is asked whether it is there
+const PING_MS = 10_000 // how often the service is asked for a sign of life during calls
 const ANSWER_MS = 30_000 // for its answer to that; a call itself may take its time
 const SHUTDOWN_MS = 75_000 // the service drains syncs for 60 s, then revokes
 const TOAST_MS = 5_000 // how long a toast is shown
@@ -21,7 +21,8 @@ function launcher() {
   if (process.env.DAYTONA_SERVICE_BINARY) return process.env.DAYTONA_SERVICE_BINARY
   const here = dirname(realpathSync(fileURLToPath(import.meta.url)))
   if (existsSync(join(here, "..", "__main__.py"))) {
-    for (const up of ["../../..", "../../../../.."]) { // a checkout; PREFIX/lib/pythonX.Y/site-packages
+    // a checkout; PREFIX/lib/pythonX.Y/site-packages
+    for (const up of ["../../..", "../../../../.."]) {
       const found = join(here, up, "bin", "git-daytona")
       if (existsSync(found)) return found
     }
@@ -39,9 +40,13 @@ class Service {
     this.ended = new Promise((resolve) => { this.end = resolve })
     // A session of its own: Ctrl-C in the terminal is for OpenCode, and the end of input tells the
     // service.
-    this.child = spawn(launcher(), ["serve"], { cwd: "/", detached: true, stdio: ["pipe", "pipe", "pipe"] })
+    const stdio = ["pipe", "pipe", "pipe"]
+    this.child = spawn(launcher(), ["serve"], { cwd: "/", detached: true, stdio })
     this.child.on("error", (error) => this.died(`cannot run '${launcher()}': ${error.message}`))
-    this.child.on("exit", (code, signal) => setTimeout(() => this.died(this.complaint.trim() || `it ended (${signal ?? `status ${code}`})`), 50))
+    this.child.on("exit", (code, signal) => {
+      const ended = `it ended (${signal ?? `status ${code}`})`
+      setTimeout(() => this.died(this.complaint.trim() || ended), 50)
+    })
     this.child.stdin.on("error", () => {})
     this.child.stdout.setEncoding("utf8")
     let rest = ""
@@ -51,7 +56,9 @@ class Service {
       for (const line of lines) this.receive(line)
     })
     this.child.stderr.setEncoding("utf8")
-    this.child.stderr.on("data", (chunk) => { this.complaint = (this.complaint + chunk).slice(-2000) })
+    this.child.stderr.on("data", (chunk) => {
+      this.complaint = (this.complaint + chunk).slice(-2000)
+    })
     this.child.unref()
     for (const stream of this.child.stdio) stream.unref?.()
   }
@@ -59,9 +66,13 @@ class Service {
   died(reason) {
     if (this.dead) return
     this.dead = reason.replaceAll("\n", "; ")
-    for (const { reject } of this.pending.values()) reject(new Error(`the Daytona service is gone: ${this.dead}`))
+    for (const { reject } of this.pending.values()) reject(this.gone())
     this.pending.clear()
     this.end()
+  }
+
+  gone() {
+    return new Error(`the Daytona service is gone: ${this.dead}`)
   }
 
   send(message) {
@@ -74,7 +85,7 @@ class Service {
 
   // Resolves to the result; rejects with the service's words.
   call(method, params, onId) {
-    if (this.dead) return Promise.reject(new Error(`the Daytona service is gone: ${this.dead}`))
+    if (this.dead) return Promise.reject(this.gone())
     const id = ++this.last
     const answer = new Promise((resolve, reject) => this.pending.set(id, { resolve, reject }))
     onId?.(id)
@@ -89,7 +100,8 @@ class Service {
     if (this.attending) return
     this.attending = setTimeout(async () => {
       if (!this.dead && this.pending.size) {
-        await within(this.call("ping", {}).catch(() => {}), ANSWER_MS, "").catch(() => this.kill("it does not answer"))
+        const answer = this.call("ping", {}).catch(() => {})
+        await within(answer, ANSWER_MS, "").catch(() => this.kill("it does not answer"))
       }
       this.attending = undefined
       if (!this.dead && this.pending.size) this.attend()
@@ -109,13 +121,17 @@ class Service {
       const waiting = this.pending.get(message.id)
       this.pending.delete(message.id)
       if (!message.error) return waiting?.resolve(message.result)
-      return waiting?.reject(Object.assign(new Error(message.error.message), { kind: message.error.data?.kind }))
+      const { message: words, data } = message.error
+      return waiting?.reject(Object.assign(new Error(words), { kind: data?.kind }))
     }
     try {
       const result = await this.handlers[message.method]?.(message.params, this)
       if (message.id !== undefined) this.send({ id: message.id, result: result ?? null })
     } catch (error) {
-      if (message.id !== undefined) this.send({ id: message.id, error: { code: -32000, message: String(error?.message ?? error) } })
+      const words = String(error?.message ?? error)
+      if (message.id !== undefined) {
+        this.send({ id: message.id, error: { code: -32000, message: words } })
+      }
     }
   }
 }
@@ -131,11 +147,17 @@ export default async function daytona({ client, project, directory, worktree }) 
   const toasts = []
   let showing, service, ready, broken, restarted = false, disposing = false
 
-  const show = (body) => client.tui.showToast({ body: { ...body, duration: TOAST_MS } }).catch(() => {})
+  function show(body) {
+    return client.tui.showToast({ body: { ...body, duration: TOAST_MS } }).catch(() => {})
+  }
   async function showAll() {
     for (let next; (next = toasts.shift()); ) {
       await show(next)
-      if (!disposing) await new Promise((resolve) => { const timer = setTimeout(resolve, READ_MS); timer.unref?.(); wake = resolve })
+      if (disposing) continue
+      await new Promise((resolve) => {
+        wake = resolve
+        setTimeout(resolve, READ_MS).unref?.()
+      })
     }
     showing = undefined
   }
@@ -157,22 +179,27 @@ export default async function daytona({ client, project, directory, worktree }) 
       try {
         await entry.context.ask({ permission, patterns, always, metadata })
       } catch (error) {
-        entry.denied = error // OpenCode knows its own error again, and ends the turn where it should
+        entry.denied = error // OpenCode recognizes its own error, and ends the turn where it should
         throw error
       }
     },
-    parent: async ({ sessionID }) => ({ parentID: (await client.session.get({ path: { id: sessionID } })).data?.parentID ?? null }),
+    parent: async ({ sessionID }) => {
+      const { data } = await client.session.get({ path: { id: sessionID } })
+      return { parentID: data?.parentID ?? null }
+    },
   }
 
   function start() {
     const mine = (service = new Service(handlers))
-    ready = within(mine.call("initialize", { directory, worktree, projectID: project?.id }), START_MS, "it does not answer")
+    const answer = mine.call("initialize", { directory, worktree, projectID: project?.id })
+    ready = within(answer, START_MS, "it does not answer")
     ready.catch((error) => { broken = error.message; mine.kill(error.message) })
     mine.ended.then(() => {
       if (disposing || broken) return
       if (restarted) {
         broken = `the Daytona service ended twice: ${mine.dead}`
-        return toast({ title: "Daytona service ended", message: `${broken}; restart OpenCode`, variant: "error" })
+        const message = `${broken}; restart OpenCode`
+        return toast({ title: "Daytona service ended", message, variant: "error" })
       }
       restarted = true
       toast({ title: "Daytona service restarted", message: mine.dead, variant: "warning" })
@@ -181,14 +208,18 @@ export default async function daytona({ client, project, directory, worktree }) 
     return ready
   }
 
-  const refusal = () => new Error(`Daytona is not available, and nothing runs on this machine instead: ${broken}`)
+  function refusal() {
+    const why = "Daytona is not available, and nothing runs on this machine instead"
+    return new Error(`${why}: ${broken}`)
+  }
 
   async function run(name, args, context) {
     await ready.catch(() => {})
     if (broken) throw refusal()
     let id, abort
     const from = service
-    const answer = from.call("tool", { name, sessionID: context.sessionID, callID: context.callID, arguments: args }, (given) => {
+    const { sessionID, callID } = context
+    const answer = from.call("tool", { name, sessionID, callID, arguments: args }, (given) => {
       id = given
       calls.set(id, { context, service: from })
     })
@@ -212,7 +243,8 @@ export default async function daytona({ client, project, directory, worktree }) 
   try {
     known = await start()
   } catch {
-    toast({ title: "Daytona is not available", message: `${broken}; tools are blocked`, variant: "error" })
+    const message = `${broken}; tools are blocked`
+    toast({ title: "Daytona is not available", message, variant: "error" })
   }
   const tools = new Map(known.tools.map((tool) => [tool.name, tool]))
   const allowed = new Set(known.allowed)
@@ -231,13 +263,15 @@ export default async function daytona({ client, project, directory, worktree }) 
       if (broken) throw refusal()
       if (allowed.has(tool)) return
       const builtin = await client.tool.ids().then(({ data }) => data ?? [], () => [])
-      const servers = await client.mcp.status().then(({ data }) => Object.keys(data ?? {}), () => [])
+      const status = await client.mcp.status().then(({ data }) => data ?? {}, () => ({}))
+      const servers = Object.keys(status)
       await ready
       const { refusal: words } = await service.call("guard", { tool, builtin, servers })
       if (words) throw new Error(words)
     },
     event: async ({ event }) => {
-      if (known.events.includes(event.type)) service.notify("event", { type: event.type, properties: event.properties })
+      const { type, properties } = event
+      if (known.events.includes(type)) service.notify("event", { type, properties })
     },
     "experimental.chat.system.transform": async (_input, output) => {
       if (known.system) output.system.push(known.system)
@@ -247,7 +281,11 @@ export default async function daytona({ client, project, directory, worktree }) 
       wake()
       // One that is still at it then is stuck; what it leaves is made good by the next start.
       const late = "it does not end"
-      if (!service.dead) await within(service.call("shutdown", {}), SHUTDOWN_MS, late).catch((error) => error.message === late && service.kill(late))
+      if (!service.dead) {
+        await within(service.call("shutdown", {}), SHUTDOWN_MS, late).catch((error) => {
+          if (error.message === late) service.kill(late)
+        })
+      }
       service.child.stdin.end()
       await within(Promise.resolve(showing), 1_000, "").catch(() => {})
     },

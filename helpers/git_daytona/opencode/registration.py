@@ -27,7 +27,7 @@ SHIM = Path(git_daytona.__file__).absolute().parent / "opencode" / "daytona.js"
 outlives an update."""
 NAMES = ("opencode.json", "opencode.jsonc")
 _OTHER = re.compile(r"(?:npm:)?(?:@daytona(?:io)?/opencode(?:-plugin)?|opencode-daytona)(?:@.*)?")
-_MOST_BYTES = 4 * 1024 * 1024
+_LARGEST = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,9 @@ def read(path: Path) -> Config | None:
     hint = "correct it first; nothing was changed"
     try:
         with path.open("rb") as handle:
-            raw = handle.read(_MOST_BYTES + 1)
-        if len(raw) > _MOST_BYTES:
-            raise BadSetting(f"'{path}' is larger than {_MOST_BYTES >> 20} MiB", hint=hint)
+            raw = handle.read(_LARGEST + 1)
+        if len(raw) > _LARGEST:
+            raise BadSetting(f"'{path}' is larger than {_LARGEST >> 20} MiB", hint=hint)
         document = jsonc.parse(raw.decode()) if raw.strip() else None
     except FileNotFoundError as problem:
         if not path.is_symlink():

@@ -1,5 +1,4 @@
-"""SSH host keys as values: read from OpenSSH's one-line form, compared and fingerprinted as OpenSSH
-does. Pure.
+"""SSH host keys as values: read, compared and fingerprinted as OpenSSH does. Pure.
 
 The rules are those of OpenSSH 9.2 (``sshkey.c`` sshkey_read and the ssh-*.c deserialisers; wire
 formats in RFC 4253 §6.6, RFC 5656 §3.1, RFC 8709 §4, PROTOCOL.u2f and PROTOCOL.certkeys): whatever
@@ -19,43 +18,38 @@ CERTIFICATE = "-cert-v01@openssh.com"
 CURVES = {"nistp256": 256, "nistp384": 384, "nistp521": 521}
 SPACES = b" \t\n\v\f\r"  # isspace() in the C locale
 
-# Names that may stand at the start of a line -> the type that the key then has (sshkey.c keyimpls,
-# names only).
-_RSA = {"ssh-rsa": "ssh-rsa", "rsa-sha2-256": "ssh-rsa", "rsa-sha2-512": "ssh-rsa"}
 _SK_ECDSA = "sk-ecdsa-sha2-nistp256@openssh.com"
+_SK_ED25519 = "sk-ssh-ed25519@openssh.com"
+_PLAIN = ("ssh-ed25519", "ssh-rsa", *(f"ecdsa-sha2-{curve}" for curve in CURVES))
 _TYPES = {
-    "ssh-ed25519": "ssh-ed25519",
-    **{f"ecdsa-sha2-{curve}": f"ecdsa-sha2-{curve}" for curve in CURVES},
-    **_RSA,
-    "ssh-dss": "ssh-dss",
-    "sk-ssh-ed25519@openssh.com": "sk-ssh-ed25519@openssh.com",
-    _SK_ECDSA: _SK_ECDSA,
+    **{name: name for name in (*_PLAIN, "ssh-dss", _SK_ED25519, _SK_ECDSA)},
+    "rsa-sha2-256": "ssh-rsa",
+    "rsa-sha2-512": "ssh-rsa",
     "webauthn-sk-ecdsa-sha2-nistp256@openssh.com": _SK_ECDSA,
 }
+"""Names at the start of a line -> the type that the key then has (sshkey.c keyimpls)."""
 _CERTIFICATES = {
     name.removesuffix("@openssh.com") + CERTIFICATE: plain.removesuffix("@openssh.com")
     + CERTIFICATE
     for name, plain in _TYPES.items()
     if not name.startswith("webauthn")
 }
-# Inside the blob OpenSSH also takes the short names of plain keys, in any case
-# (sshkey_type_from_name). ECDSA's are of no use: they name no curve, and the deserialiser refuses
-# them.
+# Inside the blob OpenSSH also takes short names, in any case (sshkey_type_from_name); ECDSA's name
+# no curve, which the deserialiser refuses.
 _SHORT = {
     "ed25519": "ssh-ed25519",
     "rsa": "ssh-rsa",
     "dsa": "ssh-dss",
-    "ed25519-sk": "sk-ssh-ed25519@openssh.com",
+    "ed25519-sk": _SK_ED25519,
 }
 
-SERVER_TYPES = frozenset({"ssh-ed25519", "ssh-rsa", *(f"ecdsa-sha2-{curve}" for curve in CURVES)})
+SERVER_TYPES = frozenset(_PLAIN)
 """The types that a gateway can present and that are pinned."""
 
 
 @dataclass(frozen=True, order=True)
 class HostKey:
-    """A public key: its type as ssh names it, and its canonical wire form. ``plain`` is the key
-    inside a certificate."""
+    """A public key: ssh's name of its type, its canonical wire form, the key in a certificate."""
 
     type: str
     blob: bytes = field(repr=False)
@@ -79,15 +73,15 @@ class HostKey:
 def decode_base64(text: bytes) -> bytes:
     """Decode as BIND's b64_pton, which OpenSSH uses: blanks anywhere, exact padding, no stray bits.
     Raises ValueError."""
-    body, _, rest = text.translate(None, SPACES).partition(b"=")
-    padding = len(text.translate(None, SPACES)) - len(body)
-    if rest.strip(b"=") or (len(body) % 4, padding) not in {(0, 0), (2, 2), (3, 1)}:
+    packed = text.translate(None, SPACES)
+    body, _, rest = packed.partition(b"=")
+    if rest.strip(b"=") or (len(body) % 4, len(packed) - len(body)) not in {(0, 0), (2, 2), (3, 1)}:
         raise ValueError("the base64 is cut off or wrongly padded")
     try:
-        decoded = binascii.a2b_base64(body + b"=" * padding, strict_mode=True)
+        decoded = binascii.a2b_base64(packed, strict_mode=True)
     except binascii.Error as problem:
         raise ValueError("the key is not base64") from problem
-    if base64.b64encode(decoded).rstrip(b"=") != body:
+    if base64.b64encode(decoded) != packed:
         raise ValueError("the base64 has stray bits at its end")
     return decoded
 
@@ -131,7 +125,7 @@ def parse_blob(blob: bytes) -> HostKey:
 def _public(kind: str, reader: "_Reader") -> bytes:
     """Read the fields of a plain key and write them again in canonical form."""
     out = _string(kind.encode())
-    if kind in ("ssh-ed25519", "sk-ssh-ed25519@openssh.com"):
+    if kind in ("ssh-ed25519", _SK_ED25519):
         point = reader.string()
         if len(point) != 32:
             raise ValueError("an ed25519 key has 32 bytes")
@@ -158,23 +152,21 @@ def _point(curve: str, point: bytes) -> bytes:
     # here: most files hold no such key, and it takes a while to load
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    kinds: dict[str, ec.EllipticCurve] = {
-        "nistp256": ec.SECP256R1(),
-        "nistp384": ec.SECP384R1(),
-        "nistp521": ec.SECP521R1(),
+    kinds: dict[int, ec.EllipticCurve] = {
+        kind.key_size: kind for kind in (ec.SECP256R1(), ec.SECP384R1(), ec.SECP521R1())
     }
+    bits = CURVES[curve]
     if not point.startswith(b"\x04"):
         raise ValueError("the point is not in uncompressed form")
-    numbers = ec.EllipticCurvePublicKey.from_encoded_point(kinds[curve], point).public_numbers()
-    if min(numbers.x.bit_length(), numbers.y.bit_length()) <= CURVES[curve] // 2:
+    numbers = ec.EllipticCurvePublicKey.from_encoded_point(kinds[bits], point).public_numbers()
+    if min(numbers.x.bit_length(), numbers.y.bit_length()) <= bits // 2:
         raise ValueError("the point is too small")
     return point
 
 
 def _rest_of_certificate(reader: "_Reader") -> None:
-    """Walk through a certificate's own fields (PROTOCOL.certkeys). Its signature is not checked: a
-    certificate is never trusted here, it only serves to know which key a ``@revoked`` line means,
-    and there it is safe to believe it."""
+    """Walk through a certificate's own fields (PROTOCOL.certkeys). Its signature is not checked: it
+    is never trusted, and it is safe to believe which key a ``@revoked`` line means."""
     reader.take(8 + 4)  # serial, type
     reader.text()  # key id
     reader.string()  # principals
@@ -213,11 +205,7 @@ class _Reader:
     def number(self) -> int:
         """sshbuf_get_bignum2: not negative, bounded, leading zeros allowed."""
         raw = self.string()
-        if (
-            raw[:1] >= b"\x80"
-            or len(raw) > BIGNUM_BYTES + 1
-            or (len(raw) == BIGNUM_BYTES + 1 and raw[0])
-        ):
+        if raw[:1] >= b"\x80" or len(raw.removeprefix(b"\0")) > BIGNUM_BYTES:
             raise ValueError("a number in the key data is negative or too large")
         return int.from_bytes(raw, "big")
 

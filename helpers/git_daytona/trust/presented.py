@@ -94,10 +94,10 @@ def all_keys(endpoint: Endpoint, *, seconds: float = PROBE_SECONDS) -> tuple[Hos
         found = list(pool.map(lambda algorithm: _key(endpoint, algorithm, deadline), _PROBED))
     if keys := tuple(each for each in found if isinstance(each, HostKey)):
         return keys
-    why = (each for each in found if isinstance(each, str))
+    reasons = (each for each in found if isinstance(each, str))
+    why = next(reasons, "it offers no host key of a known type")
     raise GatewayUnreachable(
-        f"the gateway '{endpoint.known_hosts_name}' presents no host key:"
-        f" {next(why, 'it offers no host key of a known type')}",
+        f"the gateway '{endpoint.known_hosts_name}' presents no host key: {why}",
         hint="check the network; a gateway behind a proxy of your ssh configuration cannot be"
         " probed",
     )

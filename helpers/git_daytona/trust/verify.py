@@ -189,8 +189,8 @@ def _published_mismatch(it: _Sources) -> Judgement | None:
     since = f"; this pin is of {it.pinned_on[:10]}" if it.pinned_on else ""
     advice = (
         f"a rotation publishes old and new keys together for at least 30 days{since}: if it is"
-        f" newer than that, suspect substitution; {it.whom_to_ask}; only if the published key is genuine:"
-        f" daytona-pin forget '{it.endpoint.known_hosts_name}'"
+        f" newer than that, suspect substitution; {it.whom_to_ask}; only if the published key is"
+        f" genuine: daytona-pin forget '{it.endpoint.known_hosts_name}'"
     )
     if it.mode is Mode.MANUAL:
         advice = f"the file is used as it is; {it.whom_to_ask}, and correct the file"
