@@ -243,36 +243,3 @@ def loaded_by(program: str, *arguments: str) -> set[str]:
 def test_help_loads_nothing_heavy(command: str) -> None:
     program, *verb = command.split()
     assert loaded_by(program, *verb, "--help") & HEAVY == set()
-
-
-def test_the_wrapper_loads_little() -> None:
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-X", "importtime", str(PACKAGE / "ssh.py"), "--help"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    loaded = {
-        line.rpartition("|")[2].strip()
-        for line in done.stderr.splitlines()
-        if line.startswith("import time:")
-    }
-    assert "select" in loaded
-    slow = {
-        "enum",
-        "signal",
-        "re",
-        "subprocess",
-        "tempfile",
-        "random",
-        "shutil",
-        "pathlib",
-        "socket",
-        "logging",
-        "typing",
-        "dataclasses",
-        "ctypes",
-        "site",
-    }
-    assert loaded & slow == set()

@@ -115,7 +115,7 @@ ENDLESS = {
         "self._pieces.get()",
     ): "a thread that shows what comes; ended with the connection",
     ("sandbox.terminal", "keys.get()"): "a person's keys; ended with the connection",
-    ("ssh", "os.waitpid(child, 0)"): "the user's own ssh, asked with -G",
+    ("ssh", "self.wait()"): "ssh, which has limits of its own",
     ("base.files", "guard.acquire()"): "filelock: the limit is the lock's own",
     ("git.repository", "state.outcome.result()"): "tenacity: that has ended",
 }

@@ -1,51 +1,46 @@
 """``daytona-ssh``: a GIT_SSH wrapper that runs OpenSSH with a sandbox's token as the user, and
 nothing else but what is pinned.
 
-Standard library only, and nothing of this package: git starts it for every connection, so it has to
-be quick, small, and independent of whatever Python environment it is started in. The coordinator
-tells it what to do through the environment:
+Standard library only, nothing of this package, one file: git starts it by its path for every
+connection. The coordinator tells it what to do through the environment:
 
-=============================
-==================================================================================================
-``DAYTONA_SSH_GATEWAY``        ``host[:port]`` (IPv6 in brackets) of the gateway; other destinations
-are none of our business ``DAYTONA_SSH_TOKEN_FD``       number of an inherited descriptor that holds
-the token (read from its start), or ``DAYTONA_SSH_TOKEN``          the token itself (``daytona-token
-exec``) ``DAYTONA_SSH_LIFELINE_FD``    number of an inherited pipe whose other end the coordinator
-holds: when it is killed, ssh is ended ``DAYTONA_SSH_REPORT_FD``      number of an inherited pipe
-that is told what became of the connection (``_Report``) ``DAYTONA_SSH_TRUST_FILE``     the only
-known_hosts file to trust; unset: the ssh client's own verification ``DAYTONA_SSH_TRUST_NAME``
-the name to look up in it (HostKeyAlias) ``DAYTONA_SSH_BINARY``         absolute path of the OpenSSH
-client, else ``ssh`` on PATH ``DAYTONA_SSH_OTHER_COMMAND``  the user's own GIT_SSH_COMMAND or
-core.sshCommand (a shell command), for other destinations, or ``DAYTONA_SSH_OTHER_PROGRAM``  the
-user's own GIT_SSH (a program) ``DAYTONA_SSH_OTHER_VARIANT``  the user's own GIT_SSH_VARIANT or
-ssh.variant =============================
-==================================================================================================
+- ``DAYTONA_SSH_GATEWAY``: ``host[:port]`` (IPv6 in brackets) of the gateway; other destinations are
+  left to the user's own ssh
+- ``DAYTONA_SSH_TOKEN_FD``: an inherited descriptor that holds the token (read from its start), or
+  ``DAYTONA_SSH_TOKEN``: the token itself (``daytona-token exec``)
+- ``DAYTONA_SSH_LIFELINE_FD``: an inherited pipe whose other end the coordinator holds: when that is
+  killed, ssh is ended
+- ``DAYTONA_SSH_REPORT_FD``: an inherited pipe for what became of the connection (``_Report``)
+- ``DAYTONA_SSH_TRUST_FILE``: the only known_hosts file to trust; unset: ssh's own verification
+- ``DAYTONA_SSH_TRUST_NAME``: the name to look up in it (HostKeyAlias)
+- ``DAYTONA_SSH_BINARY``: absolute path of the OpenSSH client, else ``ssh`` on PATH
+- ``DAYTONA_SSH_OTHER_COMMAND``: the user's own GIT_SSH_COMMAND or core.sshCommand (a shell command)
+  for other destinations, or ``DAYTONA_SSH_OTHER_PROGRAM``: the user's own GIT_SSH (a program)
+- ``DAYTONA_SSH_OTHER_VARIANT``: the user's own GIT_SSH_VARIANT or ssh.variant
 
 Every ``DAYTONA_*`` variable ends here: neither ssh nor anything it starts sees one.
 
 The gateway often loses a command's exit status (daytonaio/daytona#5027: all output, a clean end,
-and OpenSSH's 255), drops its stderr and takes no environment. So the remote command says itself how
-it ended: behind its output comes a mark that nobody can guess, its status, and the end of what it
-wrote to stderr (``remote_command``), which are taken off the stream here (``Ending``). A stream
-without them was cut, whatever ssh's own status says. git's protocols have ends of their own, but
-only git reads those, and it believes the status all the same; and a look afterwards would cost a
-call for every transfer.
+and OpenSSH's 255), drops its stderr and takes no environment. So the remote command reports itself
+how it ended: behind its output comes a mark that nobody can guess, its status, and the end of its
+stderr (``remote_command``), which are taken off the stream here (``Ending``). A stream without them
+was cut, whatever ssh's own status is.
 """
 
+import contextlib
+import ctypes
 import errno
 import os
+import re
 import select
+import shlex
+import shutil
+import signal
 import stat
+import subprocess
 import sys
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import signal
-    from collections.abc import Callable
-# the same functions and numbers; the enumerations that signal makes of them take half of this
-# program's time to load
-else:
-    import _signal as signal
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 
 EXIT_USAGE = 2
 EXIT_MISSING = 12
@@ -53,118 +48,81 @@ EXIT_SETTING = 13
 EXIT_UNKNOWN = 255
 """As of ssh itself: the connection did not come about, or ended before the command did."""
 
+# As base/errors.py has them; see git-daytona-errors(7).
+_ENTRIES = {
+    EXIT_USAGE: "usage",
+    EXIT_MISSING: "missing-program",
+    EXIT_SETTING: "bad-setting",
+    EXIT_UNKNOWN: "connection-closed",
+}
+
 STDERR_BYTES = 8192
 """How much of a remote command's stderr is brought back: the end of it."""
 HOLD_SECONDS = 0.2
-"""How long a few bytes of output that may be the beginning of the mark are held back: who waits for
-them must not wait for ever."""
+"""How long a few bytes that may begin the mark are held back from whoever waits for output."""
 CHUNK_BYTES = 256 * 1024
-PIPE_BYTES = 1024 * 1024
 ATOMIC_BYTES = 4096
 """What a pipe that poll(2) calls writable takes without blocking."""
-SAID_BYTES = 16 * 1024
-"""How much of ssh's own words is reported: the end of them."""
+SSH_STDERR_BYTES = 16 * 1024
+"""How much of ssh's own stderr is reported: the end of it."""
 
-# What an `ssh` line of git may hold (connect.c push_ssh_options): -4, -6, -o SendEnv=GIT_PROTOCOL,
-# -p PORT, and -G as a probe; the rest of those with a value are here so that people can use the
-# wrapper by hand.
+# Options of ssh that take a value. git uses -4, -6, -o, -p and, as a probe, -G (connect.c,
+# push_ssh_options); the others are for people who use the wrapper by hand.
 _WITH_VALUE = "BbcDEeFIiJLlmOopQRSWw"
 
-# Everything a user's configuration could do to this connection and must not: these stand on ssh's
-# command line, which beats every configuration file. None of it is secret. OpenSSH 8.7 is the
-# oldest client that knows them all.
-_OPTIONS = (
-    # no prompts, no other way in than the token
-    "BatchMode=yes",
-    "PreferredAuthentications=none",
-    "PubkeyAuthentication=no",
-    "PasswordAuthentication=no",
-    "KbdInteractiveAuthentication=no",
-    "GSSAPIAuthentication=no",
-    "HostbasedAuthentication=no",
-    "IdentitiesOnly=yes",
-    "IdentityAgent=none",
-    "IdentityFile=none",
-    "PKCS11Provider=none",
-    "AddKeysToAgent=no",
-    # one plain session over a connection of its own
-    "ControlMaster=no",
-    "ControlPath=none",
-    "ControlPersist=no",
-    "RemoteCommand=none",
-    "RequestTTY=no",
-    "SessionType=default",
-    "StdinNull=no",
-    "ForkAfterAuthentication=no",
-    "PermitLocalCommand=no",
-    "ClearAllForwardings=yes",
-    "ExitOnForwardFailure=no",
-    "ForwardAgent=no",
-    "ForwardX11=no",
-    "Tunnel=no",
-    "EscapeChar=none",
-    "CanonicalizeHostname=no",
-    # no more trust than what we were told
-    "StrictHostKeyChecking=yes",
-    "VerifyHostKeyDNS=no",
-    "UpdateHostKeys=no",
-    "CheckHostIP=no",
-    "NoHostAuthenticationForLocalhost=no",
-    # ends, if nobody answers
-    "ConnectTimeout=30",
-    "ConnectionAttempts=1",
-    "ServerAliveInterval=15",
-    "ServerAliveCountMax=4",
-    # -v and LogLevel DEBUG print the user name, which is the token
-    "LogLevel=ERROR",
-    "LogVerbose=none",
-    "VisualHostKey=no",
-)
+# Everything a user's configuration could do to this connection and must not: the command line beats
+# every configuration file. None of it is secret. OpenSSH 8.7 is the oldest that knows them all.
+_OPTIONS = " ".join(
+    (
+        # no prompts, no other way in than the token
+        "BatchMode=yes PreferredAuthentications=none PubkeyAuthentication=no",
+        "PasswordAuthentication=no KbdInteractiveAuthentication=no GSSAPIAuthentication=no",
+        "HostbasedAuthentication=no IdentitiesOnly=yes IdentityAgent=none IdentityFile=none",
+        "PKCS11Provider=none AddKeysToAgent=no",
+        # one plain session over a connection of its own
+        "ControlMaster=no ControlPath=none ControlPersist=no RemoteCommand=none RequestTTY=no",
+        "SessionType=default StdinNull=no ForkAfterAuthentication=no PermitLocalCommand=no",
+        "ClearAllForwardings=yes ExitOnForwardFailure=no ForwardAgent=no ForwardX11=no Tunnel=no",
+        "EscapeChar=none CanonicalizeHostname=no",
+        # no more trust than we were given
+        "StrictHostKeyChecking=yes VerifyHostKeyDNS=no UpdateHostKeys=no CheckHostIP=no",
+        "NoHostAuthenticationForLocalhost=no",
+        # ends, if nobody answers
+        "ConnectTimeout=30 ConnectionAttempts=1 ServerAliveInterval=15 ServerAliveCountMax=4",
+        # -v and LogLevel DEBUG print the user name, which is the token
+        "LogLevel=ERROR LogVerbose=none VisualHostKey=no",
+    )
+).split()
 
 # Trust in the pinned modes: one file and one name. (In inherited mode the user's own files and
 # KnownHostsCommand count.)
 _PINNED = ("GlobalKnownHostsFile=/dev/null", "KnownHostsCommand=none")
 
 # What a user's configuration does have a say in, by the names that `ssh -G` prints: the way to the
-# gateway, the algorithms and the line's quality. Whatever is not here has no effect, whatever a
-# later OpenSSH invents. Not HostKeyAlgorithms: naming some makes ssh offer them in that order
-# instead of the trusted keys' types first, and so refuse a gateway that has several keys.
-_HONOURED = frozenset(
+# gateway, the algorithms and the line's quality. Nothing else has an effect, whatever a later
+# OpenSSH invents. Not HostKeyAlgorithms: naming some makes ssh offer them in that order instead of
+# the trusted keys' types first, and so refuse a gateway that has several keys.
+_HONOURED = " ".join(
     (
-        "addressfamily",
-        "bindaddress",
-        "bindinterface",
-        "casignaturealgorithms",
-        "ciphers",
-        "compression",
-        "ipqos",
-        "kexalgorithms",
-        "macs",
-        "proxyusefdpass",
-        "rekeylimit",
-        "requiredrsasize",
-        "tcpkeepalive",
+        "addressfamily bindaddress bindinterface casignaturealgorithms ciphers compression ipqos",
+        "kexalgorithms macs proxyusefdpass rekeylimit requiredrsasize tcpkeepalive",
     )
-)
-
+).split()
 
 # Signals that end ssh along with us.
 _PASSED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Refusal(Exception):
-    """Something is wrong before ssh starts: exit status, what happened, what to do."""
+    """Something that is wrong before ssh runs: exit status, what happened, what to do."""
 
     def __init__(self, status: int, message: str, hint: str):
         super().__init__(message)
-        self.status = status
-        self.message = message
-        self.hint = hint
+        self.status, self.message, self.hint = status, message, hint
 
 
-class Call:
-    """git's command line, taken apart: options to pass on, destination, port, and the remote
-    command."""
+class CommandLine:
+    """git's arguments, taken apart: options to pass on, destination, port, remote command."""
 
     def __init__(self, argv: list[str]):
         self.argv = argv
@@ -174,21 +132,19 @@ class Call:
         self.sends_protocol = False
         self.terminal = False
         self.host = ""
-        self.rest: list[str] = []
         words = list(argv)
         while words:
             word = words.pop(0)
             if word == "--":
-                self.host, self.rest = (words[0], words[1:]) if words else ("", [])
+                self.host = words.pop(0) if words else ""
                 break
             if not word.startswith("-") or word == "-":
-                self.host, self.rest = word, words
+                self.host = word
                 break
             self._option(word, words)
         self.host = self.host.rsplit("@", 1)[-1]
         # `ssh host -- command` is how people write it by hand.
-        if self.rest[:1] == ["--"]:
-            self.rest = self.rest[1:]
+        self.rest = words[1:] if words[:1] == ["--"] else words
 
     def _option(self, word: str, words: list[str]) -> None:
         for place, letter in enumerate(word[1:], start=1):
@@ -196,24 +152,23 @@ class Call:
                 value = word[place + 1 :] or (words.pop(0) if words else "")
                 if letter == "p":
                     self.port = value
-                elif letter == "o" and value.replace(" ", "=", 1).lower() == "sendenv=git_protocol":
-                    self.sends_protocol = True
+                elif letter == "o":
+                    option = value.replace(" ", "=", 1).lower()
+                    self.sends_protocol |= option == "sendenv=git_protocol"
                 return
             if letter in "46":
                 self.family = ["-" + letter]
-            elif letter == "G":
-                self.probe = True
-            elif letter == "t":
-                self.terminal = True
+            self.probe |= letter == "G"
+            self.terminal |= letter == "t"
 
     def is_for(self, gateway: str) -> bool:
-        """Whether the destination is the gateway (``host[:port]``)."""
+        """Tell whether the destination is the gateway (``host[:port]``)."""
         host, port = split_authority(gateway)
         return bool(host) and self.host.strip("[]").lower() == host.lower() and self.port == port
 
 
 def split_authority(text: str) -> tuple[str, str]:
-    """``host[:port]`` or ``[host]:port`` as (host, port); port 22 by default."""
+    """Split ``host[:port]`` or ``[host]:port`` into (host, port); port 22 by default."""
     if text.startswith("["):
         host, _, port = text[1:].partition("]")
         return host, port.lstrip(":") or "22"
@@ -222,27 +177,26 @@ def split_authority(text: str) -> tuple[str, str]:
 
 
 def find_ssh(named: str, path: str) -> str:
-    """The OpenSSH client: DAYTONA_SSH_BINARY if it is set (blank is unset), else the first ``ssh``
-    on PATH. Raises Refusal."""
+    """Find DAYTONA_SSH_BINARY, unless blank, or else ``ssh`` on PATH. Raises Refusal."""
     named = named.strip()
     if named:
-        hint = "set DAYTONA_SSH_BINARY to the absolute path of an OpenSSH client, or unset it"
-        if not os.path.isabs(named):
-            raise Refusal(EXIT_MISSING, "DAYTONA_SSH_BINARY is not an absolute path", hint)
-        if os.path.isdir(named):
-            raise Refusal(EXIT_MISSING, "DAYTONA_SSH_BINARY is a directory", hint)
-        if not os.path.exists(named):
-            raise Refusal(EXIT_MISSING, "DAYTONA_SSH_BINARY names a file that does not exist", hint)
-        if not os.access(named, os.X_OK):
-            raise Refusal(
-                EXIT_MISSING, "DAYTONA_SSH_BINARY names a file that cannot be executed", hint
-            )
+        for wrong, what in (
+            (not os.path.isabs(named), "is not an absolute path"),
+            (os.path.isdir(named), "is a directory"),
+            (not os.path.exists(named), "names a file that does not exist"),
+            (not os.access(named, os.X_OK), "names a file that cannot be executed"),
+        ):
+            if wrong:
+                raise Refusal(
+                    EXIT_MISSING,
+                    f"DAYTONA_SSH_BINARY {what}",
+                    "set DAYTONA_SSH_BINARY to the absolute path of an OpenSSH client, or unset it",
+                )
         return named
-    for folder in (path or os.defpath).split(os.pathsep):
-        candidate = os.path.join(folder, "ssh")
-        # Relative entries of PATH would mean the repository we stand in.
-        if os.path.isabs(folder) and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
-            return candidate
+    # Relative entries of PATH would mean the repository in which we are.
+    folders = filter(os.path.isabs, (path or os.defpath).split(os.pathsep))
+    if found := shutil.which("ssh", path=os.pathsep.join(folders)):
+        return found
     raise Refusal(
         EXIT_MISSING,
         "no OpenSSH client found on PATH",
@@ -251,13 +205,12 @@ def find_ssh(named: str, path: str) -> str:
 
 
 def quoted(path: str) -> str:
-    """A path as one argument of ssh_config: in quotes, with ``%`` doubled. Raises Refusal for what
-    cannot be written there.
+    """Write a path as one argument of ssh_config: in quotes, with ``%`` doubled.
 
     ssh_config(5): arguments are split on blanks, ``%`` and ``${`` expand in UserKnownHostsFile, and
-    there is no escape for the latter.
+    there is no escape for the latter. Raises Refusal for what cannot be written there.
     """
-    if '"' in path or "${" in path or any(ord(c) < 32 or ord(c) == 127 for c in path):
+    if re.search(r'["\x00-\x1f\x7f]|\$\{', path):
         raise Refusal(
             EXIT_SETTING,
             "the known_hosts file's path holds a quote, '${' or a control character",
@@ -267,13 +220,12 @@ def quoted(path: str) -> str:
 
 
 def _argument(text: str) -> str:
-    """A text with blanks and backslashes, but no quotes, as one argument of ssh_config (misc.c,
-    argv_split)."""
+    """Write a text without quotes as one argument of ssh_config (misc.c, argv_split)."""
     return '"' + text.replace("\\", "\\\\") + '"'
 
 
 def options(host: str, trust_file: str | None, trust_name: str | None) -> list[str]:
-    """The ``-o`` options for a connection to the gateway, none of them secret."""
+    """Build the ``-o`` options for a connection to the gateway, none of them secret."""
     chosen = [*_OPTIONS, "HostName=" + host]
     if trust_file is not None:
         chosen += [*_PINNED, "UserKnownHostsFile=" + quoted(trust_file)]
@@ -283,90 +235,74 @@ def options(host: str, trust_file: str | None, trust_name: str | None) -> list[s
 
 
 def users_configuration(home: str) -> str:
-    """A configuration that is the user's own, wherever HOME is: ssh itself looks into the passwd
-    entry's home. Nothing secret."""
+    """Write a configuration that includes the user's own: ssh itself ignores HOME."""
     return f'Include "{home}/.ssh/config"\nMatch all\n  Include /etc/ssh/ssh_config\n'
 
 
 def honoured(shown: str, client: list[str], *, inherited: bool) -> list[str]:
-    """The lines of the private configuration that come from the user's own, given what ``ssh -G``
-    shows of that.
+    """Take over lines of the user's configuration, given what ``ssh -G`` shows of it.
 
     The token is the user name of the connection, so no ``%r`` of theirs may meet it: they would put
     it into an argument list, or send it to a jump host as a name. It means the user that their
     configuration names. ``client`` is the ssh command for jumps, with their configuration: an own
-    one, because ssh hands its ``-F`` on to the ssh of a ProxyJump, and the token stands in ours.
+    one, because ssh hands its ``-F`` on to the ssh of a ProxyJump, and ours holds the token.
     """
     pairs = [line.partition(" ")[::2] for line in shown.splitlines()]
     user = dict(pairs).get("user", "").replace("%", "%%")
+
+    def as_user(text: str) -> str:
+        return "%%".join(part.replace("%r", user) for part in text.split("%%"))
+
+    rules: dict[str, Callable[[str], str]] = dict.fromkeys(_HONOURED, str)
+    rules["revokedhostkeys"] = _argument  # shown as it is written there, tokens and all
+    rules["proxycommand"] = as_user
+    if inherited:
+        rules["hostkeyalias"] = str
+        rules["globalknownhostsfile"] = lambda shown: _paths(shown, _argument)  # has no tokens
+        rules["userknownhostsfile"] = lambda shown: _paths(shown, quoted)  # shown expanded
+        rules["knownhostscommand"] = as_user
     lines = []
     for name, value in pairs:
-        if name in _HONOURED or (inherited and name == "hostkeyalias"):
-            lines.append(f"{name} {value}")
-        elif name == "revokedhostkeys":  # shown as it stands there, tokens and all
-            lines.append(f"{name} {_argument(value)}")
-        elif inherited and name == "globalknownhostsfile":  # has no tokens
-            lines.append(" ".join([name, *map(_argument, _paths(value))]))
-        elif inherited and name == "userknownhostsfile":  # shown with its tokens expanded
-            lines.append(" ".join([name, *map(quoted, _paths(value))]))
-        elif name == "proxycommand" or (inherited and name == "knownhostscommand"):
-            lines.append(f"{name} {_as_user(value, user)}")
-        elif name == "proxyjump":
-            lines.append(f"proxycommand {jump(_as_user(value, user), client)}")
+        if name == "proxyjump":
+            lines.append(f"proxycommand {jump(as_user(value), client)}")
+        elif name in rules:
+            lines.append(f"{name} {rules[name](value)}")
     return lines
 
 
-def _paths(shown: str) -> list[str]:
-    """Paths as ``ssh -G`` prints them, blanks between them and, alas, in them: each begins with a
-    slash (or is ``none``)."""
-    paths: list[str] = []
-    for piece in shown.split(" "):
-        if paths and not piece.startswith("/"):
-            paths[-1] += " " + piece
-        else:
-            paths.append(piece)
-    return paths
-
-
-def _as_user(text: str, user: str) -> str:
-    return "%%".join(part.replace("%r", user) for part in text.split("%%"))
+def _paths(shown: str, write: Callable[[str], str]) -> str:
+    """Write each of the paths that ``ssh -G`` shows, blanks between them and, alas, in them: each
+    begins with a slash (or is ``none``)."""
+    return " ".join(map(write, re.split(r" (?=/)", shown)))
 
 
 def jump(spec: str, client: list[str]) -> str:
-    """The ProxyCommand that ssh itself makes of a ProxyJump ``[FIRST,…,][USER@]HOST[:PORT]``, with
-    the client's command line."""
-    import shlex  # only for those who have a jump host
-
+    """Write the ProxyCommand that ssh makes of a ProxyJump ``[FIRST,…,][USER@]HOST[:PORT]``."""
     first, _, last = spec.rpartition(",")
     user, _, place = last.rpartition("@")
     host, _, port = place[1:].partition("]") if place.startswith("[") else place.partition(":")
-    port = port.lstrip(":")
-    words = [
-        *(["-J", first] if first else []),
-        *(["-l", user] if user else []),
-        *(["-p", port] if port else []),
-    ]
-    return f"{shlex.join(client).replace('%', '%%')} {shlex.join(words)} -W '[%h]:%p' -- {shlex.quote(host)}"
+    values = (("-J", first), ("-l", user), ("-p", port.lstrip(":")))
+    words = shlex.join(word for option in values if option[1] for word in option)
+    start = shlex.join(client).replace("%", "%%")
+    return f"{start} {words} -W '[%h]:%p' -- {shlex.quote(host)}"
 
 
 def configuration(token: str | None, lines: list[str]) -> str:
-    """The private configuration: the token as the user (None: for a look at the settings), then the
-    honoured lines."""
+    """Write the private configuration; the token, which is the user, is None for a probe."""
     return "".join(f"{line}\n" for line in ([f"User {token}"] if token else []) + lines)
 
 
 def take_token(environ: dict[str, str]) -> str:
-    """The token from the inherited descriptor or the environment. Raises Refusal for a missing or
-    malformed one."""
-    number = environ.get("DAYTONA_SSH_TOKEN_FD", "")
+    """Read the token from the inherited descriptor or the environment. Raises Refusal."""
     token = environ.get("DAYTONA_SSH_TOKEN", "")
+    number = environ.get("DAYTONA_SSH_TOKEN_FD", "")
     if number.isascii() and number.isdigit():
         try:
             # pread: git may connect twice, and the descriptor's offset is shared with whoever else
             # inherited it.
             token = os.pread(int(number), 4096, 0).decode("ascii", "replace")
             os.close(int(number))
-        except OSError:
+        except (OSError, OverflowError):
             token = ""
     token = token.strip()
     if not token:
@@ -375,11 +311,7 @@ def take_token(environ: dict[str, str]) -> str:
             "there is no token for this sandbox",
             "use 'git daytona fetch N', or 'daytona-token exec SANDBOX -- git …'",
         )
-    if (
-        token.startswith("-")
-        or len(token) > 512
-        or not all(c.isascii() and (c.isalnum() or c in "_.~+=-") for c in token)
-    ):
+    if not re.fullmatch(r"(?!-)[A-Za-z0-9_.~+=-]{1,512}", token):
         raise Refusal(
             EXIT_SETTING,
             "the token is malformed and was not used",
@@ -388,29 +320,28 @@ def take_token(environ: dict[str, str]) -> str:
     return token
 
 
-def private_file(content: str) -> tuple[str, "list[str]"]:
-    """The content under a path that ssh can open as often as it likes, and the names to remove
-    afterwards.
+@contextlib.contextmanager
+def private_file(content: str) -> Iterator[str]:
+    """Give the content a path that ssh can open as often as it likes, while the block runs.
 
     On Linux it never is in a file system: anonymous memory of this process, opened through /proc.
     ssh closes inherited descriptors, so /dev/fd does not do; with ``Match final`` in the user's
-    configuration it reads that twice, so a plain pipe does not either. Elsewhere it is a 0600 file
-    in a 0700 folder.
+    configuration it reads that twice, so a plain pipe does not either. Elsewhere a file of mode
+    0600 in a folder of mode 0700.
     """
     data = content.encode("utf-8", "surrogateescape")
-    if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
-        descriptor = os.memfd_create("daytona-ssh", os.MFD_CLOEXEC)
+    with contextlib.ExitStack() as stack:
+        if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
+            descriptor = os.memfd_create("daytona-ssh", os.MFD_CLOEXEC)
+            path = f"/proc/{os.getpid()}/fd/{descriptor}"
+        else:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="daytona-ssh-"))
+            path = os.path.join(folder, "config")
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        file = stack.enter_context(open(descriptor, "wb", buffering=0))
         os.fchmod(descriptor, 0o600)
-        os.write(descriptor, data)
-        return f"/proc/{os.getpid()}/fd/{descriptor}", []
-    import tempfile  # not on Linux: it loads random, shutil and more
-
-    folder = tempfile.mkdtemp(prefix="daytona-ssh-")
-    path = os.path.join(folder, "config")
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    os.write(descriptor, data)
-    os.close(descriptor)
-    return path, [path, folder]
+        file.write(data)
+        yield path
 
 
 # What runs in the sandbox. The gateway's shell is /bin/sh, which is all that this needs besides
@@ -420,33 +351,24 @@ def private_file(content: str) -> tuple[str, "list[str]"]:
 # its status and that between two more marks. The status does not pass through tail: what the
 # background still writes to stderr comes behind it. In $(…) newlines at the end and NULs are lost.
 _REMOTE = (
-    "{ printf '\\373%s'; r=$({ { %s/bin/sh -c %s >&3 3>&- 4>&-; echo \"$?\" >&4; } 2>&1 | { tail -c %d || while read -r r; do :; done; }; } 4>&1);"
+    "{ printf '\\373%s';"
+    ' r=$({ { %s/bin/sh -c %s >&3 3>&- 4>&-; echo "$?" >&4; } 2>&1 |'
+    " { tail -c %d || while read -r r; do :; done; }; } 4>&1);"
     " printf '\\373%s%%s\\373%s' \"$r\"; } 3>&1"
 )
 _MARK = b"\xfb"
 """What the mark begins with (octal 373): in no text in UTF-8, and at the end of no message that
-git's protocols wait for (those end in "0" or a newline), so that next to nothing is ever held
-back."""
+git's protocols wait for (those end in "0" or a newline), so that next to nothing is held back."""
 _LIKELY = 4
 """So many bytes of the mark are no coincidence."""
 _GIT_SERVERS = ("upload-pack", "receive-pack", "upload-archive")
 
 
 def remote_command(command: str, protocol: str, nonce: str) -> str:
-    """A command as the sandbox's ``/bin/sh`` gets it, so that its end can be told; ``protocol`` is
-    git's GIT_PROTOCOL, or empty."""
-    wanted = (
-        protocol
-        if protocol and all(c.isascii() and (c.isalnum() or c in "=:._-") for c in protocol)
-        else ""
-    )
-    variables = f"GIT_PROTOCOL={wanted} " if wanted else ""
-    return _REMOTE % (nonce, variables, _quoted(command), STDERR_BYTES, nonce, nonce)
-
-
-def _quoted(text: str) -> str:
-    """As shlex.quote, which takes as long to load as all of this."""
-    return "'" + text.replace("'", "'\\''") + "'"
+    """Wrap a command so that it reports its end; ``protocol`` is git's GIT_PROTOCOL, or empty."""
+    valid = re.fullmatch(r"[A-Za-z0-9=:._-]+", protocol)
+    variables = f"GIT_PROTOCOL={protocol} " if valid else ""
+    return _REMOTE % (nonce, variables, shlex.quote(command), STDERR_BYTES, nonce, nonce)
 
 
 class Ending:
@@ -471,7 +393,7 @@ class Ending:
         return self._tail is None and self._released < len(self._held) < _LIKELY
 
     def feed(self, data: bytes) -> bytes:
-        """The command's output in the next piece of the stream."""
+        """Return the command's output in the next piece of the stream."""
         data, skip = self._held + data, self._released
         output = b""
         while (at := data.find(self._mark)) >= 0:
@@ -485,19 +407,17 @@ class Ending:
         return output + self._between(data[skip:at])
 
     def release(self) -> bytes:
-        """What is held back, because somebody may be waiting for it. If it was the mark's beginning
-        all the same, that is still seen."""
+        """Return what is held back, for whoever waits for it; a mark is recognised all the same."""
         data = self._held[self._released :] if self._tail is None else b""
         self._released = len(self._held)
         return data
 
     def rest(self) -> bytes:
-        """What is held back at the end of the stream, unless it is plainly the beginning of a
-        mark."""
+        """Return what is held back at the end of the stream, unless it plainly begins a mark."""
         return self.release() if self.begun and len(self._held) < _LIKELY else b""
 
     def _between(self, data: bytes) -> bytes:
-        """What came between two marks, if it is output."""
+        """Return what came between two marks, if it is output."""
         if self._tail is None:
             return data
         # no more than that comes from a command that keeps to the rules
@@ -517,409 +437,298 @@ class Ending:
 
 
 class _Report:
-    """What the coordinator is told of a connection, over a pipe that nothing else can write to:
+    """What the coordinator learns of a connection, over a pipe that nothing else can write to:
     git's stderr, where people read it, has the sandbox's words, too.
 
     ``begun`` and NUL once the command runs; at the end ``ended`` and four texts, each with a NUL
-    behind it: the entry of what went wrong (as errors.py has it; empty: nothing, the command came
-    to its end), message, hint, and what ssh itself said.
+    behind it: the entry of what went wrong (as base/errors.py has it; empty: nothing, the command
+    came to its end), message, hint, and ssh's own stderr.
     """
 
     def __init__(self, environ: dict[str, str]) -> None:
         self._descriptor = _inherited(environ, "DAYTONA_SSH_REPORT_FD")
-        self.said = b""
+        self.stderr = b""
 
     def begun(self) -> None:
-        self._write(b"begun\0")
+        self._write(b"begun")
 
     def ended(self, entry: str = "", message: str = "", hint: str = "") -> None:
-        texts = (
-            text.encode("utf-8", "backslashreplace") for text in ("ended", entry, message, hint)
-        )
-        self._write(
-            b"".join(text.replace(b"\0", b"") + b"\0" for text in (*texts, self.said[-SAID_BYTES:]))
-        )
+        texts = [each.encode("utf-8", "backslashreplace") for each in (entry, message, hint)]
+        self._write(b"ended", *texts, self.stderr[-SSH_STDERR_BYTES:])
 
-    def _write(self, record: bytes) -> None:
+    def _write(self, *fields: bytes) -> None:
         if self._descriptor is not None:
             try:
-                os.write(self._descriptor, record)
-            except OSError:  # nobody listens any more
+                os.write(
+                    self._descriptor, b"".join(each.replace(b"\0", b"") + b"\0" for each in fields)
+                )
+            except OSError:  # nobody reads it any more
                 self._descriptor = None
+
+
+class _Child:
+    """ssh as a child with our own stdin, to which our signals are passed on.
+
+    ``passed`` is the last signal that was, 0 for none. ``lifeline`` is a pipe to read from: at its
+    end ssh is ended, because the coordinator, which would have done that, was killed. With
+    ``piped`` its stdout and stderr are pipes to us.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        environ: dict[str, str],
+        lifeline: int | None = None,
+        *,
+        piped: bool = False,
+    ) -> None:
+        self.passed = 0
+        self._lifeline = lifeline
+        # Blocked until there is a child to pass them on to, and in the child until they end it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED)
+        for number in _PASSED:
+            signal.signal(number, self._pass_on)
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+        self._awake, asleep = os.pipe()
+        os.set_blocking(asleep, False)
+        signal.set_wakeup_fd(asleep, warn_on_full_buffer=False)
+        streams = subprocess.PIPE if piped else None
+        self.process = subprocess.Popen(
+            argv,
+            env=environ,
+            stdout=streams,
+            stderr=streams,
+            bufsize=0,
+            preexec_fn=_in_child(),  # noqa: PLW1509 — there is one thread
+        )
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
+
+    def _pass_on(self, number: int, _frame: object = None) -> None:
+        self.passed = number
+        self.process.send_signal(number)
+
+    def wait(
+        self, wanted: Sequence[tuple[int, int]] = (), seconds: float | None = None
+    ) -> set[int]:
+        """Wait for a signal, the lifeline's end or one of ``wanted`` (descriptor and event of
+        poll(2)); returns the descriptors that are ready, none after so many seconds."""
+        poll = select.poll()
+        for descriptor, event in wanted:
+            poll.register(descriptor, event)
+        poll.register(self._awake, select.POLLIN)
+        if self._lifeline is not None:
+            poll.register(self._lifeline, select.POLLIN)
+        ready = {each for each, _ in poll.poll(None if seconds is None else seconds * 1000)}
+        if self._awake in ready:
+            os.read(self._awake, 4096)
+        if self._lifeline in ready and not os.read(self._lifeline, 1):
+            self._lifeline = None
+            self._pass_on(signal.SIGTERM)
+        return ready
+
+    def attend(self) -> int:
+        """Wait for its end; returns its status, 128+N where signal N ended it."""
+        while (status := self.process.poll()) is None:
+            self.wait()
+        return _as_of_a_shell(-self.passed or status)
 
 
 class _Relay:
     """What ssh writes, on its way to our own stdout and stderr. Nothing here blocks: a reader that
-    has stopped must not keep us from seeing signals, nor ssh's end."""
+    has stopped must not keep us from noticing signals and ssh's end."""
 
-    def __init__(self, ending: Ending, report: _Report) -> None:
-        self.ending, self.report = ending, report
+    def __init__(self, child: _Child, ending: Ending, report: _Report) -> None:
+        self._child, self._ending, self._report = child, ending, report
         self.unread = False
-        """Whoever read our stdout does not any more."""
+        """Whether the reader of our stdout has gone."""
         self._pending = b""
-        self._output, self.writing = os.pipe()
-        self._errors, self.complaining = os.pipe()
-        _widen(self._output)
-        kind = os.fstat(1).st_mode
-        self._blocking = os.get_blocking(1)
-        self._most = ATOMIC_BYTES
+        self._output, self._errors = child.process.stdout, child.process.stderr
+        self._begun = False
+
+    def run(self) -> int:
+        """Move all that ssh writes until its end; returns its status, -N where signal N ended it or
+        was passed on to it."""
+        kind, blocking = os.fstat(1).st_mode, os.get_blocking(1)
         if stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind):
             os.set_blocking(1, False)
-            self._most = CHUNK_BYTES
+        most = ATOMIC_BYTES if os.get_blocking(1) else CHUNK_BYTES
+        try:
+            while self._child.process.poll() is None or self._unfinished():
+                over = self._child.process.returncode is not None and not self._pending
+                seconds = HOLD_SECONDS if self._ending.holds else None
+                ready = self._child.wait(self._wanted(), 0 if over else seconds)
+                if over and not ready:  # a process that ssh started still holds its streams
+                    break
+                self._move(ready, most)
+            return -self._child.passed or self._child.process.returncode
+        finally:
+            os.set_blocking(1, blocking)
 
-    def started(self) -> None:
-        """ssh has its ends of the pipes."""
-        os.close(self.writing)
-        os.close(self.complaining)
+    def _unfinished(self) -> bool:
+        # Whoever ended ssh does not wait for what it still had to write.
+        moving = self._output or self._errors or self._pending
+        return bool(moving) and not self._child.passed
 
-    @property
-    def open(self) -> bool:
-        """Whether there is anything to be moved yet, or may be."""
-        return self._output >= 0 or self._errors >= 0 or bool(self._pending)
-
-    def wanted(self) -> list[tuple[int, int]]:
-        """What to wait for: descriptor and event."""
-        found = [(self._errors, select.POLLIN)] if self._errors >= 0 else []
+    def _wanted(self) -> list[tuple[int, int]]:
+        wanted = [(self._errors.fileno(), select.POLLIN)] if self._errors else []
         if self._pending:
-            return [*found, (1, select.POLLOUT)]
-        return [*found, (self._output, select.POLLIN)] if self._output >= 0 else found
+            wanted.append((1, select.POLLOUT))
+        elif self._output:
+            wanted.append((self._output.fileno(), select.POLLIN))
+        return wanted
 
-    def move(self, ready: "set[int]") -> None:
-        """Move what can be moved. With nothing ready, nothing more comes for now."""
-        if self._errors in ready:
-            data = os.read(self._errors, CHUNK_BYTES)
-            self.report.said = (self.report.said + data)[-SAID_BYTES:]
+    def _move(self, ready: set[int], most: int) -> None:
+        if self._errors and self._errors.fileno() in ready:
+            data = self._errors.read(CHUNK_BYTES)
+            self._report.stderr = (self._report.stderr + data)[-SSH_STDERR_BYTES:]
+            _write_stderr(data)
             if not data:
-                os.close(self._errors)
-                self._errors = -1
-            _say(data)
-        if self._output in ready:
-            data = os.read(self._output, CHUNK_BYTES)
-            self._pending += self.ending.feed(data) if data else self.ending.rest()
-            if not data:
-                self.stop_reading()
-        elif not ready and self.ending.holds:
-            self._pending += self.ending.release()
+                self._errors.close()
+                self._errors = None
+        if self._output and self._output.fileno() in ready:
+            self._read(self._output.read(CHUNK_BYTES))
+        elif not ready and self._ending.holds:
+            self._pending += self._ending.release()
         if 1 in ready:
             try:
-                self._pending = self._pending[os.write(1, self._pending[: self._most]) :]
+                self._pending = self._pending[os.write(1, self._pending[:most]) :]
             except BlockingIOError:
                 pass
             except OSError:
                 self.unread = True
                 self._pending = b""
-                self.stop_reading()
+                self._stop_reading()
+                # a command that writes on would not notice for long that nobody reads it
+                self._child.process.terminate()
 
-    def stop_reading(self) -> None:
-        """ssh is done, or notices now that nobody reads it."""
-        if self._output >= 0:
-            os.close(self._output)
-            self._output = -1
+    def _read(self, data: bytes) -> None:
+        self._pending += self._ending.feed(data) if data else self._ending.rest()
+        if not data:
+            self._stop_reading()
+        if self._ending.begun and not self._begun:
+            self._begun = True
+            self._report.begun()
 
-    def close(self) -> None:
-        os.set_blocking(1, self._blocking)
+    def _stop_reading(self) -> None:
+        if self._output:
+            self._output.close()
+            self._output = None
 
 
-def attend(
-    program: str,
-    argv: list[str],
-    environ: dict[str, str],
-    lifeline: int | None = None,
-    relay: _Relay | None = None,
-) -> int:
-    """Run ssh as a child with our own stdin, stdout and stderr, pass signals on to it, and return
-    its exit status; -N where signal N ended it or was passed on to it.
+def _in_child() -> Callable[[], None]:
+    """Make what a child does before its program runs: signals end it, and so does our own end, if
+    we are killed outright (Linux: PR_SET_PDEATHSIG, prctl(2))."""
+    parent = os.getpid()
+    prctl = None
+    if sys.platform.startswith("linux"):
+        # libc has no such function: ssh then ends when git's pipes close
+        with contextlib.suppress(OSError, AttributeError):
+            prctl = ctypes.CDLL(None).prctl
 
-    ``lifeline`` is a pipe to read from: at its end ssh is ended, because the coordinator, which
-    would have done that, was killed. With a ``relay`` its stdout and stderr pass through that.
-    """
-    child = passed = 0
-
-    def pass_on(number: int, _frame: object) -> None:
-        nonlocal passed
-        passed = number
-        try:
-            os.kill(child, number)
-        except ProcessLookupError:  # it has just ended by itself
-            pass
-
-    # Blocked until there is a child to pass them on to, and in the child until they end it.
-    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED)
-    for number in _PASSED:
-        signal.signal(number, pass_on)
-    awake, asleep = os.pipe()
-    os.set_blocking(asleep, False)
-    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-    signal.set_wakeup_fd(asleep, warn_on_full_buffer=False)
-    parent, end_with = os.getpid(), _end_with_parent()
-    child = os.fork()
-    if child == 0:
-        if relay is not None:
-            os.dup2(relay.writing, 1)
-            os.dup2(relay.complaining, 2)
+    def prepare() -> None:
         for number in (*_PASSED, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
-        end_with(parent)
-        try:
-            os.execve(program, [program, *argv], environ)
-        except OSError as problem:
-            _cannot_run(program, problem)
-        os._exit(EXIT_MISSING)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
-    if relay is not None:
-        relay.started()
-    ended: int | None = None
-    begun = False
-    while True:
-        if ended is None:
-            done, status = os.waitpid(child, os.WNOHANG)
-            if done:
-                ended = os.waitstatus_to_exitcode(status)
-        # Whoever ended it does not wait for what it still had to say.
-        if ended is not None and (relay is None or not relay.open or passed):
-            return -passed if passed else ended
-        wanted = [(awake, select.POLLIN)] + (
-            [(lifeline, select.POLLIN)] if lifeline is not None else []
-        )
-        patience: float | None = None
-        if relay is not None:
-            wanted += relay.wanted()
-            # It has ended, and its words with it; unless a process that it started holds its
-            # streams.
-            patience = (
-                0
-                if ended is not None and 1 not in dict(wanted)
-                else HOLD_SECONDS
-                if relay.ending.holds
-                else None
-            )
-        ready = _ready(wanted, patience)
-        if awake in ready:
-            os.read(awake, 4096)
-        if lifeline is not None and lifeline in ready and not os.read(lifeline, 1):
-            lifeline = None
-            pass_on(signal.SIGTERM, None)
-        if relay is not None:
-            if not ready and ended is not None:
-                relay.stop_reading()
-                return ended
-            relay.move(ready)
-            if relay.ending.begun and not begun:
-                begun = True
-                relay.report.begun()
-            if relay.unread and ended is None:
-                # a command that writes on would not notice for long that nobody reads it
-                os.kill(child, signal.SIGTERM)
+        if prctl is not None:
+            prctl(1, signal.SIGTERM, 0, 0, 0)
+            if os.getppid() != parent:  # it died before the call
+                os._exit(128 + signal.SIGTERM)
+
+    return prepare
 
 
-def _ready(wanted: list[tuple[int, int]], patience: float | None) -> "set[int]":
-    """The descriptors at which something can be done; none after so many seconds."""
-    poll = select.poll()
-    for descriptor, event in wanted:
-        poll.register(descriptor, event)
-    return {
-        descriptor for descriptor, _ in poll.poll(None if patience is None else patience * 1000)
-    }
+def _answer(argv: list[str], environ: dict[str, str]) -> "subprocess.CompletedProcess[bytes]":
+    """Run a program with nothing to read. Raises OSError."""
+    return subprocess.run(
+        argv,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        preexec_fn=_in_child(),
+        check=False,
+    )
 
 
-def _widen(pipe: int) -> None:
-    """Let a pipe hold more: fewer turns for a large pack (Linux)."""
-    import fcntl
-
-    try:
-        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-    # another system, or the user's share of such memory is used up (pipe(7))
-    except (AttributeError, OSError):
-        pass
-
-
-def _end_with_parent() -> "Callable[[int], None]":
-    """What a child calls to be ended when its parent, whose pid it is given, is killed outright
-    (Linux: PR_SET_PDEATHSIG, prctl(2)). Made before the fork: it is loaded once, and is no work for
-    a child."""
-    if not sys.platform.startswith("linux"):
-        return lambda parent: None
-    try:
-        import ctypes
-
-        prctl = ctypes.CDLL(None).prctl
-    # a build without it: ssh then ends when git's pipes close
-    except (ImportError, OSError, AttributeError):
-        return lambda parent: None
-
-    def call(parent: int) -> None:
-        prctl(1, signal.SIGTERM, 0, 0, 0)
-        if os.getppid() != parent:  # it died before the call
-            os._exit(128 + signal.SIGTERM)
-
-    return call
-
-
-def other(call: Call, environ: dict[str, str]) -> None:
-    """Become the user's own ssh for a destination that is not the gateway, as git would have called
-    it. Does not return."""
+def other(line: CommandLine, environ: dict[str, str]) -> None:
+    """Become the user's own ssh for another destination, as git would have called it."""
     command = environ.get("DAYTONA_SSH_OTHER_COMMAND", "").strip()
     program = environ.get("DAYTONA_SSH_OTHER_PROGRAM", "").strip()
     clean = scrubbed(environ)
-    if command:
-        # As git runs it (run-command.c, prepare_shell_cmd).
-        start = ["/bin/sh", "-c", command + ' "$@"', command]
-    else:
-        start = [program or "ssh"]
+    # A command as git runs it (run-command.c, prepare_shell_cmd).
+    start = ["/bin/sh", "-c", command + ' "$@"', command] if command else [program or "ssh"]
     variant = variant_of(environ.get("DAYTONA_SSH_OTHER_VARIANT", ""), command, program)
-    if variant == "auto" and not call.probe:
+    if variant == "auto" and not line.probe:
         # An unknown program: git asks it whether it takes OpenSSH's options (connect.c,
         # fill_ssh_args).
-        line = call.argv[: len(call.argv) - len(call.rest)]
-        variant = "ssh" if _status([*start, "-G", *line], clean) == 0 else "simple"
-    os.execvpe(start[0], [*start, *variant_arguments(call.argv, variant)], clean)
+        before = line.argv[: len(line.argv) - len(line.rest)]
+        takes = _answer([*start, "-G", *before], clean).returncode == 0
+        variant = "ssh" if takes else "simple"
+    os.execvpe(start[0], [*start, *variant_arguments(line.argv, variant)], clean)
+
+
+_TRANSLATED = ("plink", "putty", "tortoiseplink", "simple")
+"""The variants that do not take OpenSSH's options as they are."""
 
 
 def variant_of(named: str, command: str, program: str) -> str:
-    """Which options the user's own client takes: ssh, plink, putty, tortoiseplink, simple or auto
-    (connect.c, determine_ssh_variant)."""
-    named = named.strip()
-    if named and named != "auto":
-        return named if named in ("plink", "putty", "tortoiseplink", "simple") else "ssh"
-    if named or not (command or program):
-        return named or "ssh"
-    word = program
-    if command:
-        import shlex  # only for those who have such a command
-
-        try:
-            word = (shlex.split(command) or [""])[0]
-        except ValueError:
-            word = ""
+    """Name the options that the user's client takes, or auto (connect.c, determine_ssh_variant)."""
+    if named := named.strip():
+        return named if named in (*_TRANSLATED, "auto") else "ssh"
+    if not (command or program):
+        return "ssh"
+    try:
+        word = shlex.split(command)[0] if command else program
+    except (ValueError, IndexError):
+        return "auto"
     base = word.rsplit("/", 1)[-1].lower().removesuffix(".exe")
     return base if base in ("ssh", "plink", "tortoiseplink") else "auto"
 
 
 def variant_arguments(argv: list[str], variant: str) -> list[str]:
-    """git's OpenSSH-style arguments as a client of that variant wants them (connect.c,
-    push_ssh_options). Raises Refusal."""
-    if variant not in ("plink", "putty", "tortoiseplink", "simple"):
+    """Translate git's arguments for such a client (push_ssh_options). Raises Refusal."""
+    if variant not in _TRANSLATED:
         return argv
     result = ["-batch"] if variant == "tortoiseplink" else []
     words = list(argv)
     while words and words[0].startswith("-") and words[0] not in ("-", "--"):
         word = words.pop(0)
-        if word == "-o":
-            words[:1] = []
-        elif variant == "simple" and (word == "-p" or word in ("-4", "-6")):
-            what = "setting port" if word == "-p" else word
+        if variant == "simple" and word in ("-p", "-4", "-6"):
             raise Refusal(
                 EXIT_SETTING,
-                f"ssh variant 'simple' does not support {what}",
+                f"ssh variant 'simple' does not support {'setting port' if word == '-p' else word}",
                 "set ssh.variant; see git-config(1)",
             )
+        if word == "-o":
+            del words[:1]
         elif word == "-p":
             result += ["-P", *words[:1]]
-            words[:1] = []
+            del words[:1]
         else:
             result.append(word)
     return result + words
 
 
-def _status(argv: list[str], environ: dict[str, str]) -> int:
-    """Run a program with nothing to read or say, and return its exit status."""
-    return _heard(argv, environ)[0]
-
-
-def _heard(argv: list[str], environ: dict[str, str]) -> tuple[int, str, bytes]:
-    """Run a program with nothing to read: its exit status (12: it cannot be run), and what it
-    writes to stdout and to stderr."""
-    (output, writing), (errors, complaining) = os.pipe(), os.pipe()
-    parent, end_with = os.getpid(), _end_with_parent()
-    child = os.fork()
-    if child == 0:
-        try:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
-            end_with(parent)
-            for descriptor, opened in (
-                (0, os.open(os.devnull, os.O_RDWR)),
-                (1, writing),
-                (2, complaining),
-            ):
-                os.dup2(opened, descriptor)
-            os.execvpe(argv[0], argv, environ)
-        except OSError as problem:
-            _cannot_run(argv[0], problem)
-        finally:
-            os._exit(EXIT_MISSING)
-    os.close(writing)
-    os.close(complaining)
-    texts = {output: b"", errors: b""}
-    reading = set(texts)
-    while reading:
-        for descriptor in _ready([(each, select.POLLIN) for each in reading], None):
-            data = os.read(descriptor, CHUNK_BYTES)
-            texts[descriptor] += data
-            if not data:
-                reading.remove(descriptor)
-    for descriptor in texts:
-        os.close(descriptor)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return status, texts[output].decode("utf-8", "surrogateescape"), texts[errors]
-
-
 def scrubbed(environ: dict[str, str]) -> dict[str, str]:
-    """The environment without any of our variables, the API key among them."""
+    """Return the environment without any of our variables, the API key among them."""
     return {name: value for name, value in environ.items() if not name.startswith("DAYTONA_")}
 
 
-def _cannot_run(program: str, problem: OSError) -> None:
-    if problem.errno == errno.E2BIG:
-        _complain(
-            EXIT_USAGE,
-            "the command is too long for an argument",
-            "send it on standard input, to 'sh'",
-        )
-        return
-    _complain(
-        EXIT_MISSING,
-        f"cannot run '{program}': {problem.strerror}",
-        "install OpenSSH, or set DAYTONA_SSH_BINARY",
-    )
+def _complain(problem: Refusal) -> None:
+    text = f"daytona-ssh: error: {problem} [{_ENTRIES[problem.status]}]\nhint: {problem.hint}\n"
+    _write_stderr(text.encode("utf-8", "backslashreplace"))
 
 
-# As errors.py has them; see git-daytona-errors(7).
-_ENTRIES = {
-    EXIT_USAGE: "usage",
-    EXIT_MISSING: "missing-program",
-    EXIT_SETTING: "bad-setting",
-    EXIT_UNKNOWN: "connection-closed",
-}
-
-
-def _complain(status: int, message: str, hint: str) -> None:
-    _say(
-        f"daytona-ssh: error: {message} [{_ENTRIES[status]}]\nhint: {hint}\n".encode(
-            "utf-8", "backslashreplace"
-        )
-    )
-
-
-def _say(text: bytes) -> None:
-    try:
+def _write_stderr(text: bytes) -> None:
+    # nobody reads it, or not now: nothing of the stream waits for that
+    with contextlib.suppress(OSError):
         os.write(2, text)
-    except OSError:  # nobody reads it, or not now: nothing of the stream waits for that
-        pass
 
 
-def _stand_on_three_feet() -> None:
-    """Open what is closed of stdin, stdout and stderr, so that no file of ours becomes one of
-    them."""
-    for descriptor in (0, 1, 2):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            opened = os.open(os.devnull, os.O_RDONLY if descriptor == 0 else os.O_WRONLY)
-            if opened != descriptor:
-                os.dup2(opened, descriptor)
-                os.close(opened)
-            os.set_inheritable(descriptor, True)
+def _open_standard_streams() -> None:
+    """Open what is closed of stdin, stdout and stderr, so that no file of ours becomes one."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # the lowest that is free (open(2))
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
 
 
 _HELP = """\
@@ -937,159 +746,136 @@ See daytona-ssh(1).
 
 
 def main(argv: list[str]) -> int:
-    """The wrapper: git's arguments in, ssh's exit status out."""
-    _stand_on_three_feet()
+    """Run the wrapper: git's arguments in, ssh's exit status out."""
+    _open_standard_streams()
     environ = dict(os.environ)
     if argv[:1] == ["--help"]:
         os.write(1, _HELP.encode())
         return 0
     report = _Report(environ)
     try:
-        if argv[:1] == ["--version"]:
-            program = find_ssh(environ.get("DAYTONA_SSH_BINARY", ""), environ.get("PATH", ""))
-            os.execve(program, [program, "-V"], scrubbed(environ))
-        call = Call(argv)
-        if not call.host:
-            raise Refusal(
-                EXIT_USAGE,
-                "there is no host among the arguments",
-                "git calls this program; see 'daytona-ssh --help'",
-            )
-        gateway = environ.get("DAYTONA_SSH_GATEWAY", "")
-        if not call.is_for(gateway):
-            _inherited(environ, "DAYTONA_SSH_TOKEN_FD")
-            other(call, environ)
-        return connect(call, environ, report)
-    except Refusal as problem:
-        _complain(problem.status, problem.message, problem.hint)
-        report.ended(_ENTRIES[problem.status], problem.message, problem.hint)
-        return problem.status
+        return _run(argv, environ, report)
     except OSError as problem:
-        _complain(EXIT_MISSING, f"cannot start: {problem.strerror}", "see daytona-ssh(1)")
-        return EXIT_MISSING
+        what = f"cannot run '{problem.filename}'" if problem.filename else "cannot start"
+        hint = "install OpenSSH, or set DAYTONA_SSH_BINARY; see daytona-ssh(1)"
+        refusal = Refusal(EXIT_MISSING, f"{what}: {problem.strerror}", hint)
+        if problem.errno == errno.E2BIG:
+            what, hint = "the command is too long for an argument", "send it on stdin, to 'sh'"
+            refusal = Refusal(EXIT_USAGE, what, hint)
+    except Refusal as problem:
+        refusal = problem
+    _complain(refusal)
+    report.ended(_ENTRIES[refusal.status], refusal.message, refusal.hint)
+    return refusal.status
 
 
-def connect(call: Call, environ: dict[str, str], report: _Report) -> int:
-    """Run OpenSSH against the gateway and return its status. ``-G`` shows the settings that would
-    be used, without a token.
+def _run(argv: list[str], environ: dict[str, str], report: _Report) -> int:
+    if argv[:1] == ["--version"]:
+        program = find_ssh(environ.get("DAYTONA_SSH_BINARY", ""), environ.get("PATH", ""))
+        os.execve(program, [program, "-V"], scrubbed(environ))
+    line = CommandLine(argv)
+    if not line.host:
+        raise Refusal(
+            EXIT_USAGE,
+            "there is no host among the arguments",
+            "git calls this program; see 'daytona-ssh --help'",
+        )
+    if not line.is_for(environ.get("DAYTONA_SSH_GATEWAY", "")):
+        _inherited(environ, "DAYTONA_SSH_TOKEN_FD")
+        other(line, environ)
+    return connect(line, environ, report)
+
+
+def connect(line: CommandLine, environ: dict[str, str], report: _Report) -> int:
+    """Run OpenSSH against the gateway and return its status.
 
     Two steps, so that nothing of the user's configuration ever meets the token: ``ssh -G`` reads
     that configuration, with every ``Match exec`` in it, and the connection is made with what of the
     answer is honoured, and with no other configuration.
     """
     program = find_ssh(environ.get("DAYTONA_SSH_BINARY", ""), environ.get("PATH", ""))
-    host, port = split_authority(environ["DAYTONA_SSH_GATEWAY"])
-    trust_file = environ.get("DAYTONA_SSH_TRUST_FILE") or None
-    if trust_file is not None and not _readable(trust_file):
-        raise Refusal(
-            EXIT_SETTING,
-            f"cannot read the pinned host keys in '{trust_file}'",
-            "see 'daytona-pin verify'",
-        )
-    fixed = [
-        *call.family,
-        *options(host, trust_file, environ.get("DAYTONA_SSH_TRUST_NAME") or None),
-        "-p",
-        port,
-    ]
-    token = None if call.probe else take_token(environ)
+    fixed, pinned = _fixed_arguments(line, environ)
+    token = None if line.probe else take_token(environ)
     clean = scrubbed(environ)
     # `Match exec` and ProxyCommand run under $SHELL; one that runs nothing (a service account's
     # nologin) would lead nowhere.
     if clean.get("SHELL", "").rsplit("/", 1)[-1] in ("nologin", "false", "true"):
         del clean["SHELL"]
-    leftovers: list[str] = []
-    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED)  # until attend() can pass them on
-    try:
-        theirs, left = private_file(users_configuration(os.path.expanduser("~")))
-        leftovers += left
-        status, shown, report.said = _heard(
-            [program, "-F", theirs, *fixed, "-G", "--", host], clean
-        )
-        _say(report.said)
-        if status != 0:  # ssh has said what it cannot read there
+    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED)  # until a _Child can pass them on
+    with contextlib.ExitStack() as files:
+        theirs = files.enter_context(private_file(users_configuration(os.path.expanduser("~"))))
+        answer = _answer([program, "-F", theirs, *fixed, "-G", "--", line.host], clean)
+        report.stderr = answer.stderr
+        _write_stderr(answer.stderr)
+        if answer.returncode != 0:  # ssh has complained about what it cannot read there
             report.ended()
-            return _as_of_a_shell(status)
-        lines = honoured(shown, [program, "-F", theirs], inherited=trust_file is None)
-        path, left = private_file(configuration(token, lines))
-        leftovers += left
-        words = ["-F", path, *fixed]
-        if call.probe:
-            return _as_of_a_shell(attend(program, [*words, "-G", "--", host], clean))
+            return _as_of_a_shell(answer.returncode)
+        shown = answer.stdout.decode("utf-8", "surrogateescape")
+        lines = honoured(shown, [program, "-F", theirs], inherited=not pinned)
+        path = files.enter_context(private_file(configuration(token, lines)))
+        start = [program, "-F", path, *fixed]
+        if line.probe:
+            return _Child([*start, "-G", "--", line.host], clean).attend()
         lifeline = _inherited(environ, "DAYTONA_SSH_LIFELINE_FD")
-        # The gateway gives a terminal to its own shell only, and tells its status to nobody;
-        # without one /bin/sh reads our input.
-        if call.terminal and not call.rest:
-            return _as_of_a_shell(attend(program, [*words, "-t", "--", host], clean, lifeline))
-        command = " ".join(call.rest) or "exec /bin/sh"
-        protocol = environ.get("GIT_PROTOCOL", "") if call.sends_protocol else ""
-        return _run_to_its_end(
-            program, [*words, "--", host], command, protocol, clean, lifeline, report
-        )
-    finally:
-        for leftover in leftovers:
-            os.rmdir(leftover) if os.path.isdir(leftover) else os.unlink(leftover)
-
-
-def _run_to_its_end(
-    program: str,
-    argv: list[str],
-    command: str,
-    protocol: str,
-    environ: dict[str, str],
-    lifeline: int | None,
-    report: _Report,
-) -> int:
-    """Run a command over ssh, bring the end of its stderr, and return its own status, or 255 when
-    that is unknown."""
-    nonce = os.urandom(16).hex()
-    ending = Ending(nonce)
-    relay = _Relay(ending, report)
-    try:
-        status = attend(
-            program, [*argv, remote_command(command, protocol, nonce)], environ, lifeline, relay
-        )
-    finally:
-        relay.close()
-    # git prints what we print. As what the server says in the side band, this must not pass for
+        # The gateway gives a terminal to its own shell only, and its status to nobody; without one
+        # /bin/sh reads our input.
+        if line.terminal and not line.rest:
+            return _Child([*start, "-t", "--", line.host], clean, lifeline).attend()
+        protocol = environ.get("GIT_PROTOCOL", "") if line.sends_protocol else ""
+        command = " ".join(line.rest) or "exec /bin/sh"
+        nonce = os.urandom(16).hex()
+        ending = Ending(nonce)
+        argv = [*start, "--", line.host, remote_command(command, protocol, nonce)]
+        relay = _Relay(_Child(argv, clean, lifeline, piped=True), ending, report)
+        status = relay.run()
+    # git prints what we print. As what the server writes in the side band, this must not pass for
     # words of ssh's or ours.
-    of_git = any(server in command for server in _GIT_SERVERS)
-    for line in ending.stderr.splitlines(keepends=True):
-        _say((b"remote: " if of_git else b"") + line.rstrip(b"\n") + b"\n")
+    prefix = b"remote: " if any(server in command for server in _GIT_SERVERS) else b""
+    for text in ending.stderr.splitlines():
+        _write_stderr(prefix + text + b"\n")
+    return _final_status(status, ending, relay, report)
+
+
+def _fixed_arguments(line: CommandLine, environ: dict[str, str]) -> tuple[list[str], bool]:
+    """Build the arguments that nothing of the user's changes; whether the host keys are pinned."""
+    host, port = split_authority(environ["DAYTONA_SSH_GATEWAY"])
+    trust_file = environ.get("DAYTONA_SSH_TRUST_FILE") or None
+    if trust_file and not (os.path.isfile(trust_file) and os.access(trust_file, os.R_OK)):
+        raise Refusal(
+            EXIT_SETTING,
+            f"cannot read the pinned host keys in '{trust_file}'",
+            "see 'daytona-pin verify'",
+        )
+    chosen = options(host, trust_file, environ.get("DAYTONA_SSH_TRUST_NAME") or None)
+    return [*line.family, *chosen, "-p", port], trust_file is not None
+
+
+def _final_status(status: int, ending: Ending, relay: _Relay, report: _Report) -> int:
+    """Return the command's own status, or 255 when that is unknown."""
     if ending.status is not None:
         report.ended()
         return ending.status
-    if relay.unread:  # as a program that met SIGPIPE; nobody is there to be told
+    if relay.unread:  # as a program that met SIGPIPE; nobody is there to read why
         return 128 + signal.SIGPIPE
     if status < 0:
         return _as_of_a_shell(status)
-    # it was never started, and the child has said why
-    if status == EXIT_MISSING and not ending.begun:
-        report.ended(
-            _ENTRIES[EXIT_MISSING],
-            "ssh could not be started",
-            "see whether it is installed, and what DAYTONA_SSH_BINARY names",
-        )
-        return status
-    message = (
-        "the connection ended before the command did"
-        if ending.begun
-        else "the connection did not come about, or broke at once"
-    )
+    if ending.begun:
+        message, unknown = "the connection ended before the command did", ": its status is unknown"
+    else:
+        message, unknown = "the connection did not come about, or broke at once", ""
     hint = "see whether the sandbox runs: git daytona status"
-    _complain(EXIT_UNKNOWN, message + (": how that ended is unknown" if ending.begun else ""), hint)
+    _complain(Refusal(EXIT_UNKNOWN, message + unknown, hint))
     report.ended(_ENTRIES[EXIT_UNKNOWN], message, hint)
     return EXIT_UNKNOWN
 
 
 def _as_of_a_shell(status: int) -> int:
-    """A status as a shell has it: 128+N for signal N."""
+    """Convert a status to a shell's: 128+N for signal N."""
     return status if status >= 0 else 128 - status
 
 
 def _inherited(environ: dict[str, str], name: str) -> int | None:
-    """A descriptor that is ours alone: its number in the environment, None where there is none.
-    What we start does not inherit it."""
+    """Take over a descriptor whose number is in the environment; what we start has it no more."""
     number = environ.get(name, "")
     if not (number.isascii() and number.isdigit()):
         return None
@@ -1098,13 +884,6 @@ def _inherited(environ: dict[str, str], name: str) -> int | None:
     except (OSError, OverflowError):  # not open here: somebody copied our environment
         return None
     return int(number)
-
-
-def _readable(path: str) -> bool:
-    try:
-        return stat.S_ISREG(os.stat(path).st_mode) and os.access(path, os.R_OK)
-    except OSError:
-        return False
 
 
 if __name__ == "__main__":

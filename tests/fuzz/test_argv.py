@@ -41,7 +41,7 @@ words = st.sampled_from(
 @example(argv=["--", "-o"], gateway="host")
 @example(argv=["-", "-p"], gateway="host")
 def fuzz_argv(argv, gateway):
-    call = ssh.Call(list(argv))
+    call = ssh.CommandLine(list(argv))
     assert call.argv == list(argv) and isinstance(call.is_for(gateway), bool)
     assert "@" not in call.host
     assert len(call.rest) <= len(argv) and call.family in ([], ["-4"], ["-6"])
@@ -105,21 +105,10 @@ def test_gits_own_command_lines(recorder, host, port, user, family, protocol):
     )
     env = os.environ | {"GIT_SSH_COMMAND": str(recorder), "GIT_SSH_VARIANT": "ssh"}
     subprocess.run(
-        (
-            "git",
-            "-c",
-            f"protocol.version={protocol}",
-            "fetch",
-            "-q",
-            *([f"--ipv{family[1]}"] if family else []),
-            url,
-        ),
-        cwd=recorder.parent,
-        env=env | {"GIT_DIR": str(made(recorder.parent))},
-        capture_output=True,
-        timeout=20,
-    )
-    call = ssh.Call(json.loads((recorder.parent / "argv").read_text()))
+        ("git", "-c", f"protocol.version={protocol}", "fetch", "-q", *([f"--ipv{family[1]}"] if family else []), url),
+        cwd=recorder.parent, env=env | {"GIT_DIR": str(made(recorder.parent))}, capture_output=True, timeout=20,
+    )  # fmt: skip
+    call = ssh.CommandLine(json.loads((recorder.parent / "argv").read_text()))
     assert call.host.strip("[]") == host.strip("[]")
     assert call.port == str(port or 22)
     assert call.family == ([family] if family else [])
