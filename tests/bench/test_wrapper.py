@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from git_daytona import ssh
-from git_daytona.transfer.transfer import ssh_environment
+from git_daytona.transfer.environment import ssh_environment
 from support.measure import ROUNDS, in_turns, median, memory, run
 from support.plugin_calls import PROJECT, Api
 from support.round_trip import BIN

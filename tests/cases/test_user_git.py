@@ -15,7 +15,7 @@ from git_daytona.api.cloud import Cloud
 from git_daytona.base import run
 from git_daytona.git import environment as gitenv
 from git_daytona.settings import settings
-from git_daytona.transfer import transfer
+from git_daytona.transfer.environment import ssh_environment
 from git_daytona.trust.gateway import Policy
 from support.round_trip import program
 
@@ -187,9 +187,9 @@ def test_case_17_the_wrapper_in_an_odd_folder(local, tmp_path, monkeypatch, fold
     place.parent.mkdir(exist_ok=True)
     shutil.copy(ssh.__file__, place)
     (place.parent / "python").symlink_to(sys.executable)
-    monkeypatch.setattr(transfer.ssh, "__file__", str(place))
+    monkeypatch.setattr(ssh, "__file__", str(place))
     found = settings.load(None)
-    command = transfer.ssh_environment(found, Policy(found, Cloud(found).config).default(), ())[
+    command = ssh_environment(found, Policy(found, Cloud(found).config).default(), ())[
         "GIT_SSH_COMMAND"
     ]
     assert str(place) in shlex.split(command)

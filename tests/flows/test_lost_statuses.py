@@ -21,7 +21,8 @@ from git_daytona.base.errors import ConnectionClosed, TransferFailed
 from git_daytona.git import environment
 from git_daytona.git.refs import url
 from git_daytona.sandbox import report
-from git_daytona.transfer.transfer import RECEIVE_PACK, UPLOAD_PACK, inheritable, ssh_environment
+from git_daytona.transfer.environment import inheritable, ssh_environment
+from git_daytona.transfer.transfer import RECEIVE_PACK, UPLOAD_PACK
 from support.processes import descendants, until
 
 SHARES = (0.0, 0.2, 0.8, 1.0)

@@ -15,7 +15,7 @@ import pytest
 from git_daytona import ssh
 from git_daytona.base.errors import BadSetting
 from git_daytona.transfer import leases
-from git_daytona.transfer.transfer import inheritable
+from git_daytona.transfer.environment import inheritable
 from support.processes import descendants, gone, until
 from support.round_trip import BIN
 from support.wrapper import Wrapper, tiny

@@ -16,7 +16,8 @@ import pytest
 
 from git_daytona.api.cloud import Cloud
 from git_daytona.settings import settings
-from git_daytona.transfer.transfer import Transfers, ssh_environment
+from git_daytona.transfer.environment import ssh_environment
+from git_daytona.transfer.transfer import Transfers
 from git_daytona.trust.gateway import Policy
 from support.processes import until
 from support.round_trip import BIN

@@ -121,7 +121,8 @@ def exec_(sandbox: str, command: tuple[str, ...]) -> int:
     from git_daytona.base import messages
     from git_daytona.base.errors import GitDaytonaError
     from git_daytona.base.run import foreground
-    from git_daytona.transfer.transfer import Transfers, configuration, ssh_environment
+    from git_daytona.transfer.environment import ssh_environment
+    from git_daytona.transfer.transfer import Transfers, configuration
     from git_daytona.trust.gateway import Policy
 
     command = command[1:] if command[0] == "--" else command

@@ -16,8 +16,7 @@ from git_daytona.base.errors import ConnectionClosed, SandboxGone
 from git_daytona.git.refs import PROJECT
 from git_daytona.sandbox import terminal
 from git_daytona.sessions.coordinator import Coordinator
-from git_daytona.transfer.connection_report import Pipe
-from git_daytona.transfer.transfer import inheritable, lifeline, ssh_environment
+from git_daytona.transfer.environment import connection
 
 TRIES = 3
 FAILED = 255
@@ -66,13 +65,9 @@ def _once(coordinator: Coordinator, sandbox_id: str) -> tuple[int, bool]:
     begun, decided, ending = threading.Event(), threading.Event(), threading.Lock()
     with ExitStack() as held, ExitStack() as lease:
         access, trust = lease.enter_context(coordinator.transfers.lease(sandbox_id))
-        descriptor = held.enter_context(inheritable(access.token))
-        pipe = held.enter_context(lifeline())
-        told = held.enter_context(Pipe())
+        connected = held.enter_context(connection(coordinator.settings, access.token, trust))
         env = {key: value for key, value in os.environ.items() if not key.startswith("DAYTONA_")}
-        env |= ssh_environment(coordinator.settings, trust, ())
-        env |= {"DAYTONA_SSH_TOKEN_FD": str(descriptor), "DAYTONA_SSH_LIFELINE_FD": str(pipe)}
-        env["DAYTONA_SSH_REPORT_FD"] = str(told.writing)
+        env |= connected.env
         wrapper = shlex.split(env.pop("GIT_SSH_COMMAND"))
         command = shlex.join(("sh", "-c", _SHELL, PROJECT))
         # What we read goes to no connection on which nothing runs that wants it: the next one gets
@@ -85,7 +80,7 @@ def _once(coordinator: Coordinator, sandbox_id: str) -> tuple[int, bool]:
                 lease.close()
 
         def watch() -> None:
-            if told.wait_for_begin():
+            if connected.report.wait_for_begin():
                 begun.set()
             decided.set()
             if begun.is_set():
@@ -95,11 +90,9 @@ def _once(coordinator: Coordinator, sandbox_id: str) -> tuple[int, bool]:
 
         threading.Thread(target=watch, name="lease", daemon=True).start()
         try:
-            status = run.foreground(
-                argv, env, stdin=reading, pass_fds=(descriptor, pipe, told.writing)
-            )
+            status = run.foreground(argv, env, stdin=reading, pass_fds=connected.pass_fds)
         finally:
-            told.close_writing()  # ends the watch, unless that waits for more of our input
+            connected.report.close_writing()  # ends the watch, unless that waits for more of our input
             decided.wait(5)
             os.close(reading)
             end_lease()

@@ -13,6 +13,7 @@ from git_daytona.git.refs import PROJECT, SANDBOX_BRANCH, Names
 from git_daytona.git.repository import Repository
 from git_daytona.sandbox import report as sandbox
 from git_daytona.sandbox.report import Report
+from git_daytona.transfer.failures import RefGone
 from git_daytona.transfer.transfer import Transfers
 
 MESSAGE = "Changes of the OpenCode session"
@@ -157,10 +158,7 @@ def _take(
             branches.forget_incoming(repository, names)
         try:
             _fetch(repository, transfers, sandbox_id, names, report, show=show)
-        except TransferFailed as problem:
-            if "couldn't find remote ref" not in problem.message:
-                raise
-            # A branch was deleted since the report: the next one does not name it.
+        except RefGone:  # deleted since the report: the next one does not name it
             report = sandbox.report(transfers.cloud, sandbox_id, MESSAGE)
             _fetch(repository, transfers, sandbox_id, names, report, show=show)
         kept = kept + branches.integrate(repository, names, report.head, report.operation)

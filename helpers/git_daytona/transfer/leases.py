@@ -1,4 +1,4 @@
-"""A token's lifetime: lease = lock, journal, mint → use → revoke, struck out (DESIGN.md §4).
+"""A token's lifetime: lease = lock, journal, mint → use → revoke, and the journal removed.
 
 The journal is one small file per sandbox under ``$XDG_STATE_HOME/git-daytona/leases``: sandbox id,
 API, pid and start of the holder, never the token. A lease whose holder died is revoked sandbox-wide
@@ -36,24 +36,56 @@ MAX_WAIT = 30.0
 """The longest a server's Retry-After is followed, seconds."""
 
 
-@dataclass(frozen=True)
-class Stale:
-    """A journalled lease whose holder is gone, or whose mint's answer was lost."""
+_REFUSALS = frozenset({5, 6, 7, 8, 13})
+"""Statuses of errors after which certainly nothing was minted: no key, 401, 403, 404, a bad
+setting."""
 
-    sandbox_id: str
+
+@dataclass(frozen=True)
+class Journal:
+    """The record of one sandbox's lease; the lock beside it is held as long as the lease."""
+
     api_url: str
-    journal: Path
-    lock: Path
+    sandbox_id: str
+
+    @property
+    def _name(self) -> str:
+        # A digest, because neither a URL nor an id of the server's making shall become a path.
+        return hashlib.sha256(f"{self.api_url}\0{self.sandbox_id}".encode()).hexdigest()[:32]
+
+    @property
+    def path(self) -> Path:
+        return paths.leases() / f"{self._name}.json"
+
+    def lock(self, seconds: float) -> contextlib.AbstractContextManager[None]:
+        """Lock the sandbox's leases. Raises what ``files.lock`` raises after so many seconds."""
+        place = paths.locks() / f"lease-{self._name}"
+        return files.lock(place, seconds=seconds, holds=f"sandbox {self.sandbox_id}")
+
+    def write(self, state: str) -> None:
+        """Note this process as the holder; ``state`` is "minting", or "lost" for a token that may
+        be alive and that nobody will revoke."""
+        entry = {
+            "sandboxId": self.sandbox_id,
+            "apiUrl": self.api_url,
+            "pid": os.getpid(),
+            "started": _started(os.getpid()),
+            "at": time.time(),
+            "state": state,
+        }
+        files.write_whole(self.path, json.dumps(entry).encode())
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
 
 
 def _wait(state: tenacity.RetryCallState) -> float:
-    """What the server asked for, else exponential back-off with jitter."""
+    """Return the pause that the server asks for, else exponential back-off with jitter."""
     problem = state.outcome.exception() if state.outcome else None
     if isinstance(problem, RateLimited) and problem.retry_after is not None:
         return min(problem.retry_after, MAX_WAIT)
-    return float(
-        (tenacity.wait_exponential(multiplier=0.2, max=3.0) + tenacity.wait_random(0.0, 0.2))(state)
-    )
+    back_off = tenacity.wait_exponential(multiplier=0.2, max=3.0) + tenacity.wait_random(0.0, 0.2)
+    return float(back_off(state))
 
 
 def patiently(
@@ -94,10 +126,10 @@ def lease(
     that list until it has ended; the caller joins those that are there before it ends. Raises what
     ``Cloud.mint`` raises.
     """
-    journal, lock = _places(cloud.settings.api_url, sandbox_id)
+    journal = Journal(cloud.settings.api_url, sandbox_id)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(files.lock(lock, seconds=LOCK_SECONDS, holds=f"sandbox {sandbox_id}"))
-        _write(journal, cloud.settings.api_url, sandbox_id, state="minting")
+        stack.enter_context(journal.lock(LOCK_SECONDS))
+        journal.write("minting")
         unsure = False
 
         def mint() -> SshAccess:
@@ -112,22 +144,22 @@ def lease(
             with log.event("token.mint", sandbox=sandbox_id):
                 access = patiently(mint)
         except (KeyboardInterrupt, SystemExit):
-            _write(journal, cloud.settings.api_url, sandbox_id, state="lost")
+            journal.write("lost")
             raise
         except GitDaytonaError:
             # A refusal at the first try minted nothing. Otherwise a token may be alive that nobody
             # knows: the journal keeps it for reap(). (No revocation without a token here: it would
-            # end what others may have minted meanwhile, CASES 2.)
+            # end what others may have minted meanwhile, case 2.)
             if unsure:
-                _write(journal, cloud.settings.api_url, sandbox_id, state="lost")
+                journal.write("lost")
             else:
-                journal.unlink(missing_ok=True)
+                journal.remove()
             raise
         released = stack.pop_all()
 
     def release() -> None:
         with released:
-            _revoke(cloud, sandbox_id, access.token, journal)
+            _revoke(cloud, access.token, journal)
 
     try:
         yield access
@@ -147,12 +179,8 @@ def lease(
             thread.start()
 
 
-_REFUSALS = frozenset({5, 6, 7, 8, 13})
-"""Statuses of errors that say for certain that nothing was minted: no key, 401, 403, 404, a bad
-setting."""
-
-
-def _revoke(cloud: Cloud, sandbox_id: str, token: Secret | None, journal: Path) -> bool:
+def _revoke(cloud: Cloud, token: Secret | None, journal: Journal) -> bool:
+    sandbox_id = journal.sandbox_id
     try:
         with log.event("token.revoke", sandbox=sandbox_id):
             patiently(lambda: cloud.revoke(sandbox_id, token))
@@ -160,27 +188,27 @@ def _revoke(cloud: Cloud, sandbox_id: str, token: Secret | None, journal: Path) 
         log.logger.warning(
             "token.revoke sandbox=%s left to the next start: %s", sandbox_id, problem.message
         )
-        _write(journal, cloud.settings.api_url, sandbox_id, state="lost")
+        journal.write("lost")
         return False
-    journal.unlink(missing_ok=True)
+    journal.remove()
     return True
 
 
-def stale(api_url: str) -> list[Stale]:
-    """The journalled leases of this API that nobody holds any more."""
-    found: list[Stale] = []
-    for journal in sorted(paths.leases().glob("*.json")):
+def stale(api_url: str) -> list[Journal]:
+    """List the journalled leases of this API whose holder is gone, or whose token may be alive."""
+    found: list[Journal] = []
+    for path in sorted(paths.leases().glob("*.json")):
         try:
-            entry = json.loads(journal.read_bytes())
-            sandbox_id, url = str(entry["sandboxId"]), str(entry["apiUrl"])
+            entry = json.loads(path.read_bytes())
+            journal = Journal(str(entry["apiUrl"]), str(entry["sandboxId"]))
             alive = entry["state"] != "lost" and _alive(int(entry["pid"]), str(entry["started"]))
         except FileNotFoundError:
             continue
         except (OSError, ValueError, KeyError, TypeError):
-            log.logger.warning("lease journal '%s' cannot be read and is left alone", journal)
+            log.logger.warning("lease journal '%s' cannot be read and is left alone", path)
             continue
-        if url == api_url and not alive:
-            found.append(Stale(sandbox_id, url, *_places(url, sandbox_id)))
+        if journal.api_url == api_url and not alive:
+            found.append(journal)
     return found
 
 
@@ -188,36 +216,13 @@ def reap(cloud: Cloud) -> int:
     """Revoke, sandbox-wide, what dead holders left behind. Returns how many were revoked; those
     that failed stay journalled."""
     done = 0
-    for entry in stale(cloud.settings.api_url):
-        try:
-            with files.lock(entry.lock, seconds=1.0, holds=f"sandbox {entry.sandbox_id}"):
-                # Under the lock look again: a new lease may have begun (its mint ended the old
-                # token) and ended since.
-                if entry in stale(cloud.settings.api_url):
-                    done += _revoke(cloud, entry.sandbox_id, None, entry.journal)
-        # a live lease holds the lock: its mint has ended the old token, and it will revoke its own
-        except GitDaytonaError:
-            continue
+    for journal in stale(cloud.settings.api_url):
+        # A live lease holds the lock: its mint has ended the old token, and it revokes its own.
+        # Under the lock look again: a lease may have begun and ended since.
+        with contextlib.suppress(GitDaytonaError), journal.lock(1.0):
+            if journal in stale(cloud.settings.api_url):
+                done += _revoke(cloud, None, journal)
     return done
-
-
-def _places(api_url: str, sandbox_id: str) -> tuple[Path, Path]:
-    # A digest, because neither a URL nor an id of the server's making shall become a path.
-    name = hashlib.sha256(f"{api_url}\0{sandbox_id}".encode()).hexdigest()[:32]
-    return paths.leases() / f"{name}.json", paths.locks() / f"lease-{name}"
-
-
-def _write(journal: Path, api_url: str, sandbox_id: str, *, state: str) -> None:
-    pid = os.getpid()
-    entry = {
-        "sandboxId": sandbox_id,
-        "apiUrl": api_url,
-        "pid": pid,
-        "started": _started(pid),
-        "at": time.time(),
-        "state": state,
-    }
-    files.write_whole(journal, json.dumps(entry).encode())
 
 
 def _started(pid: int) -> str:

@@ -1,0 +1,111 @@
+"""Why a transfer failed: the wrapper's report first, then what git and the sandbox print."""
+
+import re
+
+from git_daytona.base.errors import (
+    BadSetting,
+    ConnectionClosed,
+    GitDaytonaError,
+    TransferFailed,
+)
+from git_daytona.base.run import Result
+from git_daytona.base.secret import printable
+from git_daytona.git.repository import failure
+from git_daytona.transfer.report_pipe import ConnectionEnd
+from git_daytona.trust.gateway import Policy, Trust
+
+# A line of the user's own ssh configuration that ssh cannot read (readconf.c has both forms; trying
+# again does not help).
+_CONFIGURATION = re.compile(r"^(/.*?):? (line \d+): (.*)$", re.MULTILINE)
+# What the sandbox's side writes to its stderr or in git's side band (both come as "remote: …"),
+# what has happened, and what to do. First match wins. Its git runs in the C locale.
+_REMOTE = (
+    (
+        "git: (?:command )?not found",
+        "git is not installed in the sandbox",
+        "install it there, or use a snapshot that has it: git daytona config daytona.snapshot",
+    ),
+    (
+        "dubious ownership",
+        "the sandbox's git refuses its repository, which belongs to another user there",
+        'give it to the user who runs git: git daytona exec N -- chown -R "$(id -u)" .',
+    ),
+    (
+        "does not appear to be a git repository|not a git repository",
+        "the sandbox has no repository any more",
+        "'git daytona sync N' makes it again",
+    ),
+    (
+        "No space left on device|[Dd]isk quota exceeded",
+        "the sandbox's disk is full",
+        "make room there: git daytona exec N -- df -h; its work is still in it",
+    ),
+    (
+        "[Oo]ut of memory|Cannot allocate memory",
+        "the sandbox ran out of memory",
+        "end what runs there: git daytona exec N -- ps aux; or use a larger snapshot",
+    ),
+)
+_NO_REF = re.compile(r"^fatal: couldn't find remote ref ", re.MULTILINE)
+
+
+class RefGone(TransferFailed):
+    """A ref that was to be fetched is not in the sandbox: it was deleted since the report."""
+
+    meaning = TransferFailed.meaning
+
+
+def explain(
+    result: Result, end: ConnectionEnd, trust: Trust, verb: str, policy: Policy
+) -> GitDaytonaError:
+    """Make the error of a git command that failed."""
+    # The wrapper knows for certain whether the sandbox's side ended by itself (ssh.py, Ending).
+    cut = end.entry == ConnectionClosed.entry
+    if end.entry and not cut:
+        return TransferFailed(end.message, hint=end.hint, details=result.complaint)
+    if problem := _of_ssh(result, end) or policy.refusal(trust, end.stderr) or _of_sandbox(result):
+        return problem
+    if cut:
+        return ConnectionClosed(
+            f"git {verb} failed: the gateway {trust.endpoint} did not answer or closed the"
+            " connection",
+            hint="check the network; 'git daytona status' shows whether the sandbox runs",
+            details=result.complaint,
+        )
+    if problem := _of_push(result):
+        return problem
+    problem = failure(result, f"git {verb} failed")
+    if _NO_REF.search(result.complaint):
+        return RefGone(problem.message, hint=problem.hint, details=problem.details)
+    return problem
+
+
+def _of_ssh(result: Result, end: ConnectionEnd) -> GitDaytonaError | None:
+    wrong = _CONFIGURATION.search(end.stderr)
+    return wrong and BadSetting(
+        f"your ssh configuration cannot be used: '{wrong[1]}' {wrong[2]}: {printable(wrong[3])}",
+        hint="mend that line; 'ssh -G localhost' shows whether ssh can read it",
+        details=result.complaint,
+    )
+
+
+def _of_sandbox(result: Result) -> GitDaytonaError | None:
+    for words, message, hint in _REMOTE:
+        if re.search(rf"^remote: .*(?:{words})", result.complaint, re.MULTILINE):
+            return TransferFailed(message, hint=hint, details=result.complaint)
+    return None
+
+
+def _of_push(result: Result) -> TransferFailed | None:
+    """Read what git-push(1) has for a refused ref with --porcelain: a flag, the refs, the reason,
+    tabs between."""
+    rejected = [line for line in result.text.splitlines() if line.startswith("!")]
+    if not rejected:
+        return None
+    reason = printable(rejected[0].split("\t")[-1])
+    behind = "fast-forward" in reason or "fetch first" in reason
+    return TransferFailed(
+        f"git push was rejected by the sandbox: {reason}",
+        hint="fetch first: git daytona sync N" if behind else "the log has all that git said",
+        details=result.complaint,
+    )
