@@ -1,5 +1,4 @@
-"""In which state each sandbox was seen last, and when: what ``git daytona status`` shows when
-nobody can be asked.
+"""In which state each sandbox was last, and when: for ``git daytona status`` without the API.
 
 A file of its own, one per state file: the state file is shared with OpenCode's service and the
 existing plugin, and looking must not write there.
@@ -18,35 +17,31 @@ from git_daytona.base.errors import GitDaytonaError
 
 @dataclass(frozen=True)
 class Seen:
-    """A sandbox's state, and when it was seen in it: milliseconds since the epoch."""
+    """A sandbox's state, and when it was in it: milliseconds since the epoch."""
 
     state: str
     at: int
 
 
-def _place(state_file: Path) -> Path:
-    return (
-        paths.own_state()
-        / "seen"
-        / f"{hashlib.sha256(str(state_file).encode()).hexdigest()[:24]}.json"
-    )
+def _path(state_file: Path) -> Path:
+    name = hashlib.sha256(str(state_file).encode()).hexdigest()[:24]
+    return paths.own_state() / "seen" / f"{name}.json"
 
 
 def read(state_file: Path) -> dict[str, Seen]:
-    """Sandbox id → what was seen. Nothing where there is no such file, or one that makes no sense:
-    it is only a memory."""
-    found = {}
-    try:
-        for id_, (state, at) in json.loads(_place(state_file).read_bytes()).items():
-            if isinstance(state, str) and isinstance(at, int):
-                found[id_] = Seen(state, at)
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-        return found
-    return found
+    """Read sandbox id → what was seen; nothing from a file that is missing or broken."""
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
+        entries = json.loads(_path(state_file).read_bytes()).items()
+        return {
+            id_: Seen(state, at)
+            for id_, (state, at) in entries
+            if isinstance(state, str) and isinstance(at, int)
+        }
+    return {}
 
 
 def write(state_file: Path, seen: Mapping[str, Seen]) -> None:
-    """Remember it; where that cannot be written, it is forgotten."""
+    """Remember what was seen, if the file can be written."""
     content = json.dumps({id_: (each.state, each.at) for id_, each in seen.items()}).encode()
     with contextlib.suppress(GitDaytonaError):
-        files.write_whole(_place(state_file), content)
+        files.write_whole(_path(state_file), content)

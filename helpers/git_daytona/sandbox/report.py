@@ -9,15 +9,15 @@ import re
 import secrets
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
 
 from git_daytona.api.cloud import Cloud, Execution
 from git_daytona.base import log
 from git_daytona.base.errors import BadAnswer, SandboxBusy, SandboxCommandFailed
 from git_daytona.base.secret import printable
 from git_daytona.git.refs import MOST, PROJECT, takeable
+from git_daytona.sandbox import scripts
 from git_daytona.transfer import leases
 
 PREPARE_SECONDS = 60.0
@@ -29,46 +29,38 @@ NOTES = 20
 PORTS = 1000
 
 _OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_PORT = re.compile(r"[0-9A-Fa-f]{4}")
 
 
 @dataclass
 class Report:
-    """What the sandbox says of its repository. Object ids and ref names are well-formed; everything
-    else is text of its making."""
+    """A sandbox's repository as it reports it. Object ids and ref names are well-formed; everything
+    else is text of its making.
+
+    ``head`` is the commit that opencode/N shall be at: HEAD, or the branch's tip while it is being
+    rebased or bisected. ``operation`` is merge, rebase, cherry-pick, revert, bisect, or git: a
+    command that holds the index. ``refused`` are branches that cannot be taken, by what can be
+    shown of their names; ``missing`` is ``project`` or ``repository`` when it is not there.
+    """
 
     head: str | None = None
-    """The commit that opencode/N shall be at: HEAD, or the branch's tip while it is being rebased
-    or bisected."""
     branch: str | None = None
     operation: str | None = None
-    """merge, rebase, cherry-pick, revert, bisect, or git: a command that holds the index."""
     refs: dict[str, str] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
-    """Branches that cannot be taken, by what can be shown of their names."""
     nested: list[str] = field(default_factory=list)
     ports: list[int] = field(default_factory=list)
     lfs: int = 0
     notes: list[str] = field(default_factory=list)
-    committed: str | None = None
     missing: str | None = None
-    """``project`` or ``repository`` when it is not there any more."""
-
-
-@cache
-def script(name: str) -> str:
-    """A script of the scripts folder."""
-    return (Path(__file__).parent / "scripts" / f"{name}.sh").read_text()
 
 
 def run_once(
     cloud: Cloud, sandbox_id: str, source: str, *arguments: str, timeout: float
 ) -> Execution:
-    """Run a shell script in the sandbox under ``sh -c``, with standard input closed, at most once
-    however often the request arrives.
-
-    So it is safe to ask again when the answer got lost: that gives the first run's output.
-    """
-    words = ("sh", "-c", script("guard"), "sh", secrets.token_hex(12), source, *arguments)
+    """Run a shell script in the sandbox under ``sh -c``, with standard input closed, at most once:
+    a request that is repeated because its answer got lost gets the first run's output."""
+    words = ("sh", "-c", scripts.read("guard"), "sh", secrets.token_hex(12), source, *arguments)
     command = shlex.join(words) + " </dev/null"
     return leases.patiently(lambda: cloud.execute(sandbox_id, command, timeout=timeout))
 
@@ -76,8 +68,7 @@ def run_once(
 def execute(
     cloud: Cloud, sandbox_id: str, command: str, *, timeout: float, directory: str = PROJECT
 ) -> Execution:
-    """Run a person's or an agent's shell command in the project's directory (or the home directory
-    where there is none)."""
+    """Run a shell command in the project's directory (in the home directory where it is missing)."""
     source = 'cd "$1" 2>/dev/null || cd || exit 125\nexec sh -c "$2"'
     with log.event("sandbox.exec", sandbox=sandbox_id) as event:
         result = run_once(cloud, sandbox_id, source, directory, command, timeout=timeout)
@@ -86,25 +77,18 @@ def execute(
 
 
 def prepare(cloud: Cloud, sandbox_id: str, object_format: str) -> str | None:
-    """Make the sandbox's repository; returns its HEAD if it has one already. Raises
-    SandboxCommandFailed."""
+    """Make the sandbox's repository; returns its HEAD if it has one already.
+
+    Raises SandboxCommandFailed.
+    """
+    mark = secrets.token_hex(8)
+    arguments = (scripts.read("prepare"), PROJECT, mark, object_format)
     with log.event("sandbox.prepare", sandbox=sandbox_id):
-        mark = secrets.token_hex(8)
-        result = run_once(
-            cloud,
-            sandbox_id,
-            script("prepare"),
-            PROJECT,
-            mark,
-            object_format,
-            timeout=PREPARE_SECONDS,
-        )
-        return parse(result, mark).head
+        return parse(run_once(cloud, sandbox_id, *arguments, timeout=PREPARE_SECONDS), mark).head
 
 
 def make_project(cloud: Cloud, sandbox_id: str) -> None:
-    """Make an empty project directory, for a session that has no repository to sync with. Raises
-    SandboxCommandFailed."""
+    """Make an empty project directory for a session without sync. Raises SandboxCommandFailed."""
     result = run_once(cloud, sandbox_id, 'mkdir -p "$1"', PROJECT, timeout=PREPARE_SECONDS)
     if result.status != 0:
         raise SandboxCommandFailed(
@@ -114,98 +98,51 @@ def make_project(cloud: Cloud, sandbox_id: str) -> None:
 
 
 def report(cloud: Cloud, sandbox_id: str, message: str, *, adopt: bool = False) -> Report:
-    """Commit what is pending in the sandbox and say what is there. One API call. Raises
-    SandboxCommandFailed, BadAnswer."""
+    """Commit what is pending in the sandbox and report what is there. One API call.
+
+    Raises SandboxCommandFailed, BadAnswer.
+    """
+    mark = secrets.token_hex(8)
+    source = scripts.read("ports") + scripts.read("report")
+    arguments = (source, PROJECT, mark, message, *(["adopt"] if adopt else []))
+
+    def attempt() -> Report:
+        return parse(run_once(cloud, sandbox_id, *arguments, timeout=REPORT_SECONDS), mark)
+
     with log.event("sandbox.report", sandbox=sandbox_id) as event:
-        mark = secrets.token_hex(8)
-        arguments = (PROJECT, mark, message, *(["adopt"] if adopt else []))
-
-        def attempt() -> Report:
-            source = script("ports") + script("report")
-            return parse(
-                run_once(cloud, sandbox_id, source, *arguments, timeout=REPORT_SECONDS), mark
-            )
-
         found = leases.patiently(attempt, kinds=(SandboxBusy,))
         event.update(head=found.head, operation=found.operation)
         return found
 
 
 def refs(cloud: Cloud, sandbox_id: str) -> Report:
-    """The sandbox's refs as they are, nothing committed. One API call. Raises SandboxCommandFailed,
-    BadAnswer."""
+    """Read the sandbox's refs as they are, nothing committed. One API call.
+
+    Raises SandboxCommandFailed, BadAnswer.
+    """
     mark = secrets.token_hex(8)
-    source = (
-        'cd "$1" && git -c "safe.directory=*" for-each-ref --count="$3" --format="$2 ref %(objectname) %(refname)" refs/heads refs/daytona'
-        ' && echo "$2 end ok"'
-    )
-    return parse(
-        run_once(cloud, sandbox_id, source, PROJECT, mark, str(MOST + 1), timeout=PREPARE_SECONDS),
-        mark,
-    )
+    arguments = (scripts.read("refs"), PROJECT, mark, str(MOST + 1))
+    return parse(run_once(cloud, sandbox_id, *arguments, timeout=PREPARE_SECONDS), mark)
 
 
 def ports(cloud: Cloud, sandbox_id: str) -> list[int]:
-    """The TCP ports that the sandbox's own processes listen on. One API call."""
-    result = run_once(cloud, sandbox_id, script("ports") + "listening", timeout=PREPARE_SECONDS)
-    return [
-        int(line, 16) for line in result.output.split() if re.fullmatch(r"[0-9A-Fa-f]{4}", line)
-    ][:PORTS]
+    """List the TCP ports that the sandbox's own processes listen on. One API call."""
+    source = scripts.read("ports") + "listening"
+    words = run_once(cloud, sandbox_id, source, timeout=PREPARE_SECONDS).output.split()
+    return [int(word, 16) for word in words if _PORT.fullmatch(word)][:PORTS]
 
 
 def parse(result: Execution, mark: str) -> Report:
     """Read ``MARK key value`` lines; everything else in the output is ignored (what git printed,
-    what a shell profile says)."""
+    what a shell profile prints)."""
     found = Report()
     ended = False
     for line in result.output.splitlines():
-        if not line.startswith(mark + " "):
-            continue
-        key, _, value = line[len(mark) + 1 :].partition(" ")
-        if key == "error":
-            raise SandboxCommandFailed(
-                printable(value)[:500],
-                hint="'git daytona exec N -- COMMAND' lets you look into the sandbox",
-            )
-        if key == "busy":
-            raise SandboxBusy(
-                "the agent's git changed the repository while it was being synced",
-                hint="it is tried again; or sync once it is done",
-            )
-        if key in ("head", "committed") and value != "-":
-            setattr(found, key, _oid(value))
-        elif (
-            key == "branch"
-            and value.startswith("refs/heads/")
-            and takeable([value], folding=False)[0]
-        ):
-            found.branch = value
-        elif key == "operation" and value in (
-            "merge",
-            "rebase",
-            "cherry-pick",
-            "revert",
-            "bisect",
-            "git",
-        ):
-            found.operation = value
-        elif key == "ref":
-            oid, _, name = value.partition(" ")
-            if len(found.refs) <= MOST:
-                found.refs[name] = _oid(oid)
-        elif key == "nested" and len(found.nested) < NOTES:
-            found.nested.append(printable(value)[:200])
-        elif key == "note" and len(found.notes) < NOTES:
-            found.notes.append(printable(value)[:200])
-        elif key == "port" and re.fullmatch(r"[0-9A-Fa-f]{4}", value) and len(found.ports) < PORTS:
-            found.ports.append(int(value, 16))
-        # not isdigit(): "²" is a digit to that
-        elif key == "lfs" and re.fullmatch(r"\s*[0-9]+\s*", value):
-            found.lfs = int(value.strip()[:9])
-        elif key == "missing" and value in ("project", "repository"):
-            found.missing = value
-        elif key == "end":
-            ended = True
+        if line.startswith(mark + " "):
+            key, _, value = line[len(mark) + 1 :].partition(" ")
+            ended |= key == "end"
+            if key in _READERS:
+                _READERS[key](found, value)
     taken, refused = takeable(found.refs, folding=sys.platform == "darwin")
     found.refs = {name: found.refs[name] for name in taken}
     found.refused = [printable(name)[:100] for name in refused[:NOTES]]
@@ -216,6 +153,77 @@ def parse(result: Execution, mark: str) -> Report:
             details=printable(result.output[-2000:]),
         )
     return found
+
+
+def _read_error(_found: Report, value: str) -> None:
+    raise SandboxCommandFailed(
+        printable(value)[:500],
+        hint="'git daytona exec N -- COMMAND' lets you look into the sandbox",
+    )
+
+
+def _read_busy(_found: Report, _value: str) -> None:
+    raise SandboxBusy(
+        "the agent's git changed the repository while it was being synced",
+        hint="it is tried again; or sync once it is done",
+    )
+
+
+def _read_head(found: Report, value: str) -> None:
+    found.head = _oid(value) if value != "-" else found.head
+
+
+def _read_branch(found: Report, value: str) -> None:
+    if value.startswith("refs/heads/") and takeable([value], folding=False)[0]:
+        found.branch = value
+
+
+def _read_ref(found: Report, value: str) -> None:
+    oid, _, name = value.partition(" ")
+    if len(found.refs) <= MOST:
+        found.refs[name] = _oid(oid)
+
+
+def _read_port(found: Report, value: str) -> None:
+    if _PORT.fullmatch(value) and len(found.ports) < PORTS:
+        found.ports.append(int(value, 16))
+
+
+def _read_lfs(found: Report, value: str) -> None:
+    # not isdigit(): "²" is a digit to that
+    if re.fullmatch(r"\s*[0-9]+\s*", value):
+        found.lfs = int(value.strip()[:9])
+
+
+def _one_of(name: str, *words: str) -> Callable[[Report, str], None]:
+    """Make a reader of a field that can be one of these words."""
+    return lambda found, value: setattr(found, name, value) if value in words else None
+
+
+def _list_of(texts: Callable[[Report], list[str]]) -> Callable[[Report, str], None]:
+    """Make a reader that adds to a list of texts for people."""
+
+    def read(found: Report, value: str) -> None:
+        if len(texts(found)) < NOTES:
+            texts(found).append(printable(value)[:200])
+
+    return read
+
+
+_READERS: dict[str, Callable[[Report, str], None]] = {
+    "error": _read_error,
+    "busy": _read_busy,
+    "head": _read_head,
+    "branch": _read_branch,
+    "operation": _one_of("operation", "merge", "rebase", "cherry-pick", "revert", "bisect", "git"),
+    "ref": _read_ref,
+    "nested": _list_of(lambda found: found.nested),
+    "note": _list_of(lambda found: found.notes),
+    "port": _read_port,
+    "lfs": _read_lfs,
+    "missing": _one_of("missing", "project", "repository"),
+}
+"""What becomes of a line, by its key (scripts/report.sh)."""
 
 
 def _oid(text: str) -> str:
