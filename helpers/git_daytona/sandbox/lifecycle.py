@@ -4,8 +4,9 @@ recovered."""
 import contextlib
 import json
 import socket
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
@@ -33,22 +34,12 @@ T = TypeVar("T")
 
 LABEL = "git-daytona"
 TRANSITIONAL = frozenset(
-    {
-        "creating",
-        "pending_build",
-        "building_snapshot",
-        "pulling_snapshot",
-        "restoring",
-        "starting",
-        "stopping",
-        "pausing",
-        "resuming",
-        "archiving",
-        "resizing",
-        "snapshotting",
-        "forking",
-        "unknown",
-    }
+    " ".join(
+        (
+            "creating pending_build building_snapshot pulling_snapshot restoring starting stopping",
+            "pausing resuming archiving resizing snapshotting forking unknown",
+        )
+    ).split()
 )
 """States that a sandbox leaves by itself."""
 PATIENCE = 3.0
@@ -56,14 +47,16 @@ PATIENCE = 3.0
 
 
 def host_label() -> str:
-    """What tells this machine's sandboxes from those of others in the same account."""
+    """Name this machine, whose sandboxes are told from others' of the same account by that."""
     return socket.gethostname()[:60] or "unknown"
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A creation under way, on disk: the sandbox may exist although nobody recorded it. ``number``
-    is None until one is reserved."""
+    """A creation under way, on disk: the sandbox may exist although nobody recorded it.
+
+    ``number`` is None until one is reserved; ``prefix`` is of the branch reserved with it.
+    """
 
     path: Path
     session_id: str
@@ -71,53 +64,56 @@ class Mark:
     git_dir: str
     number: int | None = None
     prefix: str = SANDBOX_BRANCH
-    """Of the branch that is reserved with the number."""
 
     def write(self, number: int | None = None, prefix: str = SANDBOX_BRANCH) -> "Mark":
-        mark = Mark(self.path, self.session_id, self.project_id, self.git_dir, number, prefix)
         entry = {
-            "session": mark.session_id,
-            "project": mark.project_id,
-            "gitDir": mark.git_dir,
+            "session": self.session_id,
+            "project": self.project_id,
+            "gitDir": self.git_dir,
             "number": number,
             "prefix": prefix,
         }
         files.write_whole(self.path, json.dumps(entry).encode())
-        return mark
+        return replace(self, number=number, prefix=prefix)
 
 
 def mark_for(session_id: str, project_id: str, git_dir: str) -> Mark:
-    """The mark of a session's creation, as it is on disk or as it would be."""
-    path = (
-        paths.own_state()
-        / "creating"
-        / sha256(f"{project_id}\0{git_dir}\0{session_id}".encode()).hexdigest()[:32]
-    )
+    """Return the mark of a session's creation, as it is on disk or as it would be."""
+    name = sha256(f"{project_id}\0{git_dir}\0{session_id}".encode()).hexdigest()[:32]
+    path = paths.own_state() / "creating" / name
     return _read(path) or Mark(path, session_id, project_id, git_dir)
 
 
 def marks() -> Iterator[Mark]:
-    """All creations that were begun and not recorded."""
-    for path in sorted((paths.own_state() / "creating").glob("*")):
-        if mark := _read(path):
-            yield mark
+    """Find all creations that were begun and not recorded."""
+    return filter(None, map(_read, sorted((paths.own_state() / "creating").glob("*"))))
 
 
 def _read(path: Path) -> Mark | None:
     try:
         entry = json.loads(path.read_bytes())
-        number = entry["number"]
+        session, project, git_dir = (str(entry[key]) for key in ("session", "project", "gitDir"))
+        number = int(entry["number"]) if entry["number"] else None
         prefix = str(entry.get("prefix", SANDBOX_BRANCH))
-        return Mark(
-            path,
-            str(entry["session"]),
-            str(entry["project"]),
-            str(entry["gitDir"]),
-            int(number) if number else None,
-            prefix,
-        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
+    return Mark(path, session, project, git_dir, number, prefix)
+
+
+class _Unsettled(TimedOut):
+    """The sandbox is still in a state that it leaves by itself."""
+
+    meaning = TimedOut.meaning
+
+
+def _until_settled(retry: tenacity.retry_base) -> tenacity.Retrying:
+    """Make a retry for as long as a change of a sandbox's state may take."""
+    return tenacity.Retrying(
+        retry=retry,
+        stop=tenacity.stop_after_delay(START_SECONDS),
+        wait=tenacity.wait_exponential(multiplier=0.1, max=2.0),
+        reraise=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -128,8 +124,7 @@ class Sandboxes:
     tell: Callable[[str], None]
 
     def create(self, mark: Mark) -> SandboxInfo:
-        """Create a session's sandbox; one that an interrupted creation left is found by its label
-        and adopted instead."""
+        """Create a session's sandbox, or adopt what an interrupted creation left."""
         labels = {f"{LABEL}/session": mark.session_id, f"{LABEL}/project": mark.project_id}
         begun = mark.path.exists()
         if not begun:
@@ -156,32 +151,29 @@ class Sandboxes:
         """Wait until the sandbox is in a state that lasts. Raises TimedOut."""
         if info.state not in TRANSITIONAL:
             return info
-        told = False
+        begun, told = time.monotonic(), False
 
         def look() -> SandboxInfo:
             nonlocal told
-            spent = float(retrying.statistics.get("delay_since_first_attempt", 0.0))
-            if spent > PATIENCE and not told:
+            if time.monotonic() - begun > PATIENCE and not told:
                 told = True
                 self.tell(f"waiting for the sandbox ({info.state})")
-            return leases.patiently(lambda: self.cloud.get(info.id))
+            found = leases.patiently(lambda: self.cloud.get(info.id))
+            if found.state in TRANSITIONAL:
+                raise _Unsettled(
+                    f"sandbox '{info.id}' stayed in state '{found.state}' for"
+                    f" {START_SECONDS:.0f} seconds",
+                    hint="see it in Daytona's dashboard; its work is still in it",
+                )
+            return found
 
-        retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_result(lambda found: found.state in TRANSITIONAL),
-            stop=tenacity.stop_after_delay(START_SECONDS),
-            wait=tenacity.wait_exponential(multiplier=0.1, max=2.0),
-        )
-        try:
-            return retrying(look)
-        except tenacity.RetryError as problem:
-            raise TimedOut(
-                f"sandbox '{info.id}' stayed in state '{info.state}' for {START_SECONDS:.0f} seconds",
-                hint="see it in Daytona's dashboard; its work is still in it",
-            ) from problem
+        return _until_settled(tenacity.retry_if_exception_type(_Unsettled))(look)
 
     def awake(self, info: SandboxInfo) -> SandboxInfo:
-        """The sandbox running: started if it was not, recovered from an error where Daytona offers
-        it. Raises SandboxBroken."""
+        """Start the sandbox, or recover it from an error where Daytona offers it.
+
+        Raises SandboxBroken.
+        """
         info = self.settle(info)
         if info.state == "started":
             return info
@@ -205,35 +197,29 @@ class Sandboxes:
             self._change(sandbox_id, self.cloud.delete)
 
     def _change(self, sandbox_id: str, change: Callable[[str], T]) -> T:
-        """Change a sandbox's state once an earlier change, which the server refuses another beside
+        """Change a sandbox's state once an earlier change, during which the server refuses another
         (409), has come to its end."""
-        for attempt in tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(Conflict),
-            stop=tenacity.stop_after_delay(START_SECONDS),
-            wait=tenacity.wait_exponential(multiplier=0.1, max=2.0),
-            reraise=True,
-        ):
-            with attempt:
-                if attempt.retry_state.attempt_number > 1:
-                    self.settle(self.cloud.get(sandbox_id))
-                return leases.patiently(
-                    lambda: change(sandbox_id), kinds=(ApiUnreachable, ServerError, RateLimited)
-                )
-        raise AssertionError("the last attempt returns or raises")
+        refused = False
+
+        def attempt() -> T:
+            nonlocal refused
+            if refused:
+                self.settle(self.cloud.get(sandbox_id))
+            refused = True
+            kinds = (ApiUnreachable, ServerError, RateLimited)
+            return leases.patiently(lambda: change(sandbox_id), kinds=kinds)
+
+        return _until_settled(tenacity.retry_if_exception_type(Conflict))(attempt)
 
     def while_awake(self, sandbox_id: str, work: Callable[[], T]) -> T:
         """Do the work at once; only if it fails because the sandbox does not run, start that and do
-        it again.
-
-        The services say in many ways that it does not; after a refusal its state tells.
-        """
+        it again. The services report that in many ways; after a refusal its state counts."""
         try:
             return work()
         except SandboxGone:
             raise
         except (SandboxNotRunning, Conflict, BadAnswer, NotFound):
-            # Also after a 404: the proxy in front of a sandbox's toolbox gives one for archived
-            # ones. Here the API itself says.
+            # A 404, too, which the toolbox's proxy gives for archived ones: ask the API itself.
             info = self.cloud.get(sandbox_id)
             if info.state == "started":
                 raise

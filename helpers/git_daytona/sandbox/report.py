@@ -68,7 +68,7 @@ def run_once(
 def execute(
     cloud: Cloud, sandbox_id: str, command: str, *, timeout: float, directory: str = PROJECT
 ) -> Execution:
-    """Run a shell command in the project's directory (in the home directory where it is missing)."""
+    """Run a shell command in the project's directory (the home directory without one)."""
     source = 'cd "$1" 2>/dev/null || cd || exit 125\nexec sh -c "$2"'
     with log.event("sandbox.exec", sandbox=sandbox_id) as event:
         result = run_once(cloud, sandbox_id, source, directory, command, timeout=timeout)

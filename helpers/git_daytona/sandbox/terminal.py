@@ -1,8 +1,7 @@
 """A person's terminal, joined to one in a sandbox over the toolbox's WebSocket.
 
 Not over SSH: the gateway gives a terminal only to its own shell, in the home directory, and loses
-how that ended. The toolbox has a terminal in any directory, with size and resize, and says the exit
-status when it closes. No token is minted for it.
+its exit status. The toolbox has one in any directory, with resize and status. No token is minted.
 """
 
 import asyncio
@@ -20,6 +19,7 @@ import threading
 import tty
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from git_daytona.api.cloud import Cloud
@@ -35,17 +35,15 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 30.0
 HEARTBEAT_SECONDS = 15.0
-"""Between two pings: a connection that is dead ends the shell, in place of a terminal that does not
-answer."""
+"""Between two pings: a dead connection ends the shell, and no terminal hangs."""
 CONNECTIONS = 4
 """How often it is connected to: the first time, and after breaks."""
 PAUSE_SECONDS = 1.0
 LAST_SECONDS = 10.0
-"""How long what the shell has said last may take to be shown."""
+"""How long the last output of the shell may take to be shown."""
 READ_BYTES = 4096
 BEHIND_BYTES = 4 * 1024 * 1024
 """How far our terminal may be behind before the other side has to wait."""
-UNAUTHORIZED, NOT_FOUND = 401, 404
 URL_ORIGIN = re.compile(r"[a-z]+://[^/?#]+")
 MOST = 1000
 """The most columns or rows that the toolbox takes."""
@@ -53,27 +51,22 @@ ENDED_BY = (signal.SIGTERM, signal.SIGHUP)
 
 
 def is_there() -> bool:
-    """Whether we have a terminal to join."""
+    """Tell whether we have a terminal to join."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
 def join(cloud: Cloud, sandbox_id: str, directory: str) -> int:
-    """Open a login shell on a terminal in the sandbox, in the directory (the home directory where
-    that is missing), join ours to it until it ends, and return its exit status; 128+N after signal
-    N.
+    """Join our terminal to a login shell in the sandbox, in the directory (the home directory where
+    that is missing), until it ends; return its exit status, 128+N after signal N.
 
-    Raises ConnectionClosed where the connection breaks and cannot be had again, and what opening it
-    raises.
+    Raises ConnectionClosed where the connection breaks for good, and what opening it raises.
     """
-    there = (
-        report.run_once(cloud, sandbox_id, '[ -d "$1" ]', directory, timeout=CONNECT_SECONDS).status
-        == 0
-    )
+    test = '[ -d "$1" ]'
+    found = report.run_once(cloud, sandbox_id, test, directory, timeout=CONNECT_SECONDS)
+    place = directory if found.status == 0 else None
     name = f"git-daytona-{secrets.token_hex(8)}"
     env = {"TERM": os.environ.get("TERM") or "xterm-256color"}
-    address = cloud.open_terminal(
-        sandbox_id, name, directory=directory if there else None, size=_size(), env=env
-    )
+    address = cloud.open_terminal(sandbox_id, name, directory=place, size=_size(), env=env)
     progress.give_way()
     try:
         return asyncio.run(_Joined(cloud, sandbox_id, name, address).run())
@@ -85,7 +78,7 @@ def join(cloud: Cloud, sandbox_id: str, directory: str) -> int:
 
 @contextlib.contextmanager
 def _raw(descriptor: int) -> Iterator[None]:
-    """Our terminal handing on every key as it is."""
+    """Let our terminal hand on every key as it is."""
     before = termios.tcgetattr(descriptor)
     try:
         tty.setraw(descriptor, termios.TCSADRAIN)  # what was typed ahead is not lost
@@ -101,8 +94,8 @@ def _size() -> tuple[int, int]:
 
 
 class _Screen(threading.Thread):
-    """Writes to our terminal, which may be slow, or stopped by Ctrl-S: neither keys nor signals
-    wait for it, nor does the other side, which would take us for gone."""
+    """A writer to our terminal, which may be stopped by Ctrl-S: neither keys nor signals wait for
+    it, nor does the other side, which would take us for gone."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -139,8 +132,7 @@ class _Joined:
     ended_by: int = 0
 
     async def run(self) -> int:
-        """Connect, and again where the connection breaks: the shell goes on meanwhile. Its exit
-        status."""
+        """Connect, and again after breaks, during which the shell goes on; returns its status."""
         import aiohttp
 
         screen = _Screen()
@@ -150,31 +142,26 @@ class _Joined:
         async def same_place(
             request: "aiohttp.ClientRequest", handler: "aiohttp.ClientHandlerType"
         ) -> "aiohttp.ClientResponse":
-            """No redirects: what is typed is for this host alone."""
+            """Refuse redirects: what is typed is for this host alone."""
             found = URL_ORIGIN.match(str(request.url))
             if not (wanted and found and wanted[0] == found[0]):
                 raise aiohttp.ClientError("redirected")
             return await handler(request)
 
-        problem: GitDaytonaError = _broken()
+        problem: GitDaytonaError = ConnectionClosed(
+            "the connection to the sandbox's terminal broke or did not come about, and the shell's"
+            " exit status is unknown",
+            hint="check the network; 'git daytona status' shows whether the sandbox runs",
+        )
         timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS)
         async with aiohttp.ClientSession(timeout=timeout, middlewares=(same_place,)) as session:
             for attempt in range(CONNECTIONS):
-                if attempt:
-                    await asyncio.sleep(attempt * PAUSE_SECONDS)
+                await asyncio.sleep(attempt * PAUSE_SECONDS)
                 try:
-                    socket = await asyncio.wait_for(
-                        session.ws_connect(
-                            self.address.url,
-                            headers={"Authorization": self.address.authorization.reveal()},
-                            heartbeat=HEARTBEAT_SECONDS,
-                            max_msg_size=0,
-                        ),
-                        CONNECT_SECONDS,
-                    )
+                    socket = await self._connect(session)
                 except aiohttp.WSServerHandshakeError as refused:
-                    # later it means that the shell has ended meanwhile
-                    if not attempt or refused.status != NOT_FOUND:
+                    # a 404 later means that the shell has ended meanwhile
+                    if not attempt or refused.status != HTTPStatus.NOT_FOUND:
                         problem = await asyncio.to_thread(self._why_refused, refused.status)
                     break
                 except (aiohttp.ClientError, TimeoutError, OSError) as failed:
@@ -184,7 +171,8 @@ class _Joined:
                 try:
                     with _raw(sys.stdin.fileno()):
                         status = _status(await self._converse(socket, screen))
-                        screen.finish() if status is not None else None
+                        if status is not None:
+                            screen.finish()
                 finally:
                     await socket.close()
                 if self.ended_by:
@@ -193,17 +181,25 @@ class _Joined:
                     return status
         raise problem
 
+    async def _connect(self, session: "aiohttp.ClientSession") -> "aiohttp.ClientWebSocketResponse":
+        connecting = session.ws_connect(
+            self.address.url,
+            headers={"Authorization": self.address.authorization.reveal()},
+            heartbeat=HEARTBEAT_SECONDS,
+            max_msg_size=0,
+        )
+        return await asyncio.wait_for(connecting, CONNECT_SECONDS)
+
     def _why_refused(self, status: int) -> GitDaytonaError:
         doing = "connect to the terminal of"
-        if status == UNAUTHORIZED:
+        if status == HTTPStatus.UNAUTHORIZED:
             return self.cloud.why_refused(self.sandbox_id, doing)
-        return from_status(
-            status, "", f"{doing} sandbox '{self.sandbox_id}'", self.cloud.settings, {}
-        )
+        doing = f"{doing} sandbox '{self.sandbox_id}'"
+        return from_status(status, "", doing, self.cloud.settings, {})
 
     async def _converse(self, socket: "aiohttp.ClientWebSocketResponse", screen: _Screen) -> str:
-        """Hand on what is typed and what is shown until one of the two ends; why the connection was
-        closed, as far as that is said."""
+        """Hand on what is typed and what is shown until one of the two ends; returns the reason in
+        the close frame, if any."""
         loop = asyncio.get_running_loop()
         keys: asyncio.Queue[bytes] = asyncio.Queue()
 
@@ -235,36 +231,35 @@ class _Joined:
             loop.remove_reader(sys.stdin.fileno())
             for number in (*ENDED_BY, signal.SIGINT, signal.SIGWINCH):
                 loop.remove_signal_handler(number)
-            for task in filter(None, (typing, self.resizing)):
+            tasks = [typing, *([self.resizing] if self.resizing else [])]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*filter(None, (typing, self.resizing)), return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def _resize(self) -> None:
         if self.resizing is None or self.resizing.done():
-            self.resizing = asyncio.create_task(self._tell_size())
+            self.resizing = asyncio.create_task(self._send_size())
 
-    async def _tell_size(self) -> None:
-        told = None
-        while told != (size := _size()):
+    async def _send_size(self) -> None:
+        sent, resize = None, self.cloud.resize_terminal
+        while sent != (size := _size()):
             try:
-                await asyncio.to_thread(
-                    self.cloud.resize_terminal, self.sandbox_id, self.name, size
-                )
+                await asyncio.to_thread(resize, self.sandbox_id, self.name, size)
             except GitDaytonaError as problem:  # the next one may work, and the shell goes on
                 log.logger.info("terminal: not resized: %s", problem.message)
-            told = size
+            sent = size
 
 
 async def _type(socket: "aiohttp.ClientWebSocketResponse", keys: "asyncio.Queue[bytes]") -> None:
     """Send what is typed; ends with the connection, or closes it where ours has ended."""
-    with contextlib.suppress(ConnectionError):  # it is closed, and _show sees how
+    with contextlib.suppress(ConnectionError):  # it is closed, and _show gets the reason
         while data := await keys.get():
             await socket.send_bytes(data)
         await socket.close()
 
 
 async def _show(socket: "aiohttp.ClientWebSocketResponse", screen: _Screen) -> str:
-    """Show what comes until it ends; why it was closed, empty where nobody says."""
+    """Show what comes until it ends; returns the close frame's reason, empty without one."""
     from aiohttp import WSMsgType
 
     while True:
@@ -282,10 +277,7 @@ async def _show(socket: "aiohttp.ClientWebSocketResponse", screen: _Screen) -> s
 
 
 def _is_control(text: str) -> bool:
-    """Whether a text is no output, but what the toolbox says of the terminal (``{"type": "control",
-    …}``)."""
-    if not text.startswith("{"):
-        return False
+    """Tell whether a text is the toolbox's own, no output: ``{"type": "control", …}``."""
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError):
@@ -294,8 +286,7 @@ def _is_control(text: str) -> bool:
 
 
 def _status(reason: str) -> int | None:
-    """How the shell ended: the reason of the close frame is ``{"exitCode": N, …}``. None where it
-    does not say."""
+    """Read the exit status from the close frame's reason, ``{"exitCode": N, …}``, if any."""
     try:
         code = json.loads(reason)["exitCode"]
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -304,10 +295,3 @@ def _status(reason: str) -> int | None:
         return code if 0 <= code <= 255 else 1
     log.logger.info("terminal: closed: %s", printable(reason)[:300])
     return None
-
-
-def _broken() -> ConnectionClosed:
-    return ConnectionClosed(
-        "the connection to the sandbox's terminal broke or did not come about, and how the shell ended is unknown",
-        hint="check the network; 'git daytona status' shows whether the sandbox runs",
-    )

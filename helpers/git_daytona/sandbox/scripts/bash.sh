@@ -1,6 +1,6 @@
 # Runs the agent's command, its output in a file. Arguments: id of the call; directory; whole
 # seconds that it may take; the rest of these as a fraction ("0.5"); bytes of output to send; bytes
-# of output at which it is stopped; "wait" or "leave"; the command. Says first "no-directory", or
+# of output at which it is stopped; "wait" or "leave"; the command. Prints first "no-directory", or
 # "left PID LOG", or "ended STATUS REASON BYTES LINES ALIVE LOG" (REASON: exit, time, size or
 # cancel; ALIVE: yes if something of it still runs), then the end of the output as it is.
 expand "$2"
@@ -14,13 +14,19 @@ mkdir -p "${log%/*}" "$run"
   find "${run%/*}" -mindepth 1 -maxdepth 1 -mtime +1 -exec rm -rf {} +
 } >/dev/null &
 if ! : >"$log"; then exit 0; fi
-if [ -e "$run/cancel" ]; then rm -rf "$run"; echo "ended 143 cancel 0 0 no $log"; exit 0; fi
+if [ -e "$run/cancel" ]; then
+  rm -rf "$run"
+  echo "ended 143 cancel 0 0 no $log"
+  exit 0
+fi
 shell=$(command -v bash || echo sh)
 
 # A session of its own: what the command starts can be ended together, and outlives this script if
 # it is a server.
-if command -v setsid >/dev/null 2>&1; then setsid "$shell" -c -- "$command" >"$log" 2>&1 </dev/null &
-else "$shell" -c -- "$command" >"$log" 2>&1 </dev/null &
+if command -v setsid >/dev/null 2>&1; then
+  setsid "$shell" -c -- "$command" >"$log" 2>&1 </dev/null &
+else
+  "$shell" -c -- "$command" >"$log" 2>&1 </dev/null &
 fi
 child=$! watcher=
 
@@ -34,7 +40,7 @@ end_all() {
 trap 'end_all; kill "$watcher"; rm -rf "$run"; exit 143' TERM INT
 if [ "$mode" = leave ]; then
   rm -rf "$run"
-  sleep 0.3 # a command that fails at once says so
+  sleep 0.3 # a command that fails at once shows that
   echo "left $child $log"
   tail -c "$send" "$log"
   exit 0

@@ -1,4 +1,4 @@
-# Stands before the tools' other scripts. A path of the model begins with / or ~; "~" is the
+# Goes before the tools' other scripts. A path of the model begins with / or ~; "~" is the
 # sandbox's home.
 exec 2>/dev/null # the answer is on standard output alone; the toolbox mixes both
 expand() { # path → $path
@@ -26,5 +26,8 @@ describe() { # path, most bytes
   else echo missing
   fi
   printf %s "$path" | one_line
-  if [ -f "$path" ] && [ -r "$path" ] && [ "$(wc -c <"$path")" -le "$2" ]; then one_line <"$path"; else echo; fi
+  if [ -f "$path" ] && [ -r "$path" ] && [ "$(wc -c <"$path")" -le "$2" ]; then
+    one_line <"$path"
+  else echo
+  fi
 }

@@ -4,7 +4,8 @@ wanted=$(printf ':%04X' "$1")
 tries=$(($2 * 5))
 while :; do
   # The file proc(5) describes: local address and port in hexadecimal, state 0A for listening.
-  if cat /proc/net/tcp /proc/net/tcp6 | awk -v port="$wanted" '$4 == "0A" && $2 ~ port "$" { found = 1 } END { exit !found }'; then
+  if cat /proc/net/tcp /proc/net/tcp6 |
+    awk -v port="$wanted" '$4 == "0A" && $2 ~ port "$" { found = 1 } END { exit !found }'; then
     echo open
     exit 0
   fi

@@ -7,5 +7,8 @@ listening() {
   # First the links (`… -> socket:[123]`), then the tables.
   ls -ln /proc/[0-9]*/fd 2>/dev/null | awk '
     $NF ~ /^socket:\[[0-9]+\]$/ { ours[substr($NF, 9, length($NF) - 9)] = 1; next }
-    $4 == "0A" && $10 in ours { split($2, address, ":"); if (!said[address[2]]++ && ++count <= 100) print address[2] }' - "$@"
+    $4 == "0A" && $10 in ours {
+      split($2, address, ":")
+      if (!printed[address[2]]++ && ++count <= 100) print address[2]
+    }' - "$@"
 }

@@ -3,16 +3,17 @@
 project=$1
 mark=$2
 say() { printf '%s %s %s\n' "$mark" "$1" "$2"; }
-if ! command -v git >/dev/null 2>&1; then say error "git is not installed in the sandbox"; exit 0; fi
+give_up() { say error "$1"; exit 0; }
+command -v git >/dev/null 2>&1 || give_up "git is not installed in the sandbox"
 for name in $(git rev-parse --local-env-vars); do unset "$name"; done
-if ! mkdir -p "$project" || ! cd "$project"; then say error "cannot make $project in the sandbox"; exit 0; fi
+mkdir -p "$project" && cd "$project" || give_up "cannot make $project in the sandbox"
 # safe.directory: the SSH side may be another user than the toolbox. Only command scope and the
 # user's own files may set it.
 g() { git -c safe.directory='*' "$@"; }
 if [ "$(g rev-parse --show-toplevel 2>/dev/null)" != "$(pwd -P)" ]; then
   format=
   [ "$3" = sha1 ] || format=--object-format=$3
-  if ! complaint=$(g init -q $format . 2>&1); then say error "git init failed in the sandbox: $complaint"; exit 0; fi
+  complaint=$(g init -q $format . 2>&1) || give_up "git init failed in the sandbox: $complaint"
 fi
 if ! g rev-parse -q --verify HEAD >/dev/null; then
   g symbolic-ref HEAD refs/heads/opencode

@@ -11,6 +11,7 @@ entries() { # directory
     fi
   done | head -c 1000000 | one_line
 }
+hexadecimal() { od -An -tx1 | tr -d ' \n'; }
 say() { echo "$1"; printf %s "$path" | one_line; }
 if [ -d "$path" ] && [ -r "$path" ]; then say directory; entries "${path%/}"
 elif [ ! -e "$path" ]; then say missing; entries "${path%/*}"
@@ -21,17 +22,20 @@ else
   first=$2 count=$3 send=$4 most=$5
   set -- $(wc -lc <"$path")
   lines=$1 size=$2
-  if [ "$size" -gt 0 ] && [ "$(tail -c 1 <"$path" | od -An -tx1 | tr -d ' \n')" != 0a ]; then lines=$((lines + 1)); fi
+  if [ "$size" -gt 0 ] && [ "$(tail -c 1 <"$path" | hexadecimal)" != 0a ]; then
+    lines=$((lines + 1))
+  fi
   echo $size $lines
   head -c 4096 <"$path" | one_line
-  case $(head -c 12 <"$path" | od -An -tx1 | tr -d ' \n') in
+  case $(head -c 12 <"$path" | hexadecimal) in
     89504e470d0a1a0a* | ffd8ff* | 47494638* | 255044462d* | 52494646????????57454250*)
       echo attachment
       if [ "$size" -le "$most" ]; then one_line <"$path"; else echo; fi
       ;;
     *)
       echo lines
-      tail -n "+$first" <"$path" | head -n "$count" | LC_ALL=C cut -b 1-8010 | head -c "$send" | one_line
+      tail -n "+$first" <"$path" | head -n "$count" | LC_ALL=C cut -b 1-8010 |
+        head -c "$send" | one_line
       ;;
   esac
 fi

@@ -15,13 +15,19 @@ one_line() { tr '\n\t' '  ' | cut -c1-400; }
 command -v git >/dev/null 2>&1 || give_up "git is not installed in the sandbox"
 cd "$project" 2>/dev/null || { say missing project; exit 0; }
 # git rev-parse --local-env-vars
-unset GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_CONFIG GIT_CONFIG_PARAMETERS GIT_CONFIG_COUNT GIT_OBJECT_DIRECTORY GIT_DIR GIT_WORK_TREE \
-  GIT_IMPLICIT_WORK_TREE GIT_GRAFT_FILE GIT_INDEX_FILE GIT_NO_REPLACE_OBJECTS GIT_REPLACE_REF_BASE GIT_PREFIX \
+unset GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_CONFIG GIT_CONFIG_PARAMETERS GIT_CONFIG_COUNT \
+  GIT_OBJECT_DIRECTORY GIT_DIR GIT_WORK_TREE GIT_IMPLICIT_WORK_TREE GIT_GRAFT_FILE \
+  GIT_INDEX_FILE GIT_NO_REPLACE_OBJECTS GIT_REPLACE_REF_BASE GIT_PREFIX \
   GIT_INTERNAL_SUPER_PREFIX GIT_SHALLOW_FILE GIT_COMMON_DIR
 export LC_ALL=C GIT_TERMINAL_PROMPT=0
 g() {
-  git $at -c safe.directory='*' -c core.hooksPath=/dev/null -c commit.gpgSign=false -c core.fsmonitor=false -c gc.auto=0 \
-    -c maintenance.auto=false -c core.quotePath=true -c core.safecrlf=false -c advice.addEmbeddedRepo=false "$@"
+  git $at -c safe.directory='*' -c core.hooksPath=/dev/null -c commit.gpgSign=false \
+    -c core.fsmonitor=false -c gc.auto=0 -c maintenance.auto=false -c core.quotePath=true \
+    -c core.safecrlf=false -c advice.addEmbeddedRepo=false "$@"
+}
+list_refs() {
+  g for-each-ref --count=2001 --format='%(objectname) %(refname)' \
+    refs/heads refs/daytona refs/stash
 }
 # Looks for the repository as git does. Not at once: where .git is a plain folder, that is it, and
 # most turns need no more.
@@ -66,14 +72,15 @@ elif [ -e "$dir/REVERT_HEAD" ]; then operation=revert
 elif [ -e "$dir/BISECT_LOG" ]; then operation=bisect
 fi
 
-# git status takes no lock and no copy of the index, and says most of what follows needs.
+# git status takes no lock and no copy of the index, and shows most of what follows needs.
 #   dirty: there is something to commit; inner: repositories inside this one may be among it
-dirty= inner= head= branch= asked=yes
+dirty= inner= head= branch= answered=yes
 # A repository may also have been recorded here: it still does not travel.
 g ls-files -s | grep -q '^160000' &
 recorded=$!
-listing=$(GIT_OPTIONAL_LOCKS=0 g -c core.untrackedCache=false status --porcelain=v2 --branch --untracked-files=all \
-  --ignore-submodules=none --no-renames 2>/dev/null) || dirty=yes inner=yes asked=
+listing=$(GIT_OPTIONAL_LOCKS=0 g -c core.untrackedCache=false status --porcelain=v2 --branch \
+  --untracked-files=all --ignore-submodules=none --no-renames 2>/dev/null) ||
+  dirty=yes inner=yes answered=
 while read -r kind key value; do
   case "$kind $key" in
     '# branch.oid') head=$value ;;
@@ -94,7 +101,7 @@ if wait "$recorded"; then dirty=yes inner=yes; fi
 # to do. Fails where it might.
 report_unchanged() {
   stash= noted_head= noted_stash=
-  listing=$(g for-each-ref --count=2001 --format='%(objectname) %(refname)' refs/heads refs/daytona refs/stash) || return 1
+  listing=$(list_refs) || return 1
   while read -r oid ref; do
     case $ref in
       refs/daytona/head) noted_head=$oid ;;
@@ -121,7 +128,8 @@ END
 $listing
 END
 }
-if [ -z "$dirty$operation${4:-}" ] && [ ! -e "$dir/index.lock" ] && [ ! -d "$dir/lfs/objects" ] && report_unchanged; then
+if [ -z "$dirty$operation${4:-}" ] && [ ! -e "$dir/index.lock" ] &&
+  [ ! -d "$dir/lfs/objects" ] && report_unchanged; then
   wait
   say end ok
   exit 0
@@ -135,7 +143,11 @@ fi
 # index was written, at the same size (racy-git in git's technical documentation).
 index=$dir/daytona-index.$$
 locked=
-trap 'rm -f "$index" "$index.lock" "$index.paths" "$index.before"; [ -z "$locked" ] || rm -f "$dir/index.lock"' EXIT
+clean_up() {
+  rm -f "$index" "$index.lock" "$index.paths" "$index.before"
+  [ -z "$locked" ] || rm -f "$dir/index.lock"
+}
+trap clean_up EXIT
 cp -p "$dir/index" "$index" 2>/dev/null || : >"$index"
 cp -p "$index" "$index.before"
 [ -s "$index" ] || rm -f "$index"
@@ -156,7 +168,9 @@ lock() { # 0: locked and unchanged; 1: a git command holds it; 2: changed meanwh
     fi
     sleep 0.1
   done
-  if [ -e "$dir/index" ]; then cmp -s "$dir/index" "$index.before"; else [ ! -s "$index.before" ]; fi || return 2
+  if [ -e "$dir/index" ]; then cmp -s "$dir/index" "$index.before"
+  else [ ! -s "$index.before" ]
+  fi || return 2
 }
 
 # Repositories inside this one do not travel: git lists an untracked one as a name with a slash at
@@ -164,19 +178,23 @@ lock() { # 0: locked and unchanged; 1: a git command holds it; 2: changed meanwh
 # with NUL for grep's sake.
 printf ':/\0' >"$index.paths"
 if [ -n "$inner" ]; then
-  g ls-files -o --exclude-standard -z | tr '\0\n' '\n\0' | grep -a '/$' | sed 's/^/:(exclude,literal)/' | tr '\n\0' '\0\n' >>"$index.paths"
-  g ls-files -o --exclude-standard | grep '/"\{0,1\}$' | head -n 20 | while read -r name; do say nested "$name"; done
+  g ls-files -o --exclude-standard -z | tr '\0\n' '\n\0' | grep -a '/$' |
+    sed 's/^/:(exclude,literal)/' | tr '\n\0' '\0\n' >>"$index.paths"
+  g ls-files -o --exclude-standard | grep '/"\{0,1\}$' | head -n 20 |
+    while read -r name; do say nested "$name"; done
   g ls-files -s | sed -n 's/^160000 [0-9a-f]* [0-9]	//p' | head -n 20 | while read -r name; do
     if [ -e "$name/.git" ]; then say nested "$name/"; fi
   done
 fi
 
-# No commits yet, or git status failed: git status has not said it.
+# No commits yet, or git status failed: it has not told HEAD.
 case $head in '' | *[!0-9a-f]*) head=$(g rev-parse -q --verify 'HEAD^{commit}' || true) ;; esac
 if ! complaint=$(g add -A --pathspec-from-file="$index.paths" --pathspec-file-nul 2>&1); then
-  give_up "git add failed in the sandbox: $(printf %s "$complaint" | grep -v '^warning' | one_line)"
+  complaint=$(printf %s "$complaint" | grep -v '^warning' | one_line)
+  give_up "git add failed in the sandbox: $complaint"
 fi
-tree=$(g write-tree 2>&1) || give_up "git write-tree failed in the sandbox: $(printf %s "$tree" | one_line)"
+tree=$(g write-tree 2>&1) ||
+  give_up "git write-tree failed in the sandbox: $(printf %s "$tree" | one_line)"
 changed=yes
 if [ -n "$head" ]; then
   [ "$tree" != "$(g rev-parse "$head^{tree}")" ] || changed=
@@ -211,30 +229,35 @@ if [ -n "$operation" ]; then
   pending=$head
   if [ -n "$changed" ]; then
     old=$(g rev-parse -q --verify refs/daytona/pending || true)
-    if [ -n "$old" ] && [ "$(g rev-parse -q --verify "$old^{tree}")" = "$tree" ] && [ "$(g rev-parse -q --verify "$old^1" || true)" = "$head" ]; then
+    if [ -n "$old" ] && [ "$(g rev-parse -q --verify "$old^{tree}")" = "$tree" ] &&
+      [ "$(g rev-parse -q --verify "$old^1" || true)" = "$head" ]; then
       pending=$old
     else
-      pending=$(snapshot ${head:+-p "$head"} $(sed -n 's/^\([0-9a-f]*\)$/-p \1/p' "$dir/MERGE_HEAD" 2>/dev/null)) ||
+      merged=$(sed -n 's/^\([0-9a-f]*\)$/-p \1/p' "$dir/MERGE_HEAD" 2>/dev/null)
+      pending=$(snapshot ${head:+-p "$head"} $merged) ||
         give_up "git commit-tree failed in the sandbox"
     fi
   fi
 elif [ -n "$changed" ]; then
   commit=$(snapshot ${head:+-p "$head"}) || give_up "git commit-tree failed in the sandbox"
   if [ -n "$head" ]; then # both at once: a process less
-    printf 'update HEAD %s %s\nupdate refs/daytona/head %s\n' "$commit" "$head" "$commit" | g update-ref -m "git-daytona: sync" --stdin
+    printf 'update HEAD %s %s\nupdate refs/daytona/head %s\n' "$commit" "$head" "$commit" |
+      g update-ref -m "git-daytona: sync" --stdin
   else
     g update-ref -m "git-daytona: sync" HEAD "$commit" ""
   fi 2>/dev/null || { say busy head; exit 0; }
   head=$commit
-  say committed "$commit"
   # The new index becomes the real one, as git itself does it.
   cp -p "$index" "$dir/index.lock" && mv "$dir/index.lock" "$dir/index" && locked=
 fi
 
-[ -n "$asked" ] || branch=$(g symbolic-ref -q HEAD || true)
+[ -n "$answered" ] || branch=$(g symbolic-ref -q HEAD || true)
 tip=$head
 case $operation in
-  rebase) branch=$(cat "$dir/rebase-merge/head-name" 2>/dev/null || cat "$dir/rebase-apply/head-name" 2>/dev/null) ;;
+  rebase)
+    branch=$(cat "$dir/rebase-merge/head-name" 2>/dev/null ||
+      cat "$dir/rebase-apply/head-name" 2>/dev/null)
+    ;;
   bisect) branch=refs/heads/$(cat "$dir/BISECT_START" 2>/dev/null) ;;
 esac
 case $operation in
@@ -242,7 +265,7 @@ case $operation in
 esac
 
 # What a fetch takes besides the branches.
-listing=$(g for-each-ref --count=2001 --format='%(objectname) %(refname)' refs/heads refs/daytona refs/stash)
+listing=$(list_refs)
 noted_head= noted_pending= noted_stash= stash=
 while read -r oid ref; do
   case $ref in
@@ -256,7 +279,9 @@ $listing
 END
 hold() { # name, what it is, object id or nothing
   if [ "$2" != "$3" ]; then
-    if [ -n "$3" ]; then g update-ref "refs/daytona/$1" "$3"; else g update-ref -d "refs/daytona/$1" 2>/dev/null; fi
+    if [ -n "$3" ]; then g update-ref "refs/daytona/$1" "$3"
+    else g update-ref -d "refs/daytona/$1" 2>/dev/null
+    fi
   fi
   [ -z "$3" ] || say ref "$3 refs/daytona/$1"
 }

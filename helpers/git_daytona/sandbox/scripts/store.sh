@@ -6,9 +6,10 @@
 most=$1
 shift
 leave() { echo "$1"; echo end; exit 0; }
-work=$(mktemp -d) || leave "failed 0 the sandbox has no room for temporary files"
-trap 'rm -rf "$work"' EXIT
+no_room() { leave "failed $count the sandbox has no room for temporary files"; }
 count=0
+work=$(mktemp -d) || no_room
+trap 'rm -rf "$work"' EXIT
 conflict() { echo "conflict $count"; describe "$path" "$most"; echo end; exit 0; }
 while [ $# -gt 0 ]; do
   eval "action_$count=\$1"
@@ -24,14 +25,18 @@ while [ $# -gt 0 ]; do
     mv -- "$number" "$work/$count.new" || leave "failed $count the upload got lost"
   else
     : >"$work/$count.base64"
-    while [ "$number" -gt 0 ]; do printf %s "$1" >>"$work/$count.base64"; shift; number=$((number - 1)); done
-    base64 -d <"$work/$count.base64" >"$work/$count.new" || leave "failed $count the sandbox has no room for temporary files"
+    while [ "$number" -gt 0 ]; do
+      printf %s "$1" >>"$work/$count.base64"
+      shift
+      number=$((number - 1))
+    done
+    base64 -d <"$work/$count.base64" >"$work/$count.new" || no_room
   fi
   if [ "$expected" = - ]; then
     if [ -e "$path" ] || [ -L "$path" ]; then conflict; fi
   else
     if [ "$(state "$path")" != "$expected" ]; then conflict; fi
-    cp -- "$path" "$work/$count.old" || leave "failed $count the sandbox has no room for temporary files"
+    cp -- "$path" "$work/$count.old" || no_room
   fi
   count=$((count + 1))
 done
