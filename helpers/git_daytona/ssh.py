@@ -180,18 +180,17 @@ def find_ssh(named: str, path: str) -> str:
     """Find DAYTONA_SSH_BINARY, unless blank, or else ``ssh`` on PATH. Raises Refusal."""
     named = named.strip()
     if named:
-        for wrong, what in (
-            (not os.path.isabs(named), "is not an absolute path"),
-            (os.path.isdir(named), "is a directory"),
-            (not os.path.exists(named), "names a file that does not exist"),
-            (not os.access(named, os.X_OK), "names a file that cannot be executed"),
-        ):
-            if wrong:
-                raise Refusal(
-                    EXIT_MISSING,
-                    f"DAYTONA_SSH_BINARY {what}",
-                    "set DAYTONA_SSH_BINARY to the absolute path of an OpenSSH client, or unset it",
-                )
+        hint = "set DAYTONA_SSH_BINARY to the absolute path of an OpenSSH client, or unset it"
+        if not os.path.isabs(named):
+            raise Refusal(EXIT_MISSING, "DAYTONA_SSH_BINARY is not an absolute path", hint)
+        if os.path.isdir(named):
+            raise Refusal(EXIT_MISSING, "DAYTONA_SSH_BINARY is a directory", hint)
+        if not os.path.exists(named):
+            raise Refusal(EXIT_MISSING, "DAYTONA_SSH_BINARY names a file that does not exist", hint)
+        if not os.access(named, os.X_OK):
+            raise Refusal(
+                EXIT_MISSING, "DAYTONA_SSH_BINARY names a file that cannot be executed", hint
+            )
         return named
     # Relative entries of PATH would mean the repository in which we are.
     folders = filter(os.path.isabs, (path or os.defpath).split(os.pathsep))
@@ -756,12 +755,12 @@ def main(argv: list[str]) -> int:
     try:
         return _run(argv, environ, report)
     except OSError as problem:
-        what = f"cannot run '{problem.filename}'" if problem.filename else "cannot start"
+        program = problem.filename or "ssh"
         hint = "install OpenSSH, or set DAYTONA_SSH_BINARY; see daytona-ssh(1)"
-        refusal = Refusal(EXIT_MISSING, f"{what}: {problem.strerror}", hint)
+        refusal = Refusal(EXIT_MISSING, f"cannot run '{program}': {problem.strerror}", hint)
         if problem.errno == errno.E2BIG:
-            what, hint = "the command is too long for an argument", "send it on stdin, to 'sh'"
-            refusal = Refusal(EXIT_USAGE, what, hint)
+            hint = "send it on standard input, to 'sh'"
+            refusal = Refusal(EXIT_USAGE, "the command is too long for an argument", hint)
     except Refusal as problem:
         refusal = problem
     _complain(refusal)
@@ -851,7 +850,7 @@ def _fixed_arguments(line: CommandLine, environ: dict[str, str]) -> tuple[list[s
 
 
 def _final_status(status: int, ending: Ending, relay: _Relay, report: _Report) -> int:
-    """Return the command's own status, or 255 when that is unknown."""
+    """Return the command's own status. Raises Refusal when that is unknown."""
     if ending.status is not None:
         report.ended()
         return ending.status
@@ -859,14 +858,14 @@ def _final_status(status: int, ending: Ending, relay: _Relay, report: _Report) -
         return 128 + signal.SIGPIPE
     if status < 0:
         return _as_of_a_shell(status)
-    if ending.begun:
-        message, unknown = "the connection ended before the command did", ": its status is unknown"
-    else:
-        message, unknown = "the connection did not come about, or broke at once", ""
     hint = "see whether the sandbox runs: git daytona status"
-    _complain(Refusal(EXIT_UNKNOWN, message + unknown, hint))
-    report.ended(_ENTRIES[EXIT_UNKNOWN], message, hint)
-    return EXIT_UNKNOWN
+    if ending.begun:
+        raise Refusal(
+            EXIT_UNKNOWN,
+            "the connection ended before the command did: how that ended is unknown",
+            hint,
+        )
+    raise Refusal(EXIT_UNKNOWN, "the connection did not come about, or broke at once", hint)
 
 
 def _as_of_a_shell(status: int) -> int:

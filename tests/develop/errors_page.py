@@ -100,6 +100,7 @@ def messages() -> dict[str, list[str]]:
         "EXIT_USAGE": "usage",
         "EXIT_MISSING": "missing-program",
         "EXIT_SETTING": "bad-setting",
+        "EXIT_UNKNOWN": "connection-closed",
     }
     found: dict[str, set[str]] = {entry: set() for entry in entries()}
     for call in (

@@ -37,7 +37,7 @@ def connection(
     with (
         inheritable(token) as descriptor,
         _lifeline() as lifeline,
-        ReportPipe.opened() as report,
+        contextlib.closing(ReportPipe()) as report,
     ):
         env = ssh_environment(settings, trust, configured) | {
             "DAYTONA_SSH_TOKEN_FD": str(descriptor),

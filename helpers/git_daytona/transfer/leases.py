@@ -89,20 +89,17 @@ def _wait(state: tenacity.RetryCallState) -> float:
 
 
 def patiently(
-    call: Callable[[], T],
-    *,
-    kinds: tuple[type[GitDaytonaError], ...] = (GitDaytonaError,),
-    tries: int = TRIES,
+    call: Callable[[], T], *, kinds: tuple[type[GitDaytonaError], ...] = (GitDaytonaError,)
 ) -> T:
     """Call, and again after a pause while the failure is transient (429, 5xx, 409, no answer) and
-    of one of the kinds; the last failure is raised."""
+    of one of the kinds; raises the last failure."""
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception(
             lambda problem: isinstance(problem, kinds) and problem.transient
         ),
         # A call that took its whole time limit is not made again: people wait for its result.
         stop=tenacity.stop_any(
-            tenacity.stop_after_attempt(tries), tenacity.stop_after_delay(RETRY_SECONDS)
+            tenacity.stop_after_attempt(TRIES), tenacity.stop_after_delay(RETRY_SECONDS)
         ),
         wait=_wait,
         reraise=True,
@@ -112,19 +109,14 @@ def patiently(
 
 @contextlib.contextmanager
 def lease(
-    cloud: Cloud,
-    sandbox_id: str,
-    *,
-    minutes: int = MINUTES,
-    background: list[threading.Thread] | None = None,
+    cloud: Cloud, sandbox_id: str, *, background: list[threading.Thread] | None = None
 ) -> Iterator[SshAccess]:
     """Hold the only live token of a sandbox while the block runs.
 
     Leases of one sandbox exclude each other across processes, since minting ends the sandbox's
-    earlier tokens. On every way out the token is revoked, three tries; a failure to revoke is
-    logged and left to ``reap``. With ``background`` the revocation runs in a thread, which is in
-    that list until it has ended; the caller joins those that are there before it ends. Raises what
-    ``Cloud.mint`` raises.
+    earlier tokens. The token is revoked on every way out; a failure is left to ``reap``. With
+    ``background`` that runs in a thread, which is in the list until it has ended; the caller joins
+    those. Raises what ``Cloud.mint`` raises.
     """
     journal = Journal(cloud.settings.api_url, sandbox_id)
     with contextlib.ExitStack() as stack:
@@ -135,7 +127,7 @@ def lease(
         def mint() -> SshAccess:
             nonlocal unsure
             try:
-                return cloud.mint(sandbox_id, minutes)
+                return cloud.mint(sandbox_id, MINUTES)
             except GitDaytonaError as problem:
                 unsure = unsure or problem.status not in _REFUSALS
                 raise
@@ -143,14 +135,11 @@ def lease(
         try:
             with log.event("token.mint", sandbox=sandbox_id):
                 access = patiently(mint)
-        except (KeyboardInterrupt, SystemExit):
-            journal.write("lost")
-            raise
-        except GitDaytonaError:
+        except BaseException as problem:
             # A refusal at the first try minted nothing. Otherwise a token may be alive that nobody
             # knows: the journal keeps it for reap(). (No revocation without a token here: it would
             # end what others may have minted meanwhile, case 2.)
-            if unsure:
+            if unsure or not isinstance(problem, GitDaytonaError):
                 journal.write("lost")
             else:
                 journal.remove()
@@ -161,20 +150,19 @@ def lease(
         with released:
             _revoke(cloud, access.token, journal)
 
+    def release_and_leave(threads: list[threading.Thread]) -> None:
+        try:
+            release()
+        finally:
+            threads.remove(threading.current_thread())
+
     try:
         yield access
     finally:
         if background is None:
             release()
         else:
-
-            def behind() -> None:
-                try:
-                    release()
-                finally:
-                    background.remove(thread)
-
-            thread = threading.Thread(target=behind, name=f"revoke {sandbox_id}")
+            thread = threading.Thread(target=release_and_leave, args=(background,))
             background.append(thread)
             thread.start()
 
@@ -213,8 +201,7 @@ def stale(api_url: str) -> list[Journal]:
 
 
 def reap(cloud: Cloud) -> int:
-    """Revoke, sandbox-wide, what dead holders left behind. Returns how many were revoked; those
-    that failed stay journalled."""
+    """Revoke, sandbox-wide, what dead holders left behind; returns how many. The rest stays."""
     done = 0
     for journal in stale(cloud.settings.api_url):
         # A live lease holds the lock: its mint has ended the old token, and it revokes its own.
@@ -226,8 +213,7 @@ def reap(cloud: Cloud) -> int:
 
 
 def _started(pid: int) -> str:
-    """Something that tells a process from a later one with the same number: its start time where
-    /proc has it, else nothing."""
+    """Read when a process started, where /proc has it: later ones may have the same number."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -241,6 +227,6 @@ def _alive(pid: int, started: str) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
+    except PermissionError:  # another user's now
         pass
     return not started or _started(pid) in ("", started)

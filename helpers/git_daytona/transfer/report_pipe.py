@@ -6,7 +6,6 @@ server may be of many lines), and what is done next must not hang on whose words
 
 import contextlib
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from git_daytona.base.secret import redact
@@ -45,16 +44,9 @@ class ReportPipe:
     def __init__(self) -> None:
         self._reading, self.writing = os.pipe()
 
-    @classmethod
-    @contextlib.contextmanager
-    def opened(cls) -> Iterator["ReportPipe"]:
-        """Keep a pipe while the block runs."""
-        pipe = cls()
-        try:
-            yield pipe
-        finally:
-            pipe.close_writing()
-            os.close(pipe._reading)
+    def close(self) -> None:
+        self.close_writing()
+        os.close(self._reading)
 
     def close_writing(self) -> None:
         if self.writing >= 0:
