@@ -457,12 +457,9 @@ class _Report:
 
     def _write(self, *fields: bytes) -> None:
         if self._descriptor is not None:
-            try:
-                os.write(
-                    self._descriptor, b"".join(each.replace(b"\0", b"") + b"\0" for each in fields)
-                )
-            except OSError:  # nobody reads it any more
-                self._descriptor = None
+            with contextlib.suppress(OSError):  # nobody reads it any more
+                record = b"".join(each.replace(b"\0", b"") + b"\0" for each in fields)
+                os.write(self._descriptor, record)
 
 
 class _Child:
@@ -478,7 +475,6 @@ class _Child:
         argv: Sequence[str],
         environ: dict[str, str],
         lifeline: int | None = None,
-        *,
         piped: bool = False,
     ) -> None:
         self.passed = 0
@@ -533,8 +529,8 @@ class _Child:
 
 
 class _Relay:
-    """What ssh writes, on its way to our own stdout and stderr. Nothing here blocks: a reader that
-    has stopped must not keep us from noticing signals and ssh's end."""
+    """What ssh writes, on its way to our stdout and stderr. Nothing here blocks: a reader that has
+    stopped must not keep us from noticing signals and ssh's end."""
 
     def __init__(self, child: _Child, ending: Ending, report: _Report) -> None:
         self._child, self._ending, self._report = child, ending, report
@@ -545,8 +541,7 @@ class _Relay:
         self._begun = False
 
     def run(self) -> int:
-        """Move all that ssh writes until its end; returns its status, -N where signal N ended it or
-        was passed on to it."""
+        """Move all that ssh writes until its end; returns its status, -N after signal N."""
         kind, blocking = os.fstat(1).st_mode, os.get_blocking(1)
         if stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind):
             os.set_blocking(1, False)
@@ -615,8 +610,8 @@ class _Relay:
 
 
 def _in_child() -> Callable[[], None]:
-    """Make what a child does before its program runs: signals end it, and so does our own end, if
-    we are killed outright (Linux: PR_SET_PDEATHSIG, prctl(2))."""
+    """Make what a child does before its program runs: signals end it, and so does our own death
+    (Linux: PR_SET_PDEATHSIG, prctl(2))."""
     parent = os.getpid()
     prctl = None
     if sys.platform.startswith("linux"):
@@ -708,13 +703,8 @@ def variant_arguments(argv: list[str], variant: str) -> list[str]:
 
 
 def scrubbed(environ: dict[str, str]) -> dict[str, str]:
-    """Return the environment without any of our variables, the API key among them."""
+    """Leave out all of our variables, the API key among them."""
     return {name: value for name, value in environ.items() if not name.startswith("DAYTONA_")}
-
-
-def _complain(problem: Refusal) -> None:
-    text = f"daytona-ssh: error: {problem} [{_ENTRIES[problem.status]}]\nhint: {problem.hint}\n"
-    _write_stderr(text.encode("utf-8", "backslashreplace"))
 
 
 def _write_stderr(text: bytes) -> None:
@@ -763,8 +753,10 @@ def main(argv: list[str]) -> int:
             refusal = Refusal(EXIT_USAGE, "the command is too long for an argument", hint)
     except Refusal as problem:
         refusal = problem
-    _complain(refusal)
-    report.ended(_ENTRIES[refusal.status], refusal.message, refusal.hint)
+    entry = _ENTRIES[refusal.status]
+    text = f"daytona-ssh: error: {refusal} [{entry}]\nhint: {refusal.hint}\n"
+    _write_stderr(text.encode("utf-8", "backslashreplace"))
+    report.ended(entry, refusal.message, refusal.hint)
     return refusal.status
 
 

@@ -46,7 +46,6 @@ names = st.builds(
 keys = st.sampled_from(
     [
         "head",
-        "committed",
         "branch",
         "operation",
         "ref",

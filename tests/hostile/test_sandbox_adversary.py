@@ -386,7 +386,6 @@ def test_a_report_that_does_not_end():
             "head " + "g" * 40,
             "head HEAD",
             f"head {OID} {OID}",
-            "committed ../x",
             "ref x refs/heads/a",
         ),
         *(f"error {'x' * 100_000}\x1b[2J", "busy"),

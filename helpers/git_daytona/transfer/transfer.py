@@ -57,13 +57,15 @@ RECEIVE_PACK = (
     " -c receive.fsckObjects=false receive-pack"
 )
 # Nothing else is written here: no FETCH_HEAD, no tags, no submodules.
-_FETCH = (
-    "fetch --progress --no-tags --no-write-fetch-head --no-recurse-submodules"
-    " --no-auto-maintenance --refmap= --prune"
+_FETCH_OPTIONS = (
+    "--progress --no-tags --no-write-fetch-head --no-recurse-submodules --no-auto-maintenance"
+    " --refmap= --prune"
 )
-_PUSH = (
-    "push --progress --no-verify --no-signed --no-follow-tags --no-recurse-submodules --porcelain"
+_FETCH = ("fetch", *_FETCH_OPTIONS.split(), f"--upload-pack={UPLOAD_PACK}")
+_PUSH_OPTIONS = (
+    "--progress --no-verify --no-signed --no-follow-tags --no-recurse-submodules --porcelain"
 )
+_PUSH = ("push", *_PUSH_OPTIONS.split(), f"--receive-pack={RECEIVE_PACK}")
 
 
 @dataclass(frozen=True)
@@ -74,10 +76,6 @@ class _Job:
     command: tuple[str, ...]
     refspecs: Sequence[str]
     show: bool
-
-    @property
-    def verb(self) -> str:
-        return self.command[0]
 
 
 @dataclass
@@ -101,8 +99,7 @@ class Transfers:
 
         Raises TransferFailed and its kinds, HostKeyRefused, and what minting raises.
         """
-        command = (*_FETCH.split(), f"--upload-pack={UPLOAD_PACK}")
-        return self._transfer(_Job(repository, command, refspecs, show), sandbox_id)
+        return self._transfer(_Job(repository, _FETCH, refspecs, show), sandbox_id)
 
     def push(
         self,
@@ -115,8 +112,7 @@ class Transfers:
     ) -> Trust:
         """Push by explicit refspecs, without hooks, signatures, tags or submodules; fast-forward
         only unless a refspec has a ``+``. The first try uses the lease ``ahead``."""
-        command = (*_PUSH.split(), f"--receive-pack={RECEIVE_PACK}")
-        return self._transfer(_Job(repository, command, refspecs, show), sandbox_id, ahead)
+        return self._transfer(_Job(repository, _PUSH, refspecs, show), sandbox_id, ahead)
 
     @contextlib.contextmanager
     def ahead(self, repository: Repository, sandbox_id: str) -> Iterator["EarlyLease"]:
@@ -164,8 +160,10 @@ class Transfers:
             nonlocal attempts
             attempts += 1
             # only now: twice closed is no longer a gateway that has just started
-            if attempts == 3:
-                self._need_running(sandbox_id)
+            if attempts == 3 and (state := self.cloud.get(sandbox_id).state) != "started":
+                raise SandboxNotRunning(
+                    f"the sandbox is {state}", hint="'git daytona exec N -- true' starts it"
+                )
             # before anything is minted, and so is the gateway's key
             configured = configuration(job.repository)
             _check_address(configured, url(self.check().endpoint))
@@ -177,16 +175,9 @@ class Transfers:
                 self._once(job, access.token, trust, configured)
                 return trust
 
-        with log.event(f"git.{job.verb}", sandbox=sandbox_id) as event:
+        with log.event(f"git.{job.command[0]}", sandbox=sandbox_id) as event:
             # What minting raises was tried again already, inside the lease.
             return leases.patiently(attempt, kinds=(TransferFailed, HostKeyRefused))
-
-    def _need_running(self, sandbox_id: str) -> None:
-        info = self.cloud.get(sandbox_id)
-        if info.state != "started":
-            raise SandboxNotRunning(
-                f"the sandbox is {info.state}", hint="'git daytona exec N -- true' starts it"
-            )
 
     def _once(
         self, job: _Job, token: Secret, trust: Trust, configured: Sequence[tuple[str, str]]
@@ -230,7 +221,7 @@ class Transfers:
                     hint=f"see what is in it; if it is meant: git config {MAX_FETCH_SIZE} 16g",
                     details=result.complaint,
                 )
-            raise failures.explain(result, end, trust, job.verb, self.policy)
+            raise failures.explain(result, end, trust, job.command[0], self.policy)
 
 
 @dataclass(frozen=True)
@@ -248,8 +239,7 @@ class EarlyLease:
 
 
 def configuration(repository: Repository) -> list[tuple[str, str]]:
-    """Read what git's configuration, of whatever file, has of the keys that matter here (in lower
-    case); a key may come several times."""
+    """Read the keys of git's configuration that matter here (lower case; one may come twice)."""
     pattern = (
         r"^(url\..*\.(insteadof|pushinsteadof)|remote\..*://.*|ssh\.variant"
         rf"|core\.(sshcommand|alternaterefscommand)|{re.escape(MAX_FETCH_SIZE.lower())})$"
@@ -291,8 +281,8 @@ def leftovers(repository: Repository) -> set[Path]:
 
 
 def remove_leftovers(repository: Repository, before: set[Path]) -> int:
-    """Remove what a fetch that failed left half-written: git itself does after two weeks, and a
-    sandbox may send gigabytes each time. Returns the size of the largest in bytes.
+    """Remove what a failed fetch left half-written, maybe gigabytes, as git does after two weeks;
+    returns the size of the largest in bytes.
 
     Another git's files stay: those that were there before, and those that somebody has open. Where
     that cannot be found out (no /proc), all stay.
