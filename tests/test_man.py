@@ -1,7 +1,6 @@
 """The man pages, README.md and CONTRIBUTING.md say what the programs have: commands, options, exit
 statuses, settings, dependencies; and the reverse."""
 
-import ast
 import re
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ import pytest
 from develop import errors_page
 from git_daytona import ssh
 from git_daytona.base import errors
+from git_daytona.sessions import state
 from git_daytona.settings import settings
 
 ROOT = Path(__file__).parents[1]
@@ -336,29 +336,7 @@ def test_every_error_has_its_entry_and_every_message_its_line() -> None:
 
 def test_the_state_file_s_fields() -> None:
     """Every name that the code reads from or writes to the file, and no other."""
-    source = ast.parse((ROOT / "helpers/git_daytona/sessions/state.py").read_text("utf-8"))
-    named = {
-        keyword.arg
-        for each in ast.walk(source)
-        if isinstance(each, ast.Call) and _method(each) == "update"
-        for keyword in each.keywords
-    }
-    for each in ast.walk(source):
-        key: ast.expr | None = None
-        if isinstance(each, ast.Subscript):
-            key = each.slice
-        elif (
-            isinstance(each, ast.Call)
-            and _method(each) in ("get", "pop", "setdefault")
-            and each.args
-        ):
-            key = each.args[0]
-        found = [key] if key is not None else each.keys if isinstance(each, ast.Dict) else []
-        named |= {
-            name.value
-            for name in found
-            if isinstance(name, ast.Constant) and isinstance(name.value, str)
-        }
+    named = state.names()
     text = "\n".join(
         line for lines in sections(ROOT / "man" / "git-daytona-state.5").values() for line in lines
     )
@@ -370,7 +348,3 @@ def test_the_state_file_s_fields() -> None:
     assert named - {"projectId"} <= described, "man/git-daytona-state.5 lacks a field"
     tags = {tag for tag, _ in entries(text.split("\n"))}
     assert tags - {"projectId"} <= named, "man/git-daytona-state.5 has a field too many"
-
-
-def _method(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else ""

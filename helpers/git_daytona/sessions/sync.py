@@ -19,7 +19,6 @@ from git_daytona.transfer.transfer import Transfers
 MESSAGE = "Changes of the OpenCode session"
 """Subject of the commits that a sync makes in the sandbox."""
 
-
 MESSAGE_LENGTH = 4000
 """The longest message of a sync, characters."""
 
@@ -37,152 +36,165 @@ class Outcome:
     ports: tuple[int, ...] = field(default=())
 
 
-def sync(
-    repository: Repository,
-    transfers: Transfers,
-    sandbox_id: str,
-    names: Names,
-    *,
-    show: bool = False,
-) -> Outcome:
-    """Commit what is pending in the sandbox and bring all of it back. Raises SandboxCommandFailed,
-    TransferFailed and its kinds, NotFound for a sandbox that is gone."""
-    with log.event("session.sync", sandbox=sandbox_id, number=names.number) as event:
-        kept: list[Kept] = []
-        # What stands here is looked up while the sandbox's answer is waited for.
-        with concurrently(lambda: _here(repository, names)) as beside:
-            try:
-                report = sandbox.report(transfers.cloud, sandbox_id, MESSAGE)
-            finally:
-                here = beside.result()
-                if names.resetting in here:
-                    kept = branches.finish_reset(repository, names)
-                    here = _here(repository, names)
-        # Where the branch is, none of a part of its name can be.
-        if names.ref not in here and (blocked := branches.in_the_way(repository, names.prefix)):
-            raise blocked
+@dataclass(frozen=True)
+class SandboxBranch:
+    """A session's branch here and the sandbox that works on it; ``show`` lets git's progress be
+    seen."""
+
+    repository: Repository
+    transfers: Transfers
+    sandbox_id: str
+    names: Names
+    show: bool = False
+
+    def sync(self) -> Outcome:
+        """Commit what is pending in the sandbox and bring all of it back. Raises
+        SandboxCommandFailed, TransferFailed and its kinds, NotFound for a sandbox that is gone."""
+        names, repository = self.names, self.repository
+        with log.event("session.sync", sandbox=self.sandbox_id, number=names.number) as event:
+            kept: list[Kept] = []
+            # The refs here are looked up while the sandbox's answer is waited for.
+            with concurrently(self._here) as refs:
+                try:
+                    report = self._report()
+                finally:
+                    here = refs.result()
+                    if names.resetting in here:
+                        kept = branches.finish_reset(repository, names)
+                        here = self._here()
+            # Where the branch is, none of a part of its name can be.
+            if names.ref not in here and (blocked := branches.in_the_way(repository, names.prefix)):
+                raise blocked
+            if report.missing is not None:
+                report = self._restore(report.missing)
+            outcome = self._take(report, here, kept)
+            event.update(changed=outcome.changed, head=outcome.head, kept=len(outcome.kept))
+            return outcome
+
+    def fetch(self) -> Outcome:
+        """Fetch the sandbox's branches into the tracking refs, and nothing else."""
+        before = self.repository.refs(self.names.tracking)
+        branches.forget_incoming(self.repository, self.names)
+        self._fetch(sandbox.refs(self.transfers.cloud, self.sandbox_id))
+        kept = branches.integrate(self.repository, self.names, None, None)
+        changed = self.repository.refs(self.names.tracking) != before
+        message = "fetched" if changed else "nothing new in the sandbox"
+        return Outcome(changed, None, tuple(kept), message=message)
+
+    def push(self) -> str:
+        """Push opencode/N to the branch that the sandbox has checked out, fast-forward only.
+        Returns the commit.
+
+        What is pending in the sandbox is committed there first, so that nothing of it can be
+        overwritten. Raises TransferFailed.
+        """
+        names, local = self.names, self._local()
+        if local is None:
+            raise NotFound(
+                f"there is no local branch '{names.branch}'",
+                hint=f"get it: git daytona sync {names.number}",
+            )
+        report = self._report()
         if report.missing is not None:
-            report = _restore(repository, transfers, sandbox_id, names, report)
-        outcome = _take(repository, transfers, sandbox_id, names, report, here, kept, show=show)
-        event.update(changed=outcome.changed, head=outcome.head, kept=len(outcome.kept))
-        return outcome
-
-
-def fetch(
-    repository: Repository,
-    transfers: Transfers,
-    sandbox_id: str,
-    names: Names,
-    *,
-    show: bool = False,
-) -> Outcome:
-    """Fetch the sandbox's branches into the tracking refs, and nothing else."""
-    before = repository.refs(names.tracking)
-    branches.forget_incoming(repository, names)
-    _fetch(
-        repository,
-        transfers,
-        sandbox_id,
-        names,
-        sandbox.refs(transfers.cloud, sandbox_id),
-        show=show,
-    )
-    kept = branches.integrate(repository, names, None, None)
-    changed = repository.refs(names.tracking) != before
-    return Outcome(
-        changed, None, tuple(kept), message="fetched" if changed else "nothing new in the sandbox"
-    )
-
-
-def push(
-    repository: Repository,
-    transfers: Transfers,
-    sandbox_id: str,
-    names: Names,
-    *,
-    show: bool = False,
-) -> str:
-    """Push opencode/N to the branch that the sandbox has checked out, fast-forward only. Returns
-    the commit.
-
-    What is pending in the sandbox is committed there first, so that nothing of it can be
-    overwritten. Raises TransferFailed.
-    """
-    local = repository.refs(names.ref).get(names.ref)
-    if local is None:
-        raise NotFound(
-            f"there is no local branch '{names.branch}'",
-            hint=f"get it: git daytona sync {names.number}",
-        )
-    report = sandbox.report(transfers.cloud, sandbox_id, MESSAGE)
-    if report.missing is not None:
-        raise TransferFailed(
-            "the sandbox has no repository any more",
-            hint=f"'git daytona sync {names.number}' makes it again",
-        )
-    if report.operation is not None:
-        raise TransferFailed(
-            f"a {report.operation} is in progress in the sandbox",
-            hint="let the agent finish or abort it, then push again",
-        )
-    if report.branch is None:
-        raise TransferFailed(
-            "the sandbox has no branch checked out", hint="check one out there, then push again"
-        )
-    if report.head == local:
+            raise TransferFailed(
+                "the sandbox has no repository any more",
+                hint=f"'git daytona sync {names.number}' makes it again",
+            )
+        if report.operation is not None:
+            raise TransferFailed(
+                f"a {report.operation} is in progress in the sandbox",
+                hint="let the agent finish or abort it, then push again",
+            )
+        if report.branch is None:
+            raise TransferFailed(
+                "the sandbox has no branch checked out", hint="check one out there, then push again"
+            )
+        if report.head == local:
+            return local
+        if report.head is not None and not (
+            self.repository.resolve(report.head) is not None
+            and self.repository.contains([local], report.head)
+        ):
+            raise TransferFailed(
+                f"the sandbox has work that '{names.branch}' does not contain",
+                hint=f"bring it back first: git daytona sync {names.number}",
+            )
+        self._push(f"{local}:{report.branch}", show=self.show)
         return local
-    known = report.head is None or repository.resolve(report.head) is not None
-    if not known or (report.head is not None and not repository.contains([local], report.head)):
-        raise TransferFailed(
-            f"the sandbox has work that '{names.branch}' does not contain",
-            hint=f"bring it back first: git daytona sync {names.number}",
+
+    # -- the parts ---------------------------------------------------------------------------------
+
+    def _here(self) -> dict[str, str]:
+        """The session's refs here, name to object id."""
+        names = self.names
+        return self.repository.refs(
+            names.ref, names.tracking, names.kept, names.resetting, names.incoming
         )
-    transfers.push(repository, sandbox_id, [f"{local}:{report.branch}"], show=show)
-    return local
 
+    def _local(self) -> str | None:
+        return self.repository.refs(self.names.ref).get(self.names.ref)
 
-def _take(
-    repository: Repository,
-    transfers: Transfers,
-    sandbox_id: str,
-    names: Names,
-    report: Report,
-    here: Mapping[str, str],
-    kept: list[Kept],
-    *,
-    show: bool,
-) -> Outcome:
-    changed = _moved(names, report, here)
-    if changed:
-        if any(ref.startswith(names.incoming) for ref in here):
-            branches.forget_incoming(repository, names)
-        try:
-            _fetch(repository, transfers, sandbox_id, names, report, show=show)
-        except RefGone:  # deleted since the report: the next one does not name it
-            report = sandbox.report(transfers.cloud, sandbox_id, MESSAGE)
-            _fetch(repository, transfers, sandbox_id, names, report, show=show)
-        kept = kept + branches.integrate(repository, names, report.head, report.operation)
-    left = []
-    if report.nested:
-        left.append(f"nested repositories do not travel: {', '.join(report.nested)}")
-    if report.refused:
-        left.append(
-            f"branches that cannot be taken stay in the sandbox: {', '.join(report.refused)}"
-        )
-    behind = "; ".join(left)
-    return Outcome(
-        changed,
-        report.head,
-        tuple(kept),
-        behind,
-        _message(names, report, changed, kept, behind),
-        tuple(report.ports),
-    )
+    def _report(self, *, adopt: bool = False) -> Report:
+        return sandbox.report(self.transfers.cloud, self.sandbox_id, MESSAGE, adopt=adopt)
 
+    def _push(self, refspec: str, *, show: bool = False) -> None:
+        self.transfers.push(self.repository, self.sandbox_id, [refspec], show=show)
 
-def _here(repository: Repository, names: Names) -> dict[str, str]:
-    """The session's refs here, name to object id."""
-    return repository.refs(names.ref, names.tracking, names.kept, names.resetting, names.incoming)
+    def _fetch(self, report: Report) -> None:
+        """Fetch what the report names, and nothing else that the sandbox's git may offer, to where
+        ``branches.integrate`` expects it."""
+        incoming = self.names.incoming
+        if report.refs:
+            refspecs = [f"+{ref}:{incoming}{ref.removeprefix('refs/')}" for ref in report.refs]
+            self.transfers.fetch(self.repository, self.sandbox_id, refspecs, show=self.show)
+
+    def _take(self, report: Report, here: Mapping[str, str], kept: list[Kept]) -> Outcome:
+        changed = _moved(self.names, report, here)
+        if changed:
+            if any(ref.startswith(self.names.incoming) for ref in here):
+                branches.forget_incoming(self.repository, self.names)
+            try:
+                self._fetch(report)
+            except RefGone:  # deleted since the report: the next one does not name it
+                report = self._report()
+                self._fetch(report)
+            kept = kept + branches.integrate(
+                self.repository, self.names, report.head, report.operation
+            )
+        left = {
+            "nested repositories do not travel": report.nested,
+            "branches that cannot be taken stay in the sandbox": report.refused,
+        }
+        behind = "; ".join(f"{what}: {', '.join(which)}" for what, which in left.items() if which)
+        message = _message(self.names, report, changed, kept, behind)
+        return Outcome(changed, report.head, tuple(kept), behind, message, tuple(report.ports))
+
+    def _restore(self, missing: str) -> Report:
+        """Give a sandbox whose .git is gone (case 62) the history that is here, so that its files
+        come back on top of that."""
+        cloud, local = self.transfers.cloud, self._local()
+        log.logger.warning("session.restore sandbox=%s %s is missing", self.sandbox_id, missing)
+        sandbox.prepare(cloud, self.sandbox_id, self.repository.object_format)
+        if local is not None:
+            # HEAD must not be the pushed branch: the push would check it out over the agent's
+            # files.
+            sandbox.run_once(
+                cloud,
+                self.sandbox_id,
+                'cd "$1" && git -c "safe.directory=*" symbolic-ref HEAD refs/heads/daytona-restore',
+                PROJECT,
+                timeout=sandbox.PREPARE_SECONDS,
+            )
+            self._push(f"+{local}:refs/heads/{SANDBOX_BRANCH}")
+        again = self._report(adopt=local is not None)
+        if again.missing is not None:
+            raise TransferFailed(
+                "the repository in the sandbox could not be made again",
+                hint="look into it: git daytona exec N -- ls -la",
+            )
+        what = ".git" if missing == "repository" else "project directory"
+        again.notes.append(f"the sandbox's {what} was gone and was made again")
+        return again
 
 
 def _moved(names: Names, report: Report, here: Mapping[str, str]) -> bool:
@@ -196,74 +208,19 @@ def _moved(names: Names, report: Report, here: Mapping[str, str]) -> bool:
     }
     if tracking != {ref: oid for ref, oid in here.items() if ref.startswith(names.tracking)}:
         return True
-    extra = {
-        report.refs[ref]
-        for what in ("pending", "stash")
-        if (ref := f"refs/daytona/{what}") in report.refs
-    }
+    extra = {report.refs.get(f"refs/daytona/{what}") for what in ("pending", "stash")} - {None}
     known = {oid for ref, oid in here.items() if not ref.startswith(names.incoming)}
     return not extra <= {*known, report.head}
 
 
-def _fetch(
-    repository: Repository,
-    transfers: Transfers,
-    sandbox_id: str,
-    names: Names,
-    report: Report,
-    *,
-    show: bool,
-) -> None:
-    """Fetch what the report names, and nothing else that the sandbox's git may offer, to where
-    ``branches.integrate`` expects it."""
-    if report.refs:
-        refspecs = [f"+{ref}:{names.incoming}{ref.removeprefix('refs/')}" for ref in report.refs]
-        transfers.fetch(repository, sandbox_id, refspecs, show=show)
-
-
-def _restore(
-    repository: Repository, transfers: Transfers, sandbox_id: str, names: Names, report: Report
-) -> Report:
-    """The sandbox's .git is gone (CASES 62): give it the history that is here, so that its files
-    come back on top of that."""
-    local = repository.refs(names.ref).get(names.ref)
-    log.logger.warning("session.restore sandbox=%s %s is missing", sandbox_id, report.missing)
-    sandbox.prepare(transfers.cloud, sandbox_id, repository.object_format)
-    if local is not None:
-        # HEAD must not be the pushed branch: the push would check it out over the agent's files.
-        sandbox.run_once(
-            transfers.cloud,
-            sandbox_id,
-            'cd "$1" && git -c "safe.directory=*" symbolic-ref HEAD refs/heads/daytona-restore',
-            PROJECT,
-            timeout=sandbox.PREPARE_SECONDS,
-        )
-        transfers.push(repository, sandbox_id, [f"+{local}:refs/heads/{SANDBOX_BRANCH}"])
-    again = sandbox.report(transfers.cloud, sandbox_id, MESSAGE, adopt=local is not None)
-    if again.missing is not None:
-        raise TransferFailed(
-            "the repository in the sandbox could not be made again",
-            hint="look into it: git daytona exec N -- ls -la",
-        )
-    again.notes.append(
-        f"the sandbox's {'.git' if report.missing == 'repository' else 'project directory'} was gone and was made again"
-    )
-    return again
-
-
 def _message(names: Names, report: Report, changed: bool, kept: list[Kept], left: str) -> str:
-    parts = []
-    if changed and report.head:
-        parts.append(f"{names.branch} is at {report.head[:10]}")
-    else:
-        parts.append("nothing new in the sandbox")
-    if report.operation:
-        parts.append(f"a {report.operation} is in progress in the sandbox")
-    parts += report.notes
-    if kept:
-        parts.append(branches.describe(kept))
-    if left:
-        parts.append(left)
-    if report.lfs:
-        parts.append(f"{report.lfs} LFS objects stay in the sandbox")
-    return "; ".join(parts)[:MESSAGE_LENGTH]
+    moved = changed and report.head
+    parts = [
+        f"{names.branch} is at {moved[:10]}" if moved else "nothing new in the sandbox",
+        report.operation and f"a {report.operation} is in progress in the sandbox",
+        *report.notes,
+        kept and branches.describe(kept),
+        left,
+        report.lfs and f"{report.lfs} LFS objects stay in the sandbox",
+    ]
+    return "; ".join(part for part in parts if part)[:MESSAGE_LENGTH]
