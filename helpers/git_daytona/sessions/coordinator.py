@@ -27,9 +27,8 @@ from git_daytona.git.repository import Repository, need_worktree
 from git_daytona.sandbox import report
 from git_daytona.sandbox.lifecycle import Sandboxes, mark_for
 from git_daytona.sessions import state
-from git_daytona.sessions import sync as syncing
 from git_daytona.sessions.state import GitReturn, Session, StateFile
-from git_daytona.sessions.sync import Outcome
+from git_daytona.sessions.sync import Outcome, SandboxBranch
 from git_daytona.settings import preferences
 from git_daytona.settings.settings import Settings
 from git_daytona.transfer import leases
@@ -412,7 +411,7 @@ class Coordinator:
         return self._recorded(session, lambda current: self._sync(current, show=show))
 
     def _sync(self, session: Session, *, show: bool) -> Outcome:
-        names = names_of(session)
+        branch = self._branch(session, show=show)
         # what the sandbox lacks comes first; it may only have been a bad moment
         if session.git_return.state == state.SETUP_FAILED:
             if blocked := branches.in_the_way(self.repository, session.prefix):
@@ -421,38 +420,28 @@ class Coordinator:
                 session.sandbox_id,
                 lambda: self._set_up(session, show=show, message="not synced yet"),
             )
-        return self.sandboxes.while_awake(
-            session.sandbox_id,
-            lambda: syncing.sync(
-                self.repository, self.transfers, session.sandbox_id, names, show=show
-            ),
+        return self.sandboxes.while_awake(session.sandbox_id, branch.sync)
+
+    def _branch(self, session: Session, *, show: bool) -> SandboxBranch:
+        return SandboxBranch(
+            self.repository, self.transfers, session.sandbox_id, names_of(session), show
         )
 
     def fetch(self, name: str, *, show: bool = False) -> Outcome:
         """Fetch a session's branches as they are: no commit of what is pending there, and
         opencode/N stays where it is."""
         session = self.find(name)
-        names = names_of(session)
+        branch = self._branch(session, show=show)
         with self.one_at_a_time(session.id):
-            return self.sandboxes.while_awake(
-                session.sandbox_id,
-                lambda: syncing.fetch(
-                    self.repository, self.transfers, session.sandbox_id, names, show=show
-                ),
-            )
+            return self.sandboxes.while_awake(session.sandbox_id, branch.fetch)
 
     def push(self, name: str, *, show: bool = False) -> str:
         """Push the local opencode/N into the running sandbox, fast-forward only. Returns the
         commit."""
         session = self.find(name)
-        names = names_of(session)
+        branch = self._branch(session, show=show)
         with self.one_at_a_time(session.id):
-            return self.sandboxes.while_awake(
-                session.sandbox_id,
-                lambda: syncing.push(
-                    self.repository, self.transfers, session.sandbox_id, names, show=show
-                ),
-            )
+            return self.sandboxes.while_awake(session.sandbox_id, branch.push)
 
     # -- the end -----------------------------------------------------------------------------------
 
