@@ -71,8 +71,37 @@ def opencode() -> Seen:
 
 
 def plugin(repository: Repository | None, start: Path) -> Seen:
-    """Whether OpenCode, run here, loads our plugin, once, and not Daytona's other one beside it."""
-    worktree = repository.worktree if repository else None
+    """Whether OpenCode, run here, loads our plugin, once, and not Daytona's other one as well."""
+    own, others = _registered(repository.worktree if repository else None, start)
+    if not own:
+        return fail("OpenCode's configuration does not name it", INSTALL)
+    for file, where in own.items():
+        if not file.is_file():
+            return fail(f"'{where[0]}' names '{file}', which does not exist", INSTALL)
+    (file, where), *more = own.items()
+    text = "registered in " + ", ".join(f"'{path}'" for path in where)
+    if more:
+        second = more[0][1][0]
+        return fail(
+            f"two of them would run: that of '{where[0]}' and that of '{second}'",
+            _take_back(second),
+        )
+    if others:
+        return fail(f"Daytona's other plugin would run, too: {others[0]}", "remove one of the two")
+    if registration.pure():
+        return warn(
+            f"{text}, but OPENCODE_PURE is set: OpenCode loads no plugins", "unset OPENCODE_PURE"
+        )
+    if file.resolve() != registration.SHIM.resolve():
+        return warn(
+            f"{text}, but that of another installation: '{file}'", f"to change that, {INSTALL}"
+        )
+    return ok(text)
+
+
+def _registered(worktree: Path | None, start: Path) -> tuple[dict[Path, list[Path]], list[str]]:
+    """Our plugin's files with the places that name each, and what names Daytona's other plugin.
+    Raises BadSetting."""
     own: dict[Path, list[Path]] = {}
     others: list[str] = []
     for config in registration.configs(worktree, start):
@@ -88,29 +117,7 @@ def plugin(repository: Repository | None, start: Path) -> Seen:
             own.setdefault(path, []).append(path)
         elif "daytona" in path.name:
             others.append(f"'{path}'")
-    if not own:
-        return fail("OpenCode's configuration does not name it", INSTALL)
-    for file, where in own.items():
-        if not file.is_file():
-            return fail(f"'{where[0]}' names '{file}', which does not exist", INSTALL)
-    (file, where), *more = own.items()
-    text = "registered in " + ", ".join(f"'{path}'" for path in where)
-    if more:
-        return fail(
-            f"two of them would run: that of '{where[0]}' and that of '{more[0][1][0]}'",
-            _take_back(more[0][1][0]),
-        )
-    if others:
-        return fail(f"Daytona's other plugin would run, too: {others[0]}", "remove one of the two")
-    if registration.pure():
-        return warn(
-            f"{text}, but OPENCODE_PURE is set: OpenCode loads no plugins", "unset OPENCODE_PURE"
-        )
-    if file.resolve() != registration.SHIM.resolve():
-        return warn(
-            f"{text}, but that of another installation: '{file}'", f"to change that, {INSTALL}"
-        )
-    return ok(text)
+    return own, others
 
 
 def _take_back(path: Path) -> str:

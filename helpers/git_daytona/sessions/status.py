@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import tenacity
@@ -92,30 +93,29 @@ def overview(coordinator: Coordinator, *, offline: bool) -> Overview:
     problem = None
     if sessions and not offline:
         try:
-            now = {
-                id_: Seen(found, state.now())
-                for id_, found in look(coordinator, sessions, seen).items()
-            }
+            seen = _renewed(coordinator, sessions, seen)
         except GitDaytonaError as failed:
             problem = failed
-        else:
-            seen = {
-                each.sandbox_id: found
-                for each in sessions
-                if (found := (seen | now).get(each.sandbox_id))
-            }
-            known_states.write(coordinator.state.path, seen)
+    progress: dict[int, BranchPosition] = {}
     synced = [names_of(each) for each in sessions if each.number is not None]
-    try:
-        progress = (
-            branch_positions(coordinator.repository, synced)
-            if synced and coordinator.has_repository
-            else {}
-        )
-    # a repository that git cannot read: the sessions are shown all the same
-    except GitDaytonaError:
-        progress = {}
+    if synced and coordinator.has_repository:
+        # a repository that git cannot read: the sessions are shown all the same
+        with suppress(GitDaytonaError):
+            progress = branch_positions(coordinator.repository, synced)
     return Overview(tuple(_row(each, seen, progress) for each in sessions), problem)
+
+
+def _renewed(
+    coordinator: Coordinator, sessions: Sequence[Session], seen: dict[str, Seen]
+) -> dict[str, Seen]:
+    """Ask for the states of the sessions' sandboxes, and remember them. Raises what look() does."""
+    found = look(coordinator, sessions, seen)
+    every = seen | {id_: Seen(each, state.now()) for id_, each in found.items()}
+    kept = {
+        each.sandbox_id: every[each.sandbox_id] for each in sessions if each.sandbox_id in every
+    }
+    known_states.write(coordinator.state.path, kept)
+    return kept
 
 
 def _row(session: Session, seen: dict[str, Seen], progress: dict[int, BranchPosition]) -> Row:
