@@ -171,7 +171,7 @@ class Coordinator:
         ``synced=False`` makes one without a branch (for a directory without a repository). Raises
         what any step raises; the state file says ``setup-failed`` when the sandbox exists but its
         repository is not ready, or nothing can come back. ``for_tools`` goes on where only a branch
-        is in the way: tools then work on the project, and the agent is told (CASES 38).
+        is in the way: tools then work on the project, and the agent is told (case 38).
         """
         session_id = session_id or f"cli_{secrets.token_hex(8)}"
         if not session_id.isprintable() or len(session_id) > 200 or not session_id.strip():
@@ -182,13 +182,7 @@ class Coordinator:
             self.cloud.key()
             leases.reap(self.cloud)
             session = self.state.get(session_id)
-            replaced = False
-            if session is not None:
-                try:
-                    self.sandboxes.awake(self.cloud.get(session.sandbox_id))
-                except SandboxGone:
-                    # Gone for good (404), and only then replaced; the number stays.
-                    replaced = True
+            replaced = session is not None and not self._is_there(session)
             if (
                 session is not None
                 and not replaced
@@ -196,11 +190,7 @@ class Coordinator:
             ):
                 return Started(session, new=False)
             if synced and (session is None or session.number is not None):
-                legacy_remotes.rewrite(self.repository)
-                blocked = branches.in_the_way(self.repository, self._prefix(session))
-                if blocked and not for_tools:
-                    raise blocked
-                self.transfers.check()
+                self._check(session, for_tools=for_tools)
             fresh = session is None or replaced
             if session is None or replaced:
                 session = self._create(session_id, session, synced=synced)
@@ -208,19 +198,38 @@ class Coordinator:
                 self.state.leave_notice(session_id, REPLACED)
             if session.number is None:
                 report.make_project(self.cloud, session.sandbox_id)
-            elif blocked := self._set_up(
-                session, show=show, message=REPLACED if replaced else "not synced yet", fresh=fresh
-            ):
-                notice = f"nothing comes back from this sandbox as long as {blocked.message} ({blocked.hint})"
+                return Started(session, new=True, replaced=replaced)
+            message = REPLACED if replaced else "not synced yet"
+            if blocked := self._set_up(session, show=show, message=message, fresh=fresh):
+                notice = (
+                    "nothing comes back from this sandbox as long as "
+                    f"{blocked.message} ({blocked.hint})"
+                )
                 self.state.leave_notice(session_id, f"{REPLACED}; {notice}" if replaced else notice)
             return Started(session, new=True, replaced=replaced)
+
+    def _is_there(self, session: Session) -> bool:
+        """Start a session's sandbox; False where it is gone for good (404)."""
+        try:
+            self.sandboxes.awake(self.cloud.get(session.sandbox_id))
+        except SandboxGone:
+            return False
+        return True
+
+    def _check(self, session: Session | None, *, for_tools: bool) -> None:
+        """Raise what would keep work from coming back, before a sandbox is created for it."""
+        legacy_remotes.rewrite(self.repository)
+        blocked = branches.in_the_way(self.repository, self._prefix(session))
+        if blocked and not for_tools:
+            raise blocked
+        self.transfers.check()
 
     def ensure(self, session_id: str) -> Started:
         """The session for a tool call: made at the first one, however many come at once; without
         any API call later on.
 
         A directory that cannot be synced (no repository, a bare one) gets a sandbox with an empty
-        project. A setup that failed raises: nothing pretends that the project is there (CASES 58);
+        project. A setup that failed raises: nothing pretends that the project is there (case 58);
         ``start`` tries it again, and so does the next call.
         """
         session = self.state.get(session_id)
@@ -461,22 +470,11 @@ class Coordinator:
             self.one_at_a_time(session.id),
             log.event("session.delete", session=session.id, sandbox=session.sandbox_id),
         ):
-            current = self.state.get(session.id)
-            if current is None:
-                raise NotFound(
-                    f"session '{name}' was deleted meanwhile",
-                    hint="'git daytona status' lists the sessions",
-                )
-            outcome = (
-                self._bring_back(current, force=force, show=show)
-                if current.number is not None
-                else None
-            )
-            kept = (
-                branches.keep_branches(self.repository, names_of(current))
-                if current.number is not None
-                else []
-            )
+            current = self._current(session, name)
+            outcome, kept = None, []
+            if current.number is not None:
+                outcome = self._bring_back(current, force=force, show=show)
+                kept = branches.keep_branches(self.repository, names_of(current))
             self.state.mark_deleting(current.id)
             self.finish_deletion(current)
             return replace(outcome, kept=(*outcome.kept, *kept)) if outcome else None
@@ -500,7 +498,8 @@ class Coordinator:
         except GitDaytonaError as problem:
             if force:
                 return None
-            problem.hint = f"nothing was deleted; {problem.hint or 'the log has more'}; or lose its work: {lose}"
+            remedy = problem.hint or "the log has more"
+            problem.hint = f"nothing was deleted; {remedy}; or lose its work: {lose}"
             self._note_failure(session.id, problem)
             raise
         if outcome.left_behind and not force:
@@ -518,12 +517,7 @@ class Coordinator:
     def _recorded(self, session: Session, work: Callable[[Session], Outcome]) -> Outcome:
         """Do the work in the session's turn and write down how it went."""
         with self.one_at_a_time(session.id):
-            current = self.state.get(session.id)
-            if current is None:
-                raise NotFound(
-                    f"session '{session.id}' was deleted meanwhile",
-                    hint="'git daytona status' lists the sessions",
-                )
+            current = self._current(session, session.id)
             begun = state.now()
             try:
                 result = work(current)
@@ -532,6 +526,16 @@ class Coordinator:
                 raise
             self.state.note(session.id, state.SYNCED, result.message, synced_at=begun)
             return result
+
+    def _current(self, session: Session, name: str) -> Session:
+        """The session as of now; raises NotFound for one that was deleted meanwhile."""
+        current = self.state.get(session.id)
+        if current is None:
+            raise NotFound(
+                f"session '{name}' was deleted meanwhile",
+                hint="'git daytona status' lists the sessions",
+            )
+        return current
 
     def _note_failure(self, session_id: str, problem: GitDaytonaError) -> None:
         """What is not set up stays so, whatever fails besides: else tools would take its sandbox

@@ -195,7 +195,8 @@ def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:
     for session in state.all_sessions():
         if session.sandbox_id == sandbox_id:
             raise UsageError(
-                f"sandbox '{sandbox_id}' belongs to session {session.number or session.id} of '{session.worktree}'",
+                f"sandbox '{sandbox_id}' belongs to session {session.number or session.id} "
+                f"of '{session.worktree}'",
                 hint="use it there, or delete that session first",
             )
     repository = coordinator.repository
