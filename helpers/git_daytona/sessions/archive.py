@@ -6,7 +6,9 @@ opened in the one before it, and a link among them is an error, also where it wa
 """
 
 import contextlib
+import errno
 import os
+import shutil
 import stat
 import tarfile
 from collections.abc import Iterator
@@ -22,6 +24,14 @@ HEADER_BYTES = 64 * 1024
 """The largest name, link or extended header that is read."""
 CHUNK = 1024 * 1024
 LINKS_ON = getattr(os, "O_NOFOLLOW", 0) | os.O_CLOEXEC
+LINK_ERRORS = (errno.ELOOP, errno.ENAMETOOLONG, errno.EMLINK)
+IN_THE_WAY = (
+    NotADirectoryError,
+    IsADirectoryError,
+    FileExistsError,
+    FileNotFoundError,
+    PermissionError,
+)
 
 
 @dataclass
@@ -45,12 +55,11 @@ _EXTENDED = (
 
 
 class _Entry(tarfile.TarInfo):
-    """An entry whose header is not larger than any that people make: tarfile reads headers
-    whole."""
+    """An entry whose header is no larger than people make any: tarfile reads headers whole."""
 
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
         if self.type in _EXTENDED and self.size > HEADER_BYTES:
-            raise tarfile.ReadError("a header that is no header")
+            raise tarfile.ReadError("an invalid header")
         return super()._proc_member(archive)  # type: ignore[misc, no-any-return]
 
 
@@ -58,10 +67,10 @@ def unpack(source: IO[bytes], target: Path) -> Unpacked:
     """Write the one file or directory that an archive holds as ``target``; what is there is
     overwritten, a directory added to.
 
-    Left out and named: each ``.git`` (what stands in it makes git run programs), devices and pipes,
+    Left out and named: each ``.git`` (what is in it makes git run programs), devices and pipes,
     links out of the target, and names that are in the way of others. Symbolic links come last, so
-    that nothing is written through one. Raises BadAnswer for what is no such archive, OSError for
-    what cannot be written.
+    that nothing is written through one. Raises BadAnswer for an invalid archive, OSError for what
+    cannot be written.
     """
     done = Unpacked()
     links: list[tuple[tuple[str, ...], str]] = []
@@ -72,7 +81,16 @@ def unpack(source: IO[bytes], target: Path) -> Unpacked:
                     raise BadAnswer(
                         f"the sandbox sent more than {ENTRIES} files", hint="copy less at once"
                     )
-                _take(archive, entry, target, links, done)
+                parts = _below(entry.name)
+                if parts is None:
+                    done.left_out.append(_shown(entry.name))
+                elif repository := _repository(parts):
+                    if repository not in done.repositories:
+                        done.repositories.append(repository)
+                elif entry.issym():
+                    links.append((parts, entry.linkname))
+                else:
+                    _take(archive, entry, target, parts, done)
     except (tarfile.TarError, EOFError, UnicodeError, ValueError) as problem:
         raise BadAnswer(
             "the sandbox sent no archive that makes sense",
@@ -83,58 +101,46 @@ def unpack(source: IO[bytes], target: Path) -> Unpacked:
     return done
 
 
+def _shown(name: str) -> str:
+    return f"'{printable(name)[:200]}'"
+
+
+def _repository(parts: tuple[str, ...]) -> str:
+    """The ``.git`` that a path is or is in, as it is shown; empty for none."""
+    for number, part in enumerate(parts, 1):
+        if part.casefold() in (".git", "git~1"):
+            return _shown("/".join(parts[:number]))
+    return ""
+
+
 def _take(
     archive: tarfile.TarFile,
     entry: tarfile.TarInfo,
     target: Path,
-    links: list[tuple[tuple[str, ...], str]],
+    parts: tuple[str, ...],
     done: Unpacked,
 ) -> None:
-    parts = _below(entry.name)
-    shown = printable(entry.name)[:200]
-    if parts is None:
-        done.left_out.append(f"'{shown}'")
-    elif own := next(
-        (number for number, part in enumerate(parts, 1) if part.casefold() in (".git", "git~1")), 0
-    ):
-        name = printable("/".join(parts[:own]))[:200]
-        if f"'{name}'" not in done.repositories:
-            done.repositories.append(f"'{name}'")
-    elif entry.issym():
-        links.append((parts, entry.linkname))
-    elif entry.isdir() or entry.isreg() or entry.islnk():
-        try:
-            if entry.isdir():
-                with _folder(target, parts):
-                    return
-            with _file(target, parts, entry.mode) as file:
-                if entry.islnk():
-                    _copy_earlier(target, _below(entry.linkname), file)
-                else:
-                    content = archive.extractfile(entry)
-                    while content is not None and (chunk := content.read(CHUNK)):
-                        file.write(chunk)
-            done.files += 1
-        except (
-            NotADirectoryError,
-            IsADirectoryError,
-            FileExistsError,
-            FileNotFoundError,
-            PermissionError,
-        ) as problem:
-            done.left_out.append(f"'{shown}' ({problem.strerror})")
-        except OSError as problem:
-            if not _is_link(problem):
-                raise
-            done.left_out.append(f"'{shown}' (a link is in the way)")
-    else:
-        done.left_out.append(f"'{shown}' (no file)")
-
-
-def _is_link(problem: OSError) -> bool:
-    import errno
-
-    return problem.errno in (errno.ELOOP, errno.ENAMETOOLONG, errno.EMLINK)
+    """Write an entry that is no symbolic link, or note why not."""
+    if not (entry.isdir() or entry.isreg() or entry.islnk()):
+        done.left_out.append(f"{_shown(entry.name)} (no file)")
+        return
+    try:
+        if entry.isdir():
+            with _folder(target, parts):
+                return
+        with _file(target, parts, entry.mode) as file:
+            if entry.islnk():
+                _copy_earlier(target, _below(entry.linkname), file)
+            elif content := archive.extractfile(entry):
+                shutil.copyfileobj(content, file, CHUNK)
+        done.files += 1
+    except OSError as problem:
+        if problem.errno in LINK_ERRORS:
+            done.left_out.append(f"{_shown(entry.name)} (a link is in the way)")
+        elif isinstance(problem, IN_THE_WAY):
+            done.left_out.append(f"{_shown(entry.name)} ({problem.strerror})")
+        else:
+            raise
 
 
 def _below(name: str) -> tuple[str, ...] | None:
@@ -191,19 +197,18 @@ def _copy_earlier(target: Path, parts: tuple[str, ...] | None, file: IO[bytes]) 
     with _folder(target, parts[:-1]) as folder:
         descriptor = os.open(parts[-1], os.O_RDONLY | os.O_NONBLOCK | LINKS_ON, dir_fd=folder)
     with os.fdopen(descriptor, "rb") as earlier:
-        while chunk := earlier.read(CHUNK):
-            file.write(chunk)
+        shutil.copyfileobj(earlier, file, CHUNK)
 
 
 def _link(target: Path, parts: tuple[str, ...], to: str, done: Unpacked) -> None:
     """A symbolic link, if it stays below the target."""
-    shown = printable("/".join(parts))[:200]
+    shown = _shown("/".join(parts))
     steps = [part for part in to.split("/") if part not in ("", ".")]
     up = next((number for number, part in enumerate(steps) if part != ".."), len(steps))
     # Only first up, then down: ".." behind a name could go up from wherever another link leads.
     inside = not to.startswith("/") and up <= len(parts) - 1 and ".." not in steps[up:]
     if not parts or not steps or not inside or ".git" in to.casefold().split("/"):
-        done.left_out.append(f"'{shown}' (a link out of it)")
+        done.left_out.append(f"{shown} (a link out of it)")
         return
     try:
         with _folder(target, parts[:-1]) as folder:
@@ -212,4 +217,4 @@ def _link(target: Path, parts: tuple[str, ...], to: str, done: Unpacked) -> None
             os.symlink(to, parts[-1], dir_fd=folder)
         done.files += 1
     except OSError as problem:
-        done.left_out.append(f"'{shown}' ({problem.strerror})")
+        done.left_out.append(f"{shown} ({problem.strerror})")

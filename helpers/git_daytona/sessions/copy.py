@@ -37,11 +37,16 @@ SECONDS = 1800.0
 
 # $1 mark, $2 project, $3 source, $4 folder for the parts, $5 bytes of a part, $6 the most bytes.
 _PACK = """cd -- "$2" 2>/dev/null || cd || exit 125
-if [ -d "$3" ]; then cd -- "$3" && name=$(pwd -P) && name=${name##*/} && [ -n "$name" ] && cd .. || exit 125; kind=directory
-elif [ -f "$3" ]; then source=$(readlink -f -- "$3") && cd -- "${source%/*}/" && name=${source##*/} || exit 125; kind=file
+if [ -d "$3" ]; then
+  cd -- "$3" && name=$(pwd -P) && name=${name##*/} && [ -n "$name" ] && cd .. || exit 125
+  kind=directory
+elif [ -f "$3" ]; then
+  source=$(readlink -f -- "$3") && cd -- "${source%/*}/" && name=${source##*/} || exit 125
+  kind=file
 else echo "$1 missing"; exit 0; fi
 umask 077
-mkdir -- "$4" && { tar -cf - -- "$name"; echo "$?" >"$4/status"; } | head -c "$6" | split -b "$5" -a 4 - "$4/part."
+mkdir -- "$4" && { tar -cf - -- "$name"; echo "$?" >"$4/status"; } | head -c "$6" |
+  split -b "$5" -a 4 - "$4/part."
 parts=0
 for part in "$4"/part.*; do parts=$((parts + 1)); done
 if [ "$((parts * $5))" -ge "$6" ]; then echo "$1 large"; exit 0; fi
@@ -51,7 +56,9 @@ for part in "$4"/part.*; do echo "$1 part ${part##*/}"; done
 """
 # $1 mark, $2 project, $3 target.
 _PROBE = """cd -- "$2" 2>/dev/null || cd || exit 125
-if [ -d "$3" ]; then echo "$1 directory"; elif [ -e "$3" ]; then echo "$1 file"; else echo "$1 missing"; fi
+if [ -d "$3" ]; then echo "$1 directory"
+elif [ -e "$3" ]; then echo "$1 file"
+else echo "$1 missing"; fi
 """
 # $1 mark, $2 project, $3 parent, $4 folder with the parts.
 _UNPACK = """cd -- "$2" 2>/dev/null || cd || exit 125

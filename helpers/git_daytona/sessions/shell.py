@@ -23,7 +23,10 @@ FAILED = 255
 """The wrapper's exit status for a connection that did not come about or broke."""
 
 # A login shell in the project, which reads our input. The gateway sets no SHELL.
-_SHELL = 'cd "$0" 2>/dev/null || cd; for s in "$SHELL" /bin/bash /usr/bin/bash; do [ ! -x "$s" ] || exec "$s" -l; done; exec sh -l'
+_SHELL = (
+    'cd "$0" 2>/dev/null || cd; for s in "$SHELL" /bin/bash /usr/bin/bash; '
+    'do [ ! -x "$s" ] || exec "$s" -l; done; exec sh -l'
+)
 
 
 def shell(coordinator: Coordinator, name: str) -> int:
