@@ -156,17 +156,15 @@ class Service:
         every = Coordinator(repository, self.found).sessions()
         if not every:
             return ok("none yet")
-        failed = [
-            each for each in every if each.git_return.state in (state.FAILED, state.SETUP_FAILED)
-        ]
-        if failed:
-            name = failed[0].number or failed[0].id
-            return warn(
-                f"session {name} was not synced: {failed[0].git_return.message}",
-                f"try again: git daytona sync {name}",
-            )
-        waiting = [each for each in every if each.needs_sync]
-        if waiting:
+        unsynced = (state.FAILED, state.SETUP_FAILED)
+        for each in every:
+            if each.git_return.state in unsynced:
+                name = each.number or each.id
+                return warn(
+                    f"session {name} was not synced: {each.git_return.message}",
+                    f"try again: git daytona sync {name}",
+                )
+        if waiting := [each for each in every if each.needs_sync]:
             text = f"{len(waiting)} of {len(every)} may hold work that is not here"
             return warn(text, f"sync: git daytona sync {waiting[0].number or waiting[0].id}")
         return ok(f"{len(every)}, all of them synced")

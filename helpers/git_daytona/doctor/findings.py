@@ -10,7 +10,7 @@ from git_daytona.base import log
 from git_daytona.base.errors import GitDaytonaError
 from git_daytona.base.secret import printable, redact
 
-SECONDS = 10.0
+CHECK_SECONDS = 10.0
 """How long one check may take."""
 
 
@@ -79,7 +79,7 @@ class Finding:
         return f"{line}\nhint: {self.hint}" if self.hint else line
 
 
-def run(checks: Iterable[Check], *, seconds: float = SECONDS) -> Iterator[Finding]:
+def run(checks: Iterable[Check], *, seconds: float = CHECK_SECONDS) -> Iterator[Finding]:
     """Run the checks, and yield what each finds as soon as it is known."""
     broken: set[str] = set()
     for check in checks:

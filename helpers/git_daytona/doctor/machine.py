@@ -27,7 +27,8 @@ INSTALL = "register it: git daytona install"
 
 def python() -> Seen:
     return ok(
-        f"git-daytona {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+        f"git-daytona {__version__}, Python {platform.python_version()}, "
+        f"{platform.system()} {platform.machine()}"
     )
 
 

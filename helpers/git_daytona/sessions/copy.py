@@ -32,7 +32,7 @@ from git_daytona.sessions.coordinator import Coordinator
 PART_BYTES = 16 * 1024 * 1024
 LIMIT_BYTES = 4 * 1024**3
 """The largest archive that is copied."""
-SECONDS = 1800.0
+COPY_SECONDS = 1800.0
 """How long packing or unpacking in the sandbox may take."""
 
 # $1 mark, $2 project, $3 source, $4 folder for the parts, $5 bytes of a part, $6 the most bytes.
@@ -212,7 +212,9 @@ def copy_in(coordinator: Coordinator, name: str, source: str, target: str) -> Un
 
 def _remove(coordinator: Coordinator, sandbox_id: str, folder: str) -> None:
     with contextlib.suppress(GitDaytonaError):  # what went wrong before it is what is told
-        report.run_once(coordinator.cloud, sandbox_id, 'rm -rf -- "$1"', folder, timeout=SECONDS)
+        report.run_once(
+            coordinator.cloud, sandbox_id, 'rm -rf -- "$1"', folder, timeout=COPY_SECONDS
+        )
 
 
 def _pack(source: Path, name: str, archive: IO[bytes], done: Unpacked) -> None:
@@ -230,7 +232,9 @@ def _told(cloud: Cloud, sandbox_id: str, script: str, *arguments: str) -> list[s
     """What a script says behind its mark, line by line. Raises SandboxCommandFailed where it says
     nothing."""
     mark = secrets.token_hex(8)
-    result = report.run_once(cloud, sandbox_id, script, mark, PROJECT, *arguments, timeout=SECONDS)
+    result = report.run_once(
+        cloud, sandbox_id, script, mark, PROJECT, *arguments, timeout=COPY_SECONDS
+    )
     said = [
         line.removeprefix(f"{mark} ")
         for line in result.output.splitlines()
