@@ -41,10 +41,7 @@ LOCAL_FROM_GROUND = {"base.errors", "base.secret", "base.endpoint", "trust.host_
 """All that the embedded Daytona may use of the suite that is tested against it."""
 
 DOORS = {
-    "daytona_api_client": "api.*",
-    "daytona_toolbox_api_client": "api.*",
-    "urllib3": "api.*",
-    "pydantic": "api.*",
+    "urllib3": "api.http",
     "keyring": "settings.keystore",
     "dotenv": "settings.settings",
     "platformdirs": "base.paths",

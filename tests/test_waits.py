@@ -34,7 +34,7 @@ NO_LIMITS = {
 }
 PARTS = {
     "api.toolbox.MARGIN_SECONDS": "on top of the limit that the sandbox is given, for its answer",
-    "api.limits.SLACK_SECONDS": "on top of an answer's limit",
+    "api.http.SLACK_SECONDS": "on top of an answer's limit",
     "service.dispatcher.CLOSE_SECONDS": "stands in DRAIN_SECONDS",
     "service.dispatcher.CALLS_SECONDS": "stands in DRAIN_SECONDS",
     "service.turns.LAST_SECONDS": "stands in DRAIN_SECONDS",

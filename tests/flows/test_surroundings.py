@@ -103,7 +103,7 @@ def test_case_05_an_archived_sandbox(local, repo, begin):
     session.agent("echo x > x")
     cloud = session.coordinator.cloud
     stop(cloud, session.sandbox_id)
-    cloud._sandbox_api().archive_sandbox(session.sandbox_id)
+    cloud._ask("archive it", "POST", f"/sandbox/{session.sandbox_id}/archive")
     assert session.sync().changed
 
 

@@ -9,7 +9,7 @@ import keyring
 import keyring.backend
 import pytest
 
-from git_daytona.api import account, cloud, limits, toolbox
+from git_daytona.api import account, cloud, http, toolbox
 from git_daytona.base import files, paths
 from git_daytona.doctor import daytona as doctor
 from git_daytona.doctor import findings
@@ -25,7 +25,7 @@ __all__ = ["tell"]
 
 SHORTER = {
     (account.Account, "request_seconds"): 0.4,
-    (limits, "ANSWER_SECONDS"): 0.4,
+    (http, "ANSWER_SECONDS"): 0.4,
     (cloud.Cloud, "start_seconds"): 1.0,
     (toolbox, "MARGIN_SECONDS"): 0.1,
     (report, "PREPARE_SECONDS"): 1,

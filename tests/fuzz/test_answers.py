@@ -2,13 +2,13 @@
 key in it."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
+import urllib3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_daytona.api import failures
+from git_daytona.api import failures, http
 from git_daytona.api.account import Account
 from git_daytona.api.toolbox import described
 from git_daytona.base import endpoint
@@ -125,16 +125,6 @@ def fuzz_sandbox(answer):
 test_sandbox = fuzz_sandbox
 
 
-class Response:
-    """What urllib3 gives."""
-
-    def __init__(self, status, body, headers=()):
-        self.status, self._body, self.headers = status, body, dict(headers)
-
-    def read(self, count=None):
-        return self._body if count is None else self._body[:count]
-
-
 @given(
     st.integers(100, 599),
     json_values.map(encoded)
@@ -144,7 +134,8 @@ class Response:
 )
 def fuzz_body(status, body):
     try:
-        answer, _ = Account(SETTINGS)._json(Response(status, body), "look")
+        account = Account(SETTINGS)
+        answer = account._json(account._checked(http.Answer(status, {}, body), "look"), "look")
     except GitDaytonaError as problem:
         told(problem)
         return
@@ -178,11 +169,9 @@ def fuzz_status(status, words, headers):
 test_status = fuzz_status
 
 
-@given(text, st.sampled_from([400, None, "x", 503]), text)
-def test_exceptions(body, status, words):
-    problem = ValueError(words)
-    problem.__dict__.update(SimpleNamespace(body=body, status=status, headers=None).__dict__)
-    told(failures.translate(problem, "look", SETTINGS))
+@given(text, st.sampled_from([ValueError, OSError, TimeoutError, urllib3.exceptions.HTTPError]))
+def test_exceptions(words, kind):
+    told(http._translated(kind(words), "look", SETTINGS.api_url))
 
 
 @pytest.mark.timeout(30)

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from git_daytona.api import limits
+from git_daytona.api import http
 from git_daytona.api.account import Account
 from git_daytona.api.cloud import Cloud
 from git_daytona.base.endpoint import from_ssh_command, toolbox_base
@@ -162,7 +162,7 @@ def endless(evil: EvilApi):
 
 
 def test_an_answer_that_does_not_end(evil, account, monkeypatch):
-    monkeypatch.setattr(limits, "ANSWER_BYTES", 1024 * 1024)
+    monkeypatch.setattr(http, "ANSWER_BYTES", 1024 * 1024)
     account.request_seconds = 0.5
     for how, answer in endless(evil).items():
         evil.answer, evil.sent = answer, 0
@@ -177,7 +177,7 @@ def test_an_answer_that_does_not_end(evil, account, monkeypatch):
 def test_an_answer_of_the_sandbox_that_does_not_end(evil, cloud, genuine, monkeypatch):
     """The toolbox, to which commands go, lies with the sandbox: it is bounded, too, and asked
     once."""
-    monkeypatch.setattr(limits, "ANSWER_BYTES", 1024 * 1024)
+    monkeypatch.setattr(http, "ANSWER_BYTES", 1024 * 1024)
     ways, before = endless(evil), connections(evil)
     for how in ("a long body", "endless chunks", "slow chunks"):
         evil.requests.clear()

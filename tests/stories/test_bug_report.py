@@ -27,7 +27,7 @@ def test_versions(tell):
         "OpenCode",
         "click",
         "asyncssh",
-        "daytona-api-client",
+        "urllib3",
     } <= lines.keys()
     assert re.match(r"\d+\.\d+", lines["click"])
 

@@ -120,7 +120,7 @@ def trust_by_hand(server: LocalDaytona, folder: Path, monkeypatch: pytest.Monkey
 
 def stop(cloud: Cloud, sandbox_id: str) -> None:
     """Stop a sandbox as its idle limit would, and wait until it has stopped."""
-    cloud._sandbox_api().stop_sandbox(sandbox_id)
+    cloud._ask("stop it", "POST", f"/sandbox/{sandbox_id}/stop")
     while cloud.get(sandbox_id).state != "stopped":
         time.sleep(0.02)
 

@@ -63,10 +63,8 @@ def shown(problem: BaseException, *, frames: bool = True) -> str:
     each: BaseException | None = problem
     while frames and each is not None:
         for frame, _ in traceback.walk_tb(each.__traceback__):
-            # bounded.py stands below the REST client: what it is given holds the request's headers,
-            # as urllib3's own frames do.
             name = str(frame.f_globals.get("__name__", ""))
-            if name.startswith("git_daytona.") and name != "git_daytona.api.limits":
+            if name.startswith("git_daytona."):
                 words += [
                     f"{frame.f_code.co_qualname}: {name} = {value!r}"
                     for name, value in frame.f_locals.items()

@@ -1,16 +1,11 @@
-"""What Daytona's generated clients and the libraries below them raise, turned into the suite's own
-errors. Pure.
-
-Their texts may hold URLs with tokens: they go, redacted, into the details only.
-"""
+"""Answers of Daytona's servers that refuse something, turned into the suite's own errors. Pure."""
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from git_daytona.base.errors import (
-    ApiUnreachable,
     BadAnswer,
     BadSetting,
     Conflict,
@@ -31,64 +26,8 @@ _NOT_RUNNING = ("not running", "not started", "is the sandbox started", "is stop
 """How the runners and proxies of Daytona say so, all of them with status 400."""
 
 
-def translate(problem: Exception, doing: str, settings: Settings) -> GitDaytonaError:
-    status = getattr(problem, "status_code", None) or getattr(problem, "status", None)
-    text = _message(problem)
-    if isinstance(status, int) and status:  # 0: of the clients, for TLS that failed
-        return from_status(status, text, doing, settings, getattr(problem, "headers", None) or {})
-    import urllib3.exceptions
-    from pydantic import ValidationError
-
-    details = redact(f"{type(problem).__name__}: {problem}")
-    chain = list(_chain(problem))
-    for each in chain:
-        if isinstance(each, GitDaytonaError):  # of bounded.py, below the clients
-            return each
-    names = {kind.__name__ for each in chain for kind in type(each).__mro__}
-    if any(isinstance(each, (urllib3.exceptions.HTTPError, OSError)) for each in chain):
-        if "DecodeError" in names:
-            return BadAnswer(
-                f"could not {doing}: the answer cannot be read", hint="try again", details=details
-            )
-        words = " ".join(f"{type(each).__name__} {each}" for each in chain).lower()
-        what = (
-            "did not answer in time"
-            if "timed out" in words or "timeout" in words
-            else "cannot be reached"
-        )
-        return ApiUnreachable(
-            f"could not {doing}: {settings.api_url} {what}",
-            hint="check the network and DAYTONA_API_URL, then try again",
-            details=details,
-        )
-    if isinstance(problem, (ValidationError, ValueError, TypeError)):
-        return BadAnswer(
-            f"could not {doing}: the answer makes no sense",
-            hint="check DAYTONA_API_URL",
-            details=details,
-        )
-    return BadAnswer(f"could not {doing}: {text[:300]}", hint="the log has more", details=details)
-
-
-def _chain(problem: BaseException) -> Iterator[BaseException]:
-    """The exception and what caused it."""
-    current: BaseException | None = problem
-    for _ in range(10):
-        if current is None:
-            return
-        yield current
-        current = current.__cause__ or current.__context__
-
-
-def _message(problem: Exception) -> str:
-    """The server's own words, if it sent its envelope."""
-    body = getattr(problem, "body", None)
-    return said(body) if isinstance(body, (str, bytes)) else _one_line(problem)
-
-
 def said(body: str | bytes) -> str:
-    """The server's own words in an answer that says no, as one line; empty for one without its
-    envelope."""
+    """Return the server's own words in its refusal, as one line; empty for a foreign body."""
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
@@ -114,24 +53,24 @@ def gone(sandbox_id: str) -> SandboxGone:
     )
 
 
+def senseless(doing: str) -> BadAnswer:
+    return BadAnswer(f"could not {doing}: the answer makes no sense", hint="check DAYTONA_API_URL")
+
+
 def from_status(
     status: int, text: str, doing: str, settings: Settings, headers: Mapping[str, Any]
 ) -> GitDaytonaError:
     said = f": {text}" if text else ""
     if status == 401:
         return KeyRefused(
-            f"{settings.api_url} does not accept the API key from {settings.key_source or 'the keyring'}",
+            f"{settings.api_url} does not accept the API key from"
+            f" {settings.key_source or 'the keyring'}",
             hint="make a new one (https://app.daytona.io/dashboard/keys) and set DAYTONA_API_KEY",
         )
     if status == 403:
         return Forbidden(
             f"the API key may not {doing}{said}",
             hint="use a key with the permission to write sandboxes",
-        )
-    if status in (404, 405) and "mint" in doing and not text.lower().startswith("sandbox"):
-        return BadAnswer(
-            "this server mints no SSH tokens",
-            hint="update the Daytona server, or check DAYTONA_API_URL",
         )
     if status == 405:
         return BadAnswer(
@@ -167,7 +106,9 @@ def from_status(
         if settings.snapshot and "snapshot" in text.lower():
             return BadSetting(
                 f"the snapshot '{settings.snapshot}' cannot be used{said}",
-                hint=f"correct DAYTONA_SNAPSHOT ({settings.sources.get('DAYTONA_SNAPSHOT', 'as set')}), or unset it for the default",
+                hint="correct DAYTONA_SNAPSHOT"
+                f" ({settings.sources.get('DAYTONA_SNAPSHOT', 'as set')}),"
+                " or unset it for the default",
             )
         return BadAnswer(
             f"could not {doing}{said or ': the request was refused'}", hint="the log has more"

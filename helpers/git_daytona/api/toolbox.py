@@ -1,22 +1,24 @@
-"""A sandbox's toolbox: commands, files, terminals, through the REST client that the official
-distribution generates.
+"""A sandbox's toolbox: commands, files, terminals.
 
-It is reached through a proxy that stands before the toolboxes of all sandboxes. That asks for the
-same key as the API, but knows less: for a sandbox that does not exist it answers 401 as for a wrong
-key, and remembers answers for two minutes.
+It is reached through a proxy before the toolboxes of all sandboxes. That asks for the same key as
+the API, but knows less: for a sandbox that does not exist it answers 401 as for a wrong key, and
+remembers answers for two minutes.
 """
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from git_daytona.api import limits
-from git_daytona.api.account import CONFIG_BYTES, Account, check_sandbox_id, no_retries
-from git_daytona.api.failures import gone
+from git_daytona.api.account import Account, check_sandbox_id
+from git_daytona.api.failures import gone, senseless
 from git_daytona.base.endpoint import toolbox_base
-from git_daytona.base.errors import BadAnswer, Forbidden, GitDaytonaError, KeyRefused, NotFound
+from git_daytona.base.errors import Forbidden, GitDaytonaError, KeyRefused, NotFound
 from git_daytona.base.secret import Secret, printable
 from git_daytona.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from git_daytona.api.http import Answer
 
 START_SECONDS = 300.0
 """Limit for a sandbox to be created, started or restored, and for a file to be moved."""
@@ -26,8 +28,7 @@ MARGIN_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Execution:
-    """What a command in a sandbox left: exit status and its output, stdout and stderr in one
-    text."""
+    """A command's exit status and its output, stdout and stderr in one text."""
 
     status: int
     output: str
@@ -47,8 +48,7 @@ class SandboxInfo:
 
 @dataclass(frozen=True)
 class TerminalAddress:
-    """Where a client's WebSocket connects to a terminal, and what it says in its Authorization
-    header."""
+    """Where a client's WebSocket connects to a terminal, and its Authorization header."""
 
     url: str
     authorization: Secret
@@ -56,9 +56,9 @@ class TerminalAddress:
 
 @dataclass(frozen=True)
 class _Handle:
-    """What a sandbox is reached by: its toolbox's client, and whether its ports are open to all."""
+    """The base URL of a sandbox's toolbox, and whether its ports are open to all."""
 
-    toolbox: Any
+    url: str
     public: bool
 
 
@@ -74,13 +74,9 @@ class Toolbox(Account):
 
     def get(self, sandbox_id: str) -> SandboxInfo:
         """Look a sandbox up. Raises SandboxGone when it is gone for good, and only then."""
-        check_sandbox_id(sandbox_id)
+        doing = f"find sandbox '{check_sandbox_id(sandbox_id)}'"
         try:
-            with self._translated("find", sandbox_id):
-                response = self._sandbox_api().get_sandbox_without_preload_content(
-                    sandbox_id, _request_timeout=self.request_seconds
-                )
-            info = self._described(response, f"find sandbox '{sandbox_id}'")
+            info = self._described(self._ask(doing, "GET", f"/sandbox/{sandbox_id}"), doing)
         except NotFound:
             raise gone(sandbox_id) from None
         if info.state in ("destroyed", "destroying"):
@@ -98,23 +94,24 @@ class Toolbox(Account):
         An answer that got lost is an ApiUnreachable, which callers may repeat: they guard what must
         not run twice.
         """
+        from git_daytona.api.http import ANSWER_BYTES
+
         seconds = max(1, int(timeout))
-
-        def call(client: Any) -> Any:
-            import daytona_toolbox_api_client as toolbox
-
-            request = toolbox.ExecuteRequest(
-                command=command, envs=dict(env or {}) or None, timeout=seconds
-            )
-            return toolbox.ProcessApi(client).execute_command_without_preload_content(
-                request, _request_timeout=seconds + MARGIN_SECONDS
-            )
-
-        body = self._asked(sandbox_id, "run a command in", call, limit=limits.ANSWER_BYTES)
+        body: dict[str, Any] = {"command": command, "timeout": seconds}
+        if env:
+            body["envs"] = dict(env)
+        answer = self._ask_toolbox(
+            sandbox_id,
+            "run a command in",
+            "POST",
+            "/process/execute",
+            body=body,
+            seconds=seconds + MARGIN_SECONDS,
+        )
         doing = f"run a command in sandbox '{sandbox_id}'"
-        answer = self._parsed(body, doing, limits.ANSWER_BYTES)
+        found = self._json(answer, doing, limit=ANSWER_BYTES)
         # Older servers say `code`.
-        status, output = answer.get("exitCode", answer.get("code")), answer.get("result")
+        status, output = found.get("exitCode", found.get("code")), found.get("result")
         if not isinstance(status, int | None) or not isinstance(output, str | None):
             raise senseless(doing)
         return Execution(-1 if status is None else int(status), output or "")
@@ -125,45 +122,31 @@ class Toolbox(Account):
         """Write a file in a sandbox, making its folders. Servers take blanks off the ends of a
         path: name none that has some.
 
-        By ``files/bulk-upload``, which every server has and Daytona's own SDKs use. The generated
-        client cannot send its form: the path is a field of its own, before the file.
+        By ``files/bulk-upload``, which every server has and Daytona's own SDKs use: the path is a
+        field of its own, before the file.
         """
-
-        def call(client: Any) -> Any:
-            headers = {
-                name: value
-                for name, value in client.default_headers.items()
-                if name.lower() != "content-type"
-            }
-            return client.rest_client.pool_manager.request(
-                "POST",
-                f"{client.configuration.host}/files/bulk-upload",
-                fields=[
-                    ("files[0].path", path),
-                    ("files[0].file", ("file", content, "application/octet-stream")),
-                ],
-                headers=headers,
-                timeout=self.start_seconds,
-                preload_content=False,
-                retries=no_retries(),
-            )
-
-        self._asked(sandbox_id, f"write '{printable(path)[:200]}' in", call)
+        self._ask_toolbox(
+            sandbox_id,
+            f"write '{printable(path)[:200]}' in",
+            "POST",
+            "/files/bulk-upload",
+            fields=[
+                ("files[0].path", path),
+                ("files[0].file", ("file", content, "application/octet-stream")),
+            ],
+            seconds=self.start_seconds,
+        )
 
     def download(self, sandbox_id: str, path: str) -> bytes:
-        """A file of a sandbox, whole. Raises BadAnswer for one that no answer may hold
-        (bounded.ANSWER_BYTES)."""
-
-        def call(client: Any) -> Any:
-            import daytona_toolbox_api_client as toolbox
-
-            return toolbox.FileSystemApi(client).download_file_without_preload_content(
-                path, _request_timeout=self.start_seconds
-            )
-
-        return self._asked(
-            sandbox_id, f"read '{printable(path)[:200]}' in", call, limit=limits.ANSWER_BYTES
-        )
+        """A file of a sandbox, whole. Raises BadAnswer beyond http.ANSWER_BYTES."""
+        return self._ask_toolbox(
+            sandbox_id,
+            f"read '{printable(path)[:200]}' in",
+            "GET",
+            "/files/download",
+            query={"path": path},
+            seconds=self.start_seconds,
+        ).body
 
     # -- terminals ---------------------------------------------------------------------------------
 
@@ -176,66 +159,39 @@ class Toolbox(Account):
         size: tuple[int, int],
         env: Mapping[str, str],
     ) -> TerminalAddress:
-        """Start a shell on a terminal of ``size`` (columns, rows), and say where to connect to
-        it."""
-        columns, rows = size
-
-        def call(client: Any) -> Any:
-            import daytona_toolbox_api_client as toolbox
-
-            request = toolbox.PtyCreateRequest(
-                id=name, cwd=directory, cols=columns, rows=rows, envs=dict(env)
-            )
-            return toolbox.ProcessApi(client).create_pty_session_without_preload_content(
-                request, _request_timeout=self.request_seconds
-            )
-
-        self._asked(sandbox_id, "open a terminal in", call)
-        base = str(self._handle(sandbox_id).toolbox.configuration.host)
+        """Start a shell on a terminal of ``size`` (columns, rows); return where to connect."""
+        body: dict[str, Any] = {"id": name, "cols": size[0], "rows": size[1], "envs": dict(env)}
+        if directory is not None:
+            body["cwd"] = directory
+        self._ask_toolbox(sandbox_id, "open a terminal in", "POST", "/process/pty", body=body)
         return TerminalAddress(
-            f"{base}/process/pty/{name}/connect", Secret(f"Bearer {self.key().reveal()}")
+            f"{self._handle(sandbox_id).url}/process/pty/{name}/connect",
+            Secret(f"Bearer {self.key().reveal()}"),
         )
 
     def resize_terminal(self, sandbox_id: str, name: str, size: tuple[int, int]) -> None:
         """Tell a terminal its new size (columns, rows)."""
-        columns, rows = size
-
-        def call(client: Any) -> Any:
-            import daytona_toolbox_api_client as toolbox
-
-            request = toolbox.PtyResizeRequest(cols=columns, rows=rows)
-            return toolbox.ProcessApi(client).resize_pty_session_without_preload_content(
-                name, request, _request_timeout=self.request_seconds
-            )
-
-        self._asked(sandbox_id, "resize a terminal in", call)
+        body = {"cols": size[0], "rows": size[1]}
+        path = f"/process/pty/{name}/resize"
+        self._ask_toolbox(sandbox_id, "resize a terminal in", "POST", path, body=body)
 
     def close_terminal(self, sandbox_id: str, name: str) -> None:
         """End a terminal and what runs on it; one that has ended is fine."""
-
-        def call(client: Any) -> Any:
-            import daytona_toolbox_api_client as toolbox
-
-            return toolbox.ProcessApi(client).delete_pty_session_without_preload_content(
-                name, _request_timeout=self.request_seconds
-            )
-
-        try:
-            self._asked(sandbox_id, "close a terminal in", call)
-        except NotFound:
-            pass
+        with contextlib.suppress(NotFound):
+            path = f"/process/pty/{name}"
+            self._ask_toolbox(sandbox_id, "close a terminal in", "DELETE", path)
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _asked(
-        self, sandbox_id: str, doing: str, call: Callable[[Any], Any], *, limit: int = CONFIG_BYTES
-    ) -> bytes:
-        """The body of what a sandbox's toolbox answers to a call, which gets its client; raises the
-        error that any other answer deserves."""
-        with self._translated(doing, sandbox_id):
-            response = call(self._handle(sandbox_id).toolbox)
+    def _ask_toolbox(
+        self, sandbox_id: str, doing: str, method: str, path: str, **request: Any
+    ) -> "Answer":
+        """Ask a sandbox's toolbox as _ask() asks the API."""
+        url = f"{self._handle(sandbox_id).url}{path}"
+        whole = f"{doing} sandbox '{sandbox_id}'"
+        answer = self._send(whole, method, url, key=self.key(), **request)
         try:
-            return self._checked(response, f"{doing} sandbox '{sandbox_id}'", limit=limit)
+            return self._checked(answer, whole)
         except KeyRefused:
             raise self.why_refused(sandbox_id, doing) from None
 
@@ -247,7 +203,8 @@ class Toolbox(Account):
         except GitDaytonaError as problem:
             return problem
         return Forbidden(
-            f"could not {doing} sandbox '{sandbox_id}': its proxy does not take the key that the API accepts",
+            f"could not {doing} sandbox '{sandbox_id}': its proxy does not take the key that the"
+            " API accepts",
             hint="try again in a few seconds; if it stays so, tell whoever runs the server",
         )
 
@@ -261,49 +218,27 @@ class Toolbox(Account):
                 handle = self._handles[sandbox_id]
         return handle
 
-    def _described(self, response: Any, doing: str) -> SandboxInfo:
+    def _described(self, answer: "Answer", doing: str) -> SandboxInfo:
         """The sandbox that an answer describes; how it is reached is kept."""
-        answer = self._json(response, doing)[0]
-        info = described(answer, doing)
-        address = answer.get("toolboxProxyUrl")
-        if not address:  # an older server
-            with self._translated(doing):
-                response = self._sandbox_api().get_toolbox_proxy_url_without_preload_content(
-                    info.id, _request_timeout=self.request_seconds
-                )
-            address = self._json(response, doing)[0].get("url")
-        base = toolbox_base(address, self.settings.api_url)
-        address, public = f"{base}/{info.id}", answer.get("public") is True
+        found = self._json(answer, doing)
+        info = described(found, doing)
+        url = found.get("toolboxProxyUrl")
+        if not url:  # an older server
+            path = f"/sandbox/{info.id}/toolbox-proxy-url"
+            url = self._json(self._ask(doing, "GET", path), doing).get("url")
+        base = toolbox_base(url, self.settings.api_url)
         with self._lock:
-            known = self._handles.get(info.id)
-            if known is None or (known.toolbox.configuration.host, known.public) != (
-                address,
-                public,
-            ):
-                self._handles[info.id] = _Handle(self._toolbox(address), public)
+            self._handles[info.id] = _Handle(f"{base}/{info.id}", found.get("public") is True)
         return info
-
-    def _toolbox(self, address: str) -> Any:
-        import daytona_toolbox_api_client as toolbox
-
-        client = toolbox.ApiClient(toolbox.Configuration(host=address))
-        # The two clients' lower halves are one, generated twice: so all calls share the
-        # connections, their limits, and the key.
-        rest = self._rest_client()
-        client.rest_client, client.default_headers = rest.rest_client, rest.default_headers
-        return client
 
 
 def described(answer: object, doing: str) -> SandboxInfo:
-    if not isinstance(answer, dict):
+    """Read the description of a sandbox. Raises BadAnswer, or NotFound for an invalid id."""
+    if not isinstance(answer, dict) or not isinstance(answer.get("id"), str):
         raise senseless(doing)
-    sandbox_id, labels, reason, created = (
-        answer.get(name) for name in ("id", "labels", "errorReason", "createdAt")
-    )
-    if not isinstance(sandbox_id, str):
-        raise senseless(doing)
+    labels, reason, created = (answer.get(name) for name in ("labels", "errorReason", "createdAt"))
     return SandboxInfo(
-        id=check_sandbox_id(sandbox_id),
+        id=check_sandbox_id(answer["id"]),
         state=printable(str(answer.get("state") or "unknown"))[:50],
         labels={str(name): str(value) for name, value in labels.items()}
         if isinstance(labels, dict)
@@ -312,7 +247,3 @@ def described(answer: object, doing: str) -> SandboxInfo:
         error_reason=printable(reason)[:300] if isinstance(reason, str) and reason else None,
         recoverable=answer.get("recoverable") is True,
     )
-
-
-def senseless(doing: str) -> BadAnswer:
-    return BadAnswer(f"could not {doing}: the answer makes no sense", hint="check DAYTONA_API_URL")

@@ -12,8 +12,6 @@ from git_daytona.doctor import machine
 PACKAGES = (
     "asyncssh",
     "click",
-    "daytona-api-client",
-    "daytona-toolbox-api-client",
     "keyring",
     "urllib3",
     "wcwidth",

@@ -1,0 +1,193 @@
+"""HTTP with Daytona's API and its toolboxes: answers of bounded size, within bounded time, from the
+host that was asked. What is sent and received is untrusted on its way in, secret on its way out."""
+
+import contextlib
+import io
+import json
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+from git_daytona import __version__
+from git_daytona.base.errors import ApiUnreachable, BadAnswer, GitDaytonaError
+from git_daytona.base.secret import Secret, redact
+
+ANSWER_BYTES = 32 * 1024 * 1024
+"""The largest answer that is read. A command's output is cut to 4 MiB in the sandbox
+(scripts/guard.sh); JSON may make six of one."""
+SLACK_SECONDS = 0.25
+"""How much later than the socket's own limit, which has the better message for a silent server."""
+ANSWER_SECONDS = 600.0
+"""How long a whole answer may take where the caller gives no limit."""
+CONNECTIONS = 64
+"""Connections kept to one host: as many as sandboxes may be at work at once."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer with any status, read whole."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Client:
+    """A pool of connections that all threads share. Nothing is repeated: leases and transfers
+    decide that. No redirect is followed: what is sent is for one host alone."""
+
+    def __init__(self, api_url: str) -> None:
+        self._api_url = api_url
+        self._pool = urllib3.PoolManager(maxsize=CONNECTIONS, cert_reqs="CERT_REQUIRED")
+        self._pool.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+
+    def request(
+        self,
+        doing: str,
+        method: str,
+        url: str,
+        *,
+        seconds: float,
+        key: Secret | None,
+        query: Mapping[str, object] | None = None,
+        body: object = None,
+        fields: list[tuple[str, Any]] | None = None,
+    ) -> Answer:
+        """Send a request with a JSON body, or a form of ``fields``; read the answer, as a whole
+        within ``seconds``. Raises ApiUnreachable, BadAnswer.
+
+        The texts of exceptions below may hold URLs with tokens, and their frames the key: they go,
+        redacted, into the details only, and the chain is cut.
+        """
+        present = {name: value for name, value in (query or {}).items() if value is not None}
+        try:
+            response = self._pool.request(
+                method,
+                f"{url}?{urlencode(present, quote_via=quote)}" if present else url,
+                body=None if body is None else json.dumps(body),
+                fields=fields,
+                headers=_headers(key, is_json=body is not None),
+                timeout=urllib3.Timeout(total=seconds),
+                retries=False,
+                redirect=False,
+                preload_content=False,
+            )
+            return Answer(response.status, response.headers, response.data)
+        except GitDaytonaError as problem:
+            raise problem.with_traceback(None) from None
+        except Exception as problem:  # noqa: BLE001 — urllib3 lets through what its parsers raise
+            raise _translated(problem, doing, self._api_url) from None
+
+
+def _headers(key: Secret | None, *, is_json: bool) -> dict[str, str]:
+    headers = {"Accept": "application/json", "User-Agent": f"git-daytona/{__version__}"}
+    if is_json:
+        headers["Content-Type"] = "application/json"
+    if key is not None:
+        headers["Authorization"] = f"Bearer {key.reveal()}"
+    return headers
+
+
+def _translated(problem: Exception, doing: str, api_url: str) -> GitDaytonaError:
+    details = redact(f"{type(problem).__name__}: {problem}")
+    if not isinstance(problem, (urllib3.exceptions.HTTPError, OSError)):
+        return BadAnswer(
+            f"could not {doing}: the answer makes no sense",
+            hint="check DAYTONA_API_URL",
+            details=details,
+        )
+    is_late = any(
+        isinstance(each, (urllib3.exceptions.TimeoutError, TimeoutError))
+        for each in (problem, problem.__cause__, problem.__context__)
+    )
+    what = "did not answer in time" if is_late else "cannot be reached"
+    return ApiUnreachable(
+        f"could not {doing}: {api_url} {what}",
+        hint="check the network and DAYTONA_API_URL, then try again",
+        details=details,
+    )
+
+
+class _Connection(HTTPConnection):
+    """A connection that reads an answer whole, bounded, before anybody else sees it."""
+
+    def getresponse(self) -> urllib3.HTTPResponse:  # type: ignore[override]  # as urllib3 itself
+        response = None
+        try:
+            with _cut(self.sock, self.timeout or ANSWER_SECONDS):
+                response = super().getresponse()
+                body = _body(response)
+        except BaseException:
+            if response is not None:
+                response.close()  # it may hold the connection, and what is raised may live long
+            raise
+        return urllib3.HTTPResponse(
+            body=io.BytesIO(body),
+            headers=response.headers,
+            status=response.status,
+            version=response.version,
+            reason=response.reason,
+            preload_content=False,
+            decode_content=False,
+            # its end, when the body was read, gives the connection back to the pool
+            original_response=response._original_response,
+        )
+
+
+class _TlsConnection(_Connection, HTTPSConnection):
+    pass
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _TlsPool(HTTPSConnectionPool):
+    ConnectionCls = _TlsConnection
+
+
+def _body(response: urllib3.HTTPResponse) -> bytes:
+    """Read a body; refuse one that is encoded unasked: a small one may unpack to any size."""
+    hint = "check DAYTONA_API_URL"
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise BadAnswer("the server compressed its answer without being asked", hint=hint)
+    body = response.read(ANSWER_BYTES + 1)
+    if len(body) > ANSWER_BYTES:
+        raise BadAnswer(f"the server's answer is larger than {ANSWER_BYTES >> 20} MiB", hint=hint)
+    return body
+
+
+@contextlib.contextmanager
+def _cut(connection: socket.socket, seconds: float) -> Iterator[None]:
+    """Cut a connection after so long, whatever trickles in on it: a socket's own time limit begins
+    anew with each byte."""
+    late = threading.Event()
+
+    def cut() -> None:
+        late.set()
+        with contextlib.suppress(OSError):
+            # below TLS, whose own shutdown is not for two threads: the reader sees the stream end
+            socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds + SLACK_SECONDS, cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except Exception:
+        if not late.is_set():
+            raise
+    finally:
+        timer.cancel()
+    if late.is_set():  # even without an exception: an answer without a length ends this way, too
+        raise ApiUnreachable(
+            f"the server's answer did not end within {seconds:g} seconds",
+            hint="check the network and DAYTONA_API_URL, then try again",
+        )
