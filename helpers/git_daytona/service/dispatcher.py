@@ -1,11 +1,9 @@
-"""The work of a service for one workspace: tool calls, events, and the end (service.py speaks to
-the host)."""
+"""The work of a service for one workspace: tool calls, events and the end."""
 
 import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from git_daytona.base import log, paths
 from git_daytona.base.errors import GitDaytonaError
@@ -22,8 +20,8 @@ from git_daytona.service.jsonrpc import (
 )
 from git_daytona.service.previews import Previews
 from git_daytona.service.queues import Lane
-from git_daytona.service.toasts import Toasts, told
-from git_daytona.service.tool_calls import Call, Shared
+from git_daytona.service.toasts import Toasts, described
+from git_daytona.service.tool_calls import Shared, ToolCall
 from git_daytona.service.turns import Turns
 from git_daytona.service.workspace import Workspace
 from git_daytona.tools.context import Tool
@@ -41,9 +39,9 @@ ABORT_SECONDS = 2.0
 """How long a cancelled call has to say how far it came."""
 
 
-class Hosting:
-    """What is done for a host such as OpenCode in one directory. The methods that take a request do
-    not block: they run in the reader's thread and hand on what takes time."""
+class Dispatcher:
+    """Does what a client such as OpenCode requests for one directory. The methods that take a
+    request run in the reader's thread, so they hand on what takes time."""
 
     def __init__(
         self,
@@ -62,8 +60,7 @@ class Hosting:
         self._tools = tools
         self._lock = threading.Lock()
         self._lanes: dict[str, Lane] = {}
-        self._calls: dict[object, tuple[Request, Call | None]] = {}
-        self._cancelled: set[object] = set()
+        self._calls: dict[object, ToolCall] = {}
         self._finishing = threading.Lock()
         self._finished: bool | None = None
 
@@ -74,10 +71,11 @@ class Hosting:
             raise Refused(INVALID_PARAMS, "'arguments' must be an object")
         if name not in self._tools:
             raise Refused(INVALID_PARAMS, f"there is no tool '{name[:80]}'")
+        call = ToolCall(self._shared, request, self._tools[name], arguments, session_id)
         with self._lock:
-            self._calls[request.id] = (request, None)
+            self._calls[request.id] = call
             lane = self._lanes.setdefault(session_id, Lane(f"tools {session_id}", CALLS_AT_ONCE))
-        lane.submit(lambda: self._run(request, name, session_id, arguments))
+        lane.submit(lambda: self._run(call))
 
     def event(self, request: Request) -> None:
         properties = request.params.get("properties")
@@ -102,77 +100,52 @@ class Hosting:
     def cancel(self, request: Request) -> None:
         id_ = request.params.get("id")
         with self._lock:
-            asked, call = (
-                self._calls.get(id_, (None, None))
-                if isinstance(id_, (str, int, float))
-                else (None, None)
-            )
-            if asked is not None and call is None:
-                self._cancelled.add(id_)
-        if asked is not None:
-            late = threading.Timer(
-                ABORT_SECONDS,
-                lambda: asked.refuse(Refused(FAILED, "aborted", {"kind": "Cancelled"})),
-            )
+            call = self._calls.get(id_) if isinstance(id_, (str, int, float)) else None
+        if call is not None:
+            aborted = Refused(FAILED, "aborted", {"kind": "Cancelled"})
+            late = threading.Timer(ABORT_SECONDS, call.request.refuse, (aborted,))
             late.daemon = True
             late.start()
-        if call is not None:
             call.cancel()
         request.answer(None)
 
-    # -- inside ------------------------------------------------------------------------------------
-
-    def _run(self, request: Request, name: str, session_id: str, arguments: dict[str, Any]) -> None:
-        shared, root = self._shared, session_id
+    def _run(self, call: ToolCall) -> None:
+        request, name = call.request, call.tool.name
         try:
-            root = self._events.root(session_id)
-            call = Call(shared, request, root)
-            with self._lock:
-                self._calls[request.id] = (request, call)
-                if request.id in self._cancelled:
-                    call.cancelled.set()
-            shared.turns.begun(root)
+            call.session_id = root = self._events.root(call.session_id)
+            self._turns.begun(root)
             try:
-                result = self._tools[name].run(call, arguments)
+                result = call.run()
             finally:
                 # what it did after a sync that began meanwhile is worth another one
-                shared.turns.begun(root)
-            if name == "bash" and arguments.get("background") and call.sandbox_id:
-                shared.previews.watch(root, call.sandbox_id)
-            notices = [*call.notices, shared.previews.notes(root)]
-            output = "\n\n".join([*(each for each in notices if each), result.output])
-            request.answer(
-                {
-                    "title": result.title,
-                    "output": output,
-                    "metadata": dict(result.metadata),
-                    "attachments": [dict(each) for each in result.attachments],
-                }
-            )
+                self._turns.begun(root)
+            if name == "bash" and call.arguments.get("background") and call.sandbox_id:
+                self._previews.watch(root, call.sandbox_id)
+            call.notices.append(self._previews.notes(root))
+            request.answer(call.answer(result))
         except GitDaytonaError as problem:
+            kind = type(problem).__name__
             log.logger.info(
-                "tool %s session=%s %s: %s", name, root, type(problem).__name__, problem.message
+                "tool %s session=%s %s: %s", name, call.session_id, kind, problem.message
             )
             request.refuse(
-                Refused(
-                    FAILED, told(problem), {"kind": type(problem).__name__, "hint": problem.hint}
-                )
+                Refused(FAILED, described(problem), {"kind": kind, "hint": problem.hint})
             )
         except Exception:  # noqa: BLE001 — the traceback goes to the log only
             log.logger.exception("tool %s: internal error", name)
-            request.refuse(internal())
+            report = f"internal error; please report it with the end of '{paths.log_file()}'"
+            request.refuse(Refused(INTERNAL_ERROR, report))
         finally:
             with self._lock:
                 self._calls.pop(request.id, None)
-                self._cancelled.discard(request.id)
 
     def finish(self) -> bool:
-        """End the calls and bring everything back, at most 60 seconds and a little. Whether all of
-        it was; what was not is on record."""
+        """End the calls and bring everything back within DRAIN_SECONDS and a little; whether all
+        of it was. What was not is on record."""
         with self._finishing:
             if self._finished is None:
                 with self._lock:
-                    calls = [call for _, call in self._calls.values() if call is not None]
+                    calls = list(self._calls.values())
                     lanes = list(self._lanes.values())
                 self._previews.end()
                 for call in calls:
@@ -189,10 +162,3 @@ class Hosting:
         last = threading.Thread(target=self.workspace.close, name="revocations", daemon=True)
         last.start()
         last.join(CLOSE_SECONDS)
-
-
-def internal() -> Refused:
-    """What is said of an error of our own; the traceback is in the log only."""
-    return Refused(
-        INTERNAL_ERROR, f"internal error; please report it with the end of '{paths.log_file()}'"
-    )

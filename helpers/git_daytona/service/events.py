@@ -1,15 +1,18 @@
-"""What a host tells us of its sessions, and which session is a sub-agent of which."""
+"""What a client reports of its sessions, and which session is a sub-agent of which."""
 
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from git_daytona.base.errors import GitDaytonaError
 from git_daytona.service.jsonrpc import Closed, Peer, Refused
 from git_daytona.service.queues import Lane
-from git_daytona.service.turns import Turns
-from git_daytona.service.workspace import Workspace
 
+if TYPE_CHECKING:
+    from git_daytona.service.turns import Turns
+    from git_daytona.service.workspace import Workspace
+
+EVENTS = ("session.created", "session.updated", "session.status", "session.idle", "session.deleted")
 PARENT_SECONDS = 10.0
 DEPTH = 20
 """Generations of sub-agents that are followed."""
@@ -19,11 +22,11 @@ class Events:
     """Sub-agents' sessions use the sandbox of their root. Safe for many threads; ``handle`` never
     blocks."""
 
-    def __init__(self, peer: Peer, workspace: Workspace, turns: Turns) -> None:
+    def __init__(self, peer: Peer, workspace: "Workspace", turns: "Turns") -> None:
         self._peer, self._workspace, self._turns = peer, workspace, turns
         self._lock = threading.Lock()
         self._parents: dict[str, str | None] = {}
-        """Session → its parent; None for a root. As told by events, else asked for."""
+        """Session → its parent; None for a root. From events, else asked for."""
         self._titles: dict[str, str] = {}
         """Titles that are not on record yet: a session has a record from its first tool call on."""
         self._known_titles: dict[str, str] = {}
@@ -78,7 +81,7 @@ class Events:
             try:
                 answer = self._peer.ask("parent", {"sessionID": session_id}).result(PARENT_SECONDS)
                 found = answer.get("parentID") if isinstance(answer, dict) else None
-            # a host that cannot say: its sessions have no sub-agents
+            # a client that cannot say: its sessions have no sub-agents
             except (Refused, Closed, TimeoutError):
                 found = None
         self._born(
@@ -96,7 +99,7 @@ class Events:
     def _note(self, session_id: str) -> None:
         try:
             self._workspace.coordinator().state.note_child(session_id, self.root(session_id))
-        # it is only for after a restart; what is wrong here, the tool call says
+        # only needed after a restart; the tool call reports what is wrong
         except GitDaytonaError:
             pass
 

@@ -1,5 +1,4 @@
-"""``git daytona hook EVENT < JSON``: one event of a host that has no plugin of ours, by the same
-coordinator (git-daytona-hooks(7))."""
+"""``git daytona hook EVENT < JSON``: one event of a client without a plugin (git-daytona-hooks(7))."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -11,7 +10,7 @@ from git_daytona.base.errors import GitDaytonaError, NotFound, TransferFailed, U
 from git_daytona.service.jsonrpc import Peer, Request
 from git_daytona.service.previews import Previews
 from git_daytona.service.toasts import Toasts
-from git_daytona.service.tool_calls import Call, Shared
+from git_daytona.service.tool_calls import Shared, ToolCall
 from git_daytona.service.turns import Turns
 from git_daytona.service.workspace import Workspace
 from git_daytona.sessions import recovery
@@ -22,7 +21,7 @@ from git_daytona.tools.registry import TOOLS
 EVENTS = ("session.created", "session.idle", "session.deleted", "tool", "shutdown")
 PAYLOAD_BYTES = 64 * 1024 * 1024
 
-# How hosts call the same things: ours first, then what others (Claude Code, Codex) send.
+# What clients call the same things: ours first, then what others (Claude Code, Codex) send.
 _NAMES = {
     "session": ("sessionID", "session_id", "session"),
     "parent": ("parentID", "parent_id", "parent_session_id"),
@@ -30,9 +29,8 @@ _NAMES = {
 }
 
 
-class _Alone(Peer):
-    """A host that waits for one answer and can be asked nothing: it has asked its user itself.
-    Toasts become lines."""
+class _SilentPeer(Peer):
+    """A client that is asked nothing, as it has asked its user itself. Toasts become lines."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
@@ -62,7 +60,7 @@ class Hook:
                 f"'{place}' is no directory", hint="give 'directory' (or 'cwd') as an absolute path"
             )
         self._tell = tell
-        self._peer = _Alone(tell)
+        self._peer = _SilentPeer(tell)
         self._toasts = Toasts(self._peer.notify)
         self._workspace = Workspace(place, str(place), None, self._toasts)
 
@@ -140,14 +138,9 @@ class Hook:
         shared = Shared(
             self._workspace, self._toasts, Turns(self._workspace, self._toasts, previews), previews
         )
-        call = Call(shared, Request(self._peer, 1, "tool", {}, wants_answer=False), root)
-        result = tool.run(call, arguments)
-        return {
-            "title": result.title,
-            "output": "\n\n".join([*call.notices, result.output]),
-            "metadata": dict(result.metadata),
-            "attachments": [dict(each) for each in result.attachments],
-        }
+        request = Request(self._peer, 1, "tool", {}, wants_answer=False)
+        call = ToolCall(shared, request, tool, arguments, root)
+        return call.answer(call.run())
 
     def _root(self, coordinator: Coordinator) -> str:
         session_id = self._need_session()

@@ -1,4 +1,4 @@
-"""``git-daytona serve``: what OpenCode's plugin talks to (DESIGN.md §7, git-daytona-hooks(7)).
+"""``git-daytona serve``: what OpenCode's plugin talks to (git-daytona-hooks(7)).
 
 ``initialize`` is answered within 150 ms of the process's start: all that the answer does not need
 is imported behind it.
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from git_daytona import __version__
 from git_daytona.base import log
-from git_daytona.service import prompt
-from git_daytona.service.harmless import EVENTS, HARMLESS
+from git_daytona.service.events import EVENTS
+from git_daytona.service.host_tools import HARMLESS, system_prompt
 from git_daytona.service.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -29,7 +29,7 @@ from git_daytona.service.jsonrpc import (
 from git_daytona.tools.registry import TOOLS
 
 if TYPE_CHECKING:
-    from git_daytona.service.dispatcher import Hosting
+    from git_daytona.service.dispatcher import Dispatcher
 
 
 def serve() -> int:
@@ -64,7 +64,7 @@ class Service:
 
     def __init__(self, end: Callable[[str], None]) -> None:
         self._end = end
-        self._hosting: Hosting | None = None
+        self._dispatcher: Dispatcher | None = None
 
     def handle(self, request: Request) -> None:
         try:
@@ -77,38 +77,28 @@ class Service:
 
     def close(self) -> None:
         """Bring everything back, as far as the time allows."""
-        if self._hosting is not None:
-            self._hosting.close()
+        if self._dispatcher is not None:
+            self._dispatcher.close()
 
     def _dispatch(self, request: Request) -> None:
-        if request.method == "initialize":
+        method, dispatcher = request.method, self._dispatcher
+        if method == "initialize":
             self._initialize(request)
-            return
-        # the host asks whether anybody is there; calls themselves may take their time
-        if request.method == "ping":
+        elif method == "ping":  # whether anybody is there; calls themselves may take their time
             request.answer({})
-            return
-        if request.method not in ("tool", "event", "guard", "cancel", "shutdown"):
-            raise Refused(METHOD_NOT_FOUND, f"there is no method '{request.method[:80]}'")
-        hosting = self._hosting
-        if hosting is None:
+        elif method not in ("tool", "event", "guard", "cancel", "shutdown"):
+            raise Refused(METHOD_NOT_FOUND, f"there is no method '{method[:80]}'")
+        elif dispatcher is None:
             raise Refused(INVALID_PARAMS, "call 'initialize' first")
-        match request.method:
-            case "tool":
-                hosting.tool(request)
-            case "event":
-                hosting.event(request)
-            case "guard":
-                hosting.guard(request)
-            case "cancel":
-                hosting.cancel(request)
-            case _:
-                threading.Thread(
-                    target=self._shutdown, args=(request, hosting), name="shutdown", daemon=True
-                ).start()
+        elif method == "shutdown":
+            threading.Thread(
+                target=self._shutdown, args=(request, dispatcher), name="shutdown", daemon=True
+            ).start()
+        else:
+            getattr(dispatcher, method)(request)
 
     def _initialize(self, request: Request) -> None:
-        if self._hosting is not None:
+        if self._dispatcher is not None:
             raise Refused(INVALID_PARAMS, "initialized already")
         directory = Path(text(request.params, "directory"))
         if not directory.is_absolute():
@@ -126,20 +116,20 @@ class Service:
                 ],
                 "allowed": [*tools, *HARMLESS],
                 "events": list(EVENTS),
-                "system": prompt.system(worktree, tuple(tools)),
+                "system": system_prompt(worktree, tuple(tools)),
             }
         )
-        from git_daytona.service.dispatcher import Hosting
+        from git_daytona.service.dispatcher import Dispatcher
 
-        self._hosting = Hosting(
+        self._dispatcher = Dispatcher(
             self.peer,
             tools,
             directory,
             worktree,
             project if isinstance(project, str) and project else None,
         )
-        self._hosting.workspace.begin()
+        self._dispatcher.workspace.begin()
 
-    def _shutdown(self, request: Request, hosting: "Hosting") -> None:
-        request.answer({"finished": hosting.finish()})
+    def _shutdown(self, request: Request, dispatcher: "Dispatcher") -> None:
+        request.answer({"finished": dispatcher.finish()})
         self._end("shutdown")

@@ -62,7 +62,7 @@ class Toasts:
         self.show("Changes synced", message, "success")
 
     def sync_failed(self, problem: GitDaytonaError) -> None:
-        self.show("Sync failed", told(problem), "error")
+        self.show("Sync failed", described(problem), "error")
 
     def disabled(self, reason: str) -> None:
         self.show("Git syncing disabled", reason, "warning")
@@ -71,7 +71,7 @@ class Toasts:
         self.show("Session deleted", message, "success")
 
     def delete_failed(self, problem: GitDaytonaError) -> None:
-        self.show("Delete failed", told(problem), "error")
+        self.show("Delete failed", described(problem), "error")
 
     def recovered(self, lines: list[str]) -> None:
         self.show("Work of an earlier run recovered", "; ".join(lines), "success")
@@ -87,7 +87,7 @@ class Toasts:
         )
 
 
-def told(problem: GitDaytonaError) -> str:
+def described(problem: GitDaytonaError) -> str:
     """An error, its entry in git-daytona-errors(7) and what to do about it, in one text."""
     message = f"{problem.message} [{problem.entry}]"
     return f"{message}\nhint: {problem.hint}" if problem.hint else message

@@ -9,7 +9,7 @@ from git_daytona.base.errors import GitDaytonaError, NoRepository
 from git_daytona.base.progress import Patience
 from git_daytona.git.repository import Repository, discover
 from git_daytona.service.queues import Lane
-from git_daytona.service.toasts import Toasts, told
+from git_daytona.service.toasts import Toasts, described
 from git_daytona.sessions import recovery
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.settings import settings
@@ -75,7 +75,7 @@ class Workspace:
             self.unsynced = "" if root else "this is a bare repository"
         except NoRepository as problem:
             place = root = self.directory
-            self.unsynced = told(problem)
+            self.unsynced = described(problem)
         found = settings.load(root)
         for line in found.warnings:
             self.toasts.show("Settings", line, "warning")
