@@ -116,6 +116,10 @@ def _until_settled(retry: tenacity.retry_base) -> tenacity.Retrying:
     )
 
 
+class Restoring(str):
+    """A step that brings a sandbox back: long enough for a client to show it at once."""
+
+
 @dataclass(frozen=True)
 class Sandboxes:
     """The sandboxes of an account as a session needs them."""
@@ -157,7 +161,7 @@ class Sandboxes:
             nonlocal told
             if time.monotonic() - begun > PATIENCE and not told:
                 told = True
-                self.tell(f"waiting for the sandbox ({info.state})")
+                self.tell(Restoring(f"waiting for the sandbox ({info.state})"))
             found = leases.patiently(lambda: self.cloud.get(info.id))
             if found.state in TRANSITIONAL:
                 raise _Unsettled(
@@ -179,7 +183,7 @@ class Sandboxes:
             return info
         if info.state in ("error", "build_failed"):
             if info.recoverable:
-                self.tell("recovering the sandbox")
+                self.tell(Restoring("recovering the sandbox"))
                 with log.event("sandbox.recover", sandbox=info.id):
                     return self.cloud.recover(info.id)
             reason = f": {info.error_reason}" if info.error_reason else ""
@@ -187,7 +191,7 @@ class Sandboxes:
                 f"sandbox '{info.id}' is in state '{info.state}'{reason}",
                 hint="see it in Daytona's dashboard; its work is still in it",
             )
-        self.tell(f"starting the sandbox ({info.state})")
+        self.tell(Restoring(f"starting the sandbox ({info.state})"))
         with log.event("sandbox.start", sandbox=info.id, state=info.state):
             return self._change(info.id, self.cloud.start)
 

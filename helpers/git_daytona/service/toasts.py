@@ -7,6 +7,7 @@ from typing import Any
 
 from git_daytona.base.errors import GitDaytonaError
 from git_daytona.base.secret import printable, redact
+from git_daytona.sandbox.lifecycle import Restoring
 
 LONGEST = 300
 """Characters of a message."""
@@ -45,14 +46,10 @@ class Toasts:
         )
 
     def step(self, line: str) -> bool:
-        """A step of the coordinator's; of these, what brings a sandbox back takes long enough to be
-        shown at once. Whether it was."""
-        restoring = line.startswith(
-            ("starting the sandbox", "recovering the sandbox", "waiting for the sandbox")
-        )
-        if restoring:
+        """Show at once a step that brings a sandbox back; whether it was one."""
+        if isinstance(line, Restoring):
             self.show("Restoring", line)
-        return restoring
+        return isinstance(line, Restoring)
 
     def slow(self, line: str) -> None:
         """A step that takes longer than one likes to wait without a word."""
