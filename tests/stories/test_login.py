@@ -404,8 +404,8 @@ def test_case_54_a_keyring_that_cannot_be_loaded(keyless, keyrings, tmp_path):
         "[keyring.backends]\nbroken = no_such_module\n"
     )
     script = (
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from git_daytona.__main__ import "
-        "run; run()"
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); "
+        "from git_daytona.__main__ import leave, main; leave(main(sys.argv[1:]))"
     )
     # only reads: without a choice it may be the machine's own keyring
     argv = (sys.executable, "-c", script, PROGRAM, "whoami")
