@@ -99,7 +99,7 @@ ENDLESS = {
     ("transfer.transfer", "thread.join()"): "a revocation, with its limit",
     (
         "service.tool_calls",
-        "self._asking.result()",
+        "self._question.result()",
     ): "a question to the user; ended by an abort, and by the end of the host",
     ("base.run", "process.wait()"): "a person's own command in the foreground",
     ("cli.daytona_local", "child.wait()"): "a person's own command",
@@ -107,7 +107,7 @@ ENDLESS = {
     ("base.threads", "future.result()"): "after its end has been waited for",
     ("sessions.coordinator", "remote.result()"): "the same",
     ("sessions.coordinator", "touched.result()"): "the same",
-    ("sessions.sync", "beside.result()"): "the same",
+    ("sessions.sync", "refs.result()"): "the same",
     ("transfer.transfer", "self._beside.result()"): "the same",
     ("service.serve", "ending.get()"): "the service waits for its end",
     (
