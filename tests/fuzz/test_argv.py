@@ -104,10 +104,14 @@ def test_gits_own_command_lines(recorder, host, port, user, family, protocol):
         f"ssh://{f'{user}@' if user else ''}{host}{f':{port}' if port else ''}/home/daytona/project"
     )
     env = os.environ | {"GIT_SSH_COMMAND": str(recorder), "GIT_SSH_VARIANT": "ssh"}
+    family_option = [f"--ipv{family[1]}"] if family else []
     subprocess.run(
-        ("git", "-c", f"protocol.version={protocol}", "fetch", "-q", *([f"--ipv{family[1]}"] if family else []), url),
-        cwd=recorder.parent, env=env | {"GIT_DIR": str(made(recorder.parent))}, capture_output=True, timeout=20,
-    )  # fmt: skip
+        ("git", "-c", f"protocol.version={protocol}", "fetch", "-q", *family_option, url),
+        cwd=recorder.parent,
+        env=env | {"GIT_DIR": str(made(recorder.parent))},
+        capture_output=True,
+        timeout=20,
+    )
     call = ssh.CommandLine(json.loads((recorder.parent / "argv").read_text()))
     assert call.host.strip("[]") == host.strip("[]")
     assert call.port == str(port or 22)

@@ -87,7 +87,8 @@ def cli() -> None:
     "--env-file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write what to export to FILE, too (mode 0600), once everything listens; removed at the end.",
+    help="Write what to export to FILE, too (mode 0600), once everything listens; removed at the "
+    "end.",
 )
 def serve(
     root: Path | None,
@@ -110,7 +111,8 @@ def serve(
         click.echo(exports, nl=False)
         gateway = f"{local.gateway_host}:{local.gateway_port}"
         messages.note(
-            f"{PROGRAM}: API on {local.api_url}, SSH gateway on {gateway}, isolation: {local.isolation.name}"
+            f"{PROGRAM}: API on {local.api_url}, SSH gateway on {gateway}, isolation: "
+            f"{local.isolation.name}"
         )
         messages.note(f"{PROGRAM}: sandboxes in '{local.root}'; end with Ctrl-C")
         with _file(env_file, exports):

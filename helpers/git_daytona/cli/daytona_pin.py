@@ -133,7 +133,8 @@ def show(as_json: bool) -> int:
         origin = f"  (from {record.source} on {record.when})" if record else ""
         marker = f"{line.marker.value} " if line.marker.value else ""
         output.line(
-            f"{marker}{output.text(line.hosts)}  {line.key or f'line {line.number} is skipped: {line.problem}'}{origin}"
+            f"{marker}{output.text(line.hosts)}  "
+            f"{line.key or f'line {line.number} is skipped: {line.problem}'}{origin}"
         )
     return 0
 
@@ -260,7 +261,8 @@ def scan(host: str | None, as_json: bool) -> int:
     keys = presented.all_keys(endpoint)
     messages.warning(
         PROGRAM,
-        "this is what answers at that address just now, which proves nothing: compare the fingerprints",
+        "this is what answers at that address just now, which proves nothing: compare the "
+        "fingerprints",
     )
     if as_json:
         output.as_json(

@@ -60,7 +60,8 @@ PLACES = {
     sections=SECTIONS,
     places=PLACES,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="N is a number, sandbox-N, opencode/N, a sandbox id or a session id. See git-daytona(1) for exit statuses and files.",
+    epilog="N is a number, sandbox-N, opencode/N, a sandbox id or a session id. See git-daytona(1) "
+    "for exit statuses and files.",
 )
 @click.version_option(__version__, "--version", message="git-daytona %(version)s")
 def cli() -> None:

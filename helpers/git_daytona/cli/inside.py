@@ -93,7 +93,10 @@ def _browse(link: str) -> None:
     from git_daytona.base import files, messages, paths
 
     page = paths.own_state() / "open.html"
-    text = f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={html.escape(link)}">\n'
+    text = (
+        '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; '
+        f'url={html.escape(link)}">\n'
+    )
     files.write_whole(page, text.encode())
     if not webbrowser.open(page.as_uri()):
         messages.warning(common.PROGRAM, "no browser was found; open the link yourself")
@@ -124,7 +127,8 @@ def cp(recursive: bool, source: str, target: str) -> int:
     if (there.session is None) == (here.session is None):
         raise UsageError(
             "one of the two has to be in a sandbox, and one here",
-            hint="git daytona cp N:PATH TARGET, or git daytona cp SOURCE N:PATH; a name with a colon: ./a:b",
+            hint="git daytona cp N:PATH TARGET, or git daytona cp SOURCE N:PATH; a name with a "
+            "colon: ./a:b",
         )
     with common.coordinator(anywhere=True) as coordinator:
         common.waiting(coordinator, "copying")
@@ -143,7 +147,8 @@ def cp(recursive: bool, source: str, target: str) -> int:
                 else ""
             )
             messages.note(
-                f"without {', '.join(done.repositories[:LEFT_OUT])}{more}: history comes by git daytona sync"
+                f"without {', '.join(done.repositories[:LEFT_OUT])}{more}: history comes by "
+                "git daytona sync"
             )
         messages.note(f"{done.files} {'file' if done.files == 1 else 'files'} copied")
         return GitDaytonaError.status if done.left_out else 0

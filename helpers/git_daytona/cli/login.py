@@ -32,8 +32,10 @@ class KeylessCommand(click.Command):
             return super().parse_args(ctx, args)
         except click.UsageError:
             raise UsageError(
-                f"'{ctx.info_name}' takes no arguments, and no options but those that '{PROGRAM} {ctx.info_name} --help' lists",
-                hint=f"if a key stood there, revoke it ({KEYS_PAGE}): the shell's history has it, and other users could see it",
+                f"'{ctx.info_name}' takes no arguments, and no options but those that "
+                f"'{PROGRAM} {ctx.info_name} --help' lists",
+                hint=f"if a key stood there, revoke it ({KEYS_PAGE}): the shell's history has "
+                "it, and other users could see it",
             ) from None
 
 
@@ -67,7 +69,8 @@ def login(no_check: bool) -> None:
         _warn(info)
     place = keystore.keep(found.api_url, key)
     messages.note(
-        f"the key{name} for {found.api_url} is in the OS keyring: {place}{' (it replaced another)' if before else ''}"
+        f"the key{name} for {found.api_url} is in the OS keyring: "
+        f"{place}{' (it replaced another)' if before else ''}"
     )
     if place.plain:
         messages.warning(PROGRAM, f"that is plain text: whoever reads '{place.file}' has the key")
@@ -238,7 +241,8 @@ def _warn(info: "KeyInfo") -> None:
     if missing:
         messages.warning(
             PROGRAM,
-            f"the key lacks the permission {' and '.join(missing)}: sessions cannot be started and ended with it",
+            f"the key lacks the permission {' and '.join(missing)}: sessions cannot be "
+            "started and ended with it",
         )
 
 

@@ -44,7 +44,8 @@ def prune(dry_run: bool, yes: bool) -> None:
         found = recovery.leftovers(coordinator)
         for info in found.sandboxes:
             click.echo(
-                f"sandbox {info.id} ({info.state}, created {info.created_at or 'at an unknown time'})"
+                f"sandbox {info.id} ({info.state}, created "
+                f"{info.created_at or 'at an unknown time'})"
             )
         for remote in found.remotes:
             click.echo(f"remote {remote}")

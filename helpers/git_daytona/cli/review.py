@@ -116,7 +116,8 @@ def _session(name: str, verb: str) -> "tuple[Repository, Names]":
         )
     if session.needs_sync:
         messages.note(
-            f"hint: session {names.number} was used since its last sync; to see that, too: git daytona sync {names.number}"
+            f"hint: session {names.number} was used since its last sync; to see that, too: "
+            f"git daytona sync {names.number}"
         )
     return repository, names
 

@@ -35,12 +35,14 @@ def start(session: str | None, title: str | None, no_sync: bool) -> None:
         word = "started" if started.new else "already there"
         if started.session.number is None:
             click.echo(
-                f"session {started.session.id} {word}: sandbox {started.session.sandbox_id}, nothing is synced"
+                f"session {started.session.id} {word}: sandbox "
+                f"{started.session.sandbox_id}, nothing is synced"
             )
         else:
             names = started.names
             click.echo(
-                f"session {names.number} {word}: sandbox {started.session.sandbox_id}, branch {names.branch}"
+                f"session {names.number} {word}: sandbox {started.session.sandbox_id}, "
+                f"branch {names.branch}"
             )
 
 

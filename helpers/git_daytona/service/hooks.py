@@ -1,4 +1,4 @@
-"""``git daytona hook EVENT < JSON``: one event of a client without a plugin (git-daytona-hooks(7))."""
+"""``git daytona hook EVENT < JSON``: one event of a client without a plugin."""
 
 import json
 from collections.abc import Callable, Mapping

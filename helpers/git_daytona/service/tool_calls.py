@@ -22,7 +22,8 @@ T = TypeVar("T")
 
 # Runs a script in a directory. $1 directory (empty: the project, or home where that is gone), $2
 # project, $3 script, then its arguments.
-_IN_DIRECTORY = """if [ -n "$1" ]; then cd -- "$1" || exit 125; else cd -- "$2" 2>/dev/null || cd || exit 125; fi
+_IN_DIRECTORY = """if [ -n "$1" ]; then cd -- "$1" || exit 125
+else cd -- "$2" 2>/dev/null || cd || exit 125; fi
 script=$3
 shift 3
 exec sh -c "$script" sh "$@"

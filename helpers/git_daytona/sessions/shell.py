@@ -95,7 +95,7 @@ def _once(coordinator: Coordinator, sandbox_id: str) -> tuple[int, bool]:
         try:
             status = run.foreground(argv, env, stdin=reading, pass_fds=connected.pass_fds)
         finally:
-            connected.report.close_writing()  # ends the watch, unless that waits for more of our input
+            connected.report.close_writing()  # ends the watch, if that does not wait for input
             decided.wait(5)
             os.close(reading)
             end_lease()

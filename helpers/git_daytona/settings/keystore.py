@@ -1,6 +1,6 @@
 """The OS keyring: one entry per API URL under the service ``daytona``.
 
-A backend is a stranger's program: it may wait for ever, raise anything, or keep nothing (CASES 54).
+A backend is a stranger's program: it may wait for ever, raise anything, or keep nothing (case 54).
 It is asked in a thread of its own, for a bounded time, and of what it raises only the class is
 told: its message may quote what it was given.
 """
@@ -28,7 +28,8 @@ PATIENT_SECONDS = 60.0
 QUIET_SECONDS = 2.0
 """After this, whoever is there is told what is waited for."""
 NONE_HINT = (
-    "set DAYTONA_API_KEY in the environment instead, or install and start one that offers the Secret Service:"
+    "set DAYTONA_API_KEY in the environment instead, or install and start one that offers "
+    "the Secret Service:"
     " gnome-keyring, KWallet, KeePassXC"
 )
 

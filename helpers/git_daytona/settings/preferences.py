@@ -1,5 +1,5 @@
 """What a user sets with ``git config daytona.…``, for one repository or all: nothing that trust or
-the key depend on (DESIGN.md §3).
+the key depend on.
 
 ``.git/config`` is the user's own: git itself runs programs that it names. A file of the repository
 (``.env``) may come from a stranger.
@@ -151,5 +151,7 @@ def load(directory: Path) -> Preferences:
 def _unusable(name: str, preference: Preference, why: str) -> BadSetting:
     return BadSetting(
         f"{name} is '{printable(preference.value)[:80]}', which {why}",
-        hint=f"set it anew: git config --{preference.scope if preference.scope in ('global', 'system') else 'local'} {name} VALUE",
+        hint="set it anew: git config "
+        f"--{preference.scope if preference.scope in ('global', 'system') else 'local'} "
+        f"{name} VALUE",
     )

@@ -1,5 +1,4 @@
-"""Settings: their names, where each may come from, and what they are here and now (DESIGN.md
-§3)."""
+"""Settings: their names, where each may come from, and what they are here and now."""
 
 import io
 import os
@@ -69,8 +68,10 @@ class Settings:
             return profile.key, profile.source
         raise NoKey(
             f"there is no API key for {self.api_url}",
-            hint=f"store one with 'daytona-token login', or set DAYTONA_API_KEY ({KEYS_PAGE}); without an account:"
-            f" daytona-local exec -- COMMAND{f'; {profile.remark}' if profile and profile.remark else ''}",
+            hint=f"store one with 'daytona-token login', or set DAYTONA_API_KEY ({KEYS_PAGE}); "
+            "without an account:"
+            " daytona-local exec -- "
+            f"COMMAND{f'; {profile.remark}' if profile and profile.remark else ''}",
         )
 
 
@@ -88,7 +89,8 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Sett
     ignored = [name for name in NEVER_FROM_DOTENV if dotenv.get(name, "").strip()]
     if ignored:
         warnings.append(
-            f"{', '.join(ignored)} in '.env' ignored: a repository may not choose this; set it in the environment instead"
+            f"{', '.join(ignored)} in '.env' ignored: a repository may not choose this; set "
+            "it in the environment instead"
         )
 
     def first(name: str) -> Value | None:
@@ -154,7 +156,7 @@ def check_api_url(text: str) -> str:
 def read_dotenv(project: Path, warn: Callable[[str], None]) -> dict[str, str]:
     """The project's ``.env`` as python-dotenv reads it, without expansion: ``${NAME}`` in a
     stranger's file must not pull values out of our environment. A file that cannot be used is a
-    warning, not an error (CASES 53)."""
+    warning, not an error (case 53)."""
     try:
         raw, _ = files.read_bounded(project / ".env", DOTENV_BYTES)
     except FileNotFoundError:
@@ -177,7 +179,8 @@ def read_dotenv(project: Path, warn: Callable[[str], None]) -> dict[str, str]:
     for binding in parse_stream(io.StringIO(text)):
         if binding.error:
             warn(
-                f"'.env' of the project: line {binding.original.line} makes no sense and was skipped"
+                f"'.env' of the project: line {binding.original.line} makes no sense and "
+                "was skipped"
             )
         elif binding.key is not None:
             found[binding.key] = binding.value or ""

@@ -148,8 +148,11 @@ The patch is an envelope with one section per file:
 *** Delete File: obsolete.txt
 *** End Patch
 
-- Each section begins with Add File, Delete File or Update File; Move to, right after Update File, renames it.
-- In an update, lines begin with a blank (stays), `-` (goes) or `+` (comes). `@@` begins a place; after it may stand a line above that place, which tells it from others like it. Give about three unchanged lines around each change.
+- Each section begins with Add File, Delete File or Update File; Move to, right after Update \
+File, renames it.
+- In an update, lines begin with a blank (stays), `-` (goes) or `+` (comes). `@@` begins a place; \
+after it may stand a line above that place, which tells it from others like it. Give about three \
+unchanged lines around each change.
 - Paths are relative to the project, or absolute.""",
     schema(
         "patchText", patchText=text("The full patch text that describes all changes to be made")

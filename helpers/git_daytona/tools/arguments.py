@@ -92,7 +92,8 @@ class Arguments:
     def _wrong(self, name: str, expected: str, value: object) -> ToolError:
         shown = repr(value)
         return self._refuse(
-            f"'{self.where}{name}' must be {expected}, not {shown if len(shown) <= 80 else shown[:77] + '...'}"
+            f"'{self.where}{name}' must be {expected}, not "
+            f"{shown if len(shown) <= 80 else shown[:77] + '...'}"
         )
 
     def _refuse(self, detail: str) -> ToolError:

@@ -151,7 +151,10 @@ class _Call:
         number, _, log = rest.partition(" ")
         if word != "left" or answers.number(number) is None:
             raise answers.unexpected(result, "bash")
-        output = f"Started in the background with process id {number}. Its output goes to {clean.name(log)}"
+        output = (
+            f"Started in the background with process id {number}. Its output goes to "
+            f"{clean.name(log)}"
+        )
         if said := bounds.tail(clean.output(said))[0].strip("\n"):
             output += f"\n\nSo far:\n{said}"
         output += f"\n\n<shell_metadata>\nend it with: kill -- -{number}\n</shell_metadata>"
@@ -170,24 +173,31 @@ class _Call:
         notes: list[str] = []
         if ended.reason == "time":
             notes.append(
-                f"shell tool terminated command after exceeding timeout {self.limit} ms. If this command is expected to take longer "
-                "and is not waiting for interactive input, retry with a larger timeout value in milliseconds."
+                f"shell tool terminated command after exceeding timeout {self.limit} ms. If "
+                "this command is expected to take longer "
+                "and is not waiting for interactive input, retry with a larger timeout "
+                "value in milliseconds."
             )
         if ended.reason == "size":
             notes.append(
-                f"shell tool terminated command because it wrote more than {OVERFLOW // 2**20} MiB of output"
+                "shell tool terminated command because it wrote more than "
+                f"{OVERFLOW // 2**20} MiB of output"
             )
         if ended.reason == "cancel":
             notes.append("User aborted the command")
         if ended.alive and ended.reason == "exit":
             notes.append(
-                f"a process of this command is still running; its output goes to {clean.name(ended.log)}"
+                "a process of this command is still running; its output goes to "
+                f"{clean.name(ended.log)}"
             )
         if not shown and ended.status and not notes:
             notes.append(f"exit status {ended.status}")
         output = shown or "(no output)"
         if cut:
-            output = f"...output truncated...\n\nFull output saved to: {clean.name(ended.log)}\n\n{output}"
+            output = (
+                f"...output truncated...\n\nFull output saved to: {clean.name(ended.log)}\n\n"
+                f"{output}"
+            )
         if notes:
             output += "\n\n<shell_metadata>\n" + "\n".join(notes) + "\n</shell_metadata>"
         exit_status = ended.status if ended.reason == "exit" else None
@@ -212,22 +222,32 @@ def _ended(result: Execution, directory: str) -> Ended:
 
 TOOL = Definition(
     "bash",
-    """Runs a bash command in this session's sandbox and returns its output (stdout and stderr together).
+    """Runs a bash command in this session's sandbox and returns its output (stdout and stderr \
+together).
 
-- Commands run in the session's own sandbox, a Linux machine apart from the user's computer, in the project directory /home/daytona/project. Give `workdir` to run one elsewhere instead of using `cd`.
-- Every call is a new shell: variables, `cd` and shell options do not last. Standard input is closed, so nothing interactive.
+- Commands run in the session's own sandbox, a Linux machine apart from the user's computer, in \
+the project directory /home/daytona/project. Give `workdir` to run one elsewhere instead of using \
+`cd`.
+- Every call is a new shell: variables, `cd` and shell options do not last. Standard input is \
+closed, so nothing interactive.
 - `timeout` is in milliseconds, 120000 by default.
-- Start servers and watchers with `background: true`: the call returns at once with a process id and the file that the output goes to. getPreviewURL gives a link to a port.
-- Long output is cut to its end (2000 lines, 50 KB); all of it is kept in a file in the sandbox that the result names, for grep and read. So do not pipe through head or tail to shorten it.
-- Use the read, edit, write, glob and grep tools for files rather than cat, sed, echo, find and grep.
-- Chain commands that depend on each other with `&&`; make independent ones separate calls in one message.
-- Commit, push or rewrite git history only when asked to. The work comes back to the user's repository by itself; gitSync brings it now.""",
+- Start servers and watchers with `background: true`: the call returns at once with a process id \
+and the file that the output goes to. getPreviewURL gives a link to a port.
+- Long output is cut to its end (2000 lines, 50 KB); all of it is kept in a file in the sandbox \
+that the result names, for grep and read. So do not pipe through head or tail to shorten it.
+- Use the read, edit, write, glob and grep tools for files rather than cat, sed, echo, find and \
+grep.
+- Chain commands that depend on each other with `&&`; make independent ones separate calls in one \
+message.
+- Commit, push or rewrite git history only when asked to. The work comes back to the user's \
+repository by itself; gitSync brings it now.""",
     schema(
         "command",
         command=text("The command to execute"),
         timeout=whole("Optional timeout in milliseconds (default 120000)", 1, LONGEST),
         workdir=text(
-            "Directory to run in, absolute or relative to the project. Defaults to the project. Use it instead of 'cd'."
+            "Directory to run in, absolute or relative to the project. Defaults to the "
+            "project. Use it instead of 'cd'."
         ),
         description=text("What the command does, in 5 to 10 words"),
         background=yes_or_no("Leave it running and return at once: for servers and watchers"),

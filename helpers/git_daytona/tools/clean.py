@@ -1,5 +1,5 @@
 """Foreign output made fit to be shown: no terminal escapes, no control characters but newline and
-tab (CASES 51). Pure."""
+tab (case 51). Pure."""
 
 import re
 

@@ -9,7 +9,8 @@ that a rule can only be asked once too often.
 import re
 
 _OPENING = re.compile(
-    r"(?:(?:if|then|elif|else|while|until|do|time|!|\{|function\s+\S+|\w[\w-]*\s*\(\s*\))(?=\s|$|\()\s*)+"
+    r"(?:(?:if|then|elif|else|while|until|do|time|!|\{|function\s+\S+|\w[\w-]*\s*\(\s*\))"
+    r"(?=\s|$|\()\s*)+"
 )
 _IDLE = re.compile(r"(?:(?:fi|done|esac|\})(?:\s*[<>].*)?|(?:for|case|select)\s.*|)", re.DOTALL)
 _ASSIGNMENT = re.compile(r"\w+=(?:'[^']*'|\"[^\"]*\"|[^\s'\"])*\s*")
@@ -21,9 +22,12 @@ MOVES = frozenset({"cd", "chdir", "popd", "pushd"})
 # OpenCode's own table.
 _TWO = frozenset(
     str.split(
-        "bazel brew bun cargo cdk cf cmake composer consul crictl deno docker eksctl firebase flyctl git go gradle helm heroku hugo ip"
-        " kind kubectl make mc minikube mongosh mysql mvn ng npm nvm nx openssl pip pipenv pnpm poetry podman psql pulumi pyenv python"
-        " rake redis-cli rustup serverless skaffold sls sst swift systemctl terraform tmux turbo ufw vault vercel volta wp yarn"
+        "bazel brew bun cargo cdk cf cmake composer consul crictl deno docker eksctl "
+        "firebase flyctl git go gradle helm heroku hugo ip"
+        " kind kubectl make mc minikube mongosh mysql mvn ng npm nvm nx openssl pip pipenv "
+        "pnpm poetry podman psql pulumi pyenv python"
+        " rake redis-cli rustup serverless skaffold sls sst swift systemctl terraform tmux "
+        "turbo ufw vault vercel volta wp yarn"
     )
 )
 _THREE = frozenset(("aws", "az", "doctl", "gcloud", "gh", "sfdx")) | frozenset(

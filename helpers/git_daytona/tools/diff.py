@@ -38,7 +38,10 @@ def compare(path: str, old: str, new: str) -> Diff:
     head = f"Index: {path}\n{'=' * 67}\n--- {path}\n+++ {path}\n"
     body = "".join(_ended(row) for row in _trimmed(rows))
     if len(body) > LONGEST:
-        body = f"@@ -0,0 +1,1 @@\n+[the difference is too long to be shown: {additions} lines added, {deletions} removed]\n"
+        body = (
+            f"@@ -0,0 +1,1 @@\n+[the difference is too long to be shown: {additions} lines "
+            f"added, {deletions} removed]\n"
+        )
     return Diff(path, head + body, additions, deletions)
 
 
@@ -96,7 +99,10 @@ def _rows(before: list[str], after: list[str]) -> list[str]:
 
 def _header(old: int, old_count: int, new: int, new_count: int) -> str:
     """Of a hunk; an empty side is named by the line before it."""
-    return f"@@ -{old + (1 if old_count else 0)},{old_count} +{new + (1 if new_count else 0)},{new_count} @@\n"
+    return (
+        f"@@ -{old + (1 if old_count else 0)},{old_count} "
+        f"+{new + (1 if new_count else 0)},{new_count} @@\n"
+    )
 
 
 def _trimmed(rows: list[str]) -> list[str]:

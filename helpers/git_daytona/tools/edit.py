@@ -56,9 +56,13 @@ TOOL = Definition(
     "edit",
     """Replaces a text in a file by another.
 
-- `oldString` must stand in the file exactly as given, indentation included, and only once: else the edit fails. Add lines around it to make it unique, or set `replaceAll` to change all of them (renaming, say).
-- Read the file first. Take what follows the line number and its colon and blank; never put these into oldString or newString.
-- Both strings are taken literally. `\\n` also matches the line ends of files that use `\\r\\n`, and the file keeps them, its mode and its byte-order mark.
+- `oldString` must stand in the file exactly as given, indentation included, and only once: else \
+the edit fails. Add lines around it to make it unique, or set `replaceAll` to change all of them \
+(renaming, say).
+- Read the file first. Take what follows the line number and its colon and blank; never put these \
+into oldString or newString.
+- Both strings are taken literally. `\\n` also matches the line ends of files that use `\\r\\n`, \
+and the file keeps them, its mode and its byte-order mark.
 - Prefer editing a file that exists to writing a new one.""",
     schema(
         "filePath oldString newString",

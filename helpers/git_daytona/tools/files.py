@@ -66,7 +66,8 @@ def _read(lines: Sequence[str]) -> Found:
     size = answers.number(state.partition(" ")[0]) or 0
     if size > LARGEST:
         raise ToolError(
-            f"{clean.name(path)} has {size} bytes; at most {LARGEST} can be changed here. Use bash for it."
+            f"{clean.name(path)} has {size} bytes; at most {LARGEST} can be changed here. "
+            "Use bash for it."
         )
     return Found(path, kind, answers.decoded(lines[2]), state)
 
@@ -105,7 +106,8 @@ def store(context: Context, changes: Sequence[Change]) -> None:
     if word == "conflict" and len(lines) == 4:
         raise Changed(path, _read(lines[1:]))
     raise ToolError(
-        f"Cannot write {path}: {clean.name(complaint.strip()) or 'unknown error'}. Nothing was changed."
+        f"Cannot write {path}: {clean.name(complaint.strip()) or 'unknown error'}. Nothing "
+        "was changed."
     )
 
 
@@ -114,7 +116,8 @@ class Changed(ToolError):
 
     def __init__(self, path: str, found: Found) -> None:
         super().__init__(
-            f"File {path} has been modified since it was last read. Nothing was changed. Read it again, then retry."
+            f"File {path} has been modified since it was last read. Nothing was changed. "
+            "Read it again, then retry."
         )
         self.found = found
 

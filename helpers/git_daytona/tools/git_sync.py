@@ -11,7 +11,9 @@ def run(context: Context, arguments: Arguments) -> Result:
 
 TOOL = Definition(
     "gitSync",
-    "Brings the work of this sandbox back to the user's repository as commits on this session's branch, and says what came of it. It also happens by itself when you have finished; call it before you tell the user to look at the work, or when asked to.",
+    "Brings the work of this sandbox back to the user's repository as commits on this "
+    "session's branch, and says what came of it. It also happens by itself when you have "
+    "finished; call it before you tell the user to look at the work, or when asked to.",
     schema(""),
     run,
 )

@@ -28,7 +28,10 @@ def run(context: Context, arguments: Arguments) -> Result:
     rows = [clean.name(posixpath.join(full, each)) for each in found[:LIMIT]]
     output = "\n".join(rows) or "No files found"
     if truncated:
-        output += f"\n\n(Results are truncated: showing first {LIMIT} results. Consider using a more specific path or pattern.)"
+        output += (
+            f"\n\n(Results are truncated: showing first {LIMIT} results. Consider using a more "
+            "specific path or pattern.)"
+        )
     return Result(
         clean.name(places.relative(path)), output, {"count": len(rows), "truncated": truncated}
     )
@@ -70,7 +73,8 @@ TOOL = Definition(
     """Finds files by name, the newest first, at most 100.
 
 - Patterns as `**/*.js`, `src/**/*.{ts,tsx}` or `*.md` (at any depth, as it has no slash).
-- Looks into the project or, with `path`, another directory of the sandbox. What git ignores is left out.
+- Looks into the project or, with `path`, another directory of the sandbox. What git ignores is \
+left out.
 - Make several searches in one message when you expect to need them.""",
     schema(
         "pattern",

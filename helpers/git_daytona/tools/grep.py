@@ -111,10 +111,12 @@ def _result(pattern: str, folder: str, matches: list[tuple[str, int, str]]) -> R
 
 TOOL = Definition(
     "grep",
-    """Searches the contents of files by a regular expression and gives the matching lines with their numbers, of the newest files first, at most 100.
+    """Searches the contents of files by a regular expression and gives the matching lines with \
+their numbers, of the newest files first, at most 100.
 
 - Full expressions as `log.*Error` or `function\\s+\\w+`.
-- `include` narrows it to names as `*.js` or `*.{ts,tsx}`, `path` to a directory or file. What git ignores is left out.
+- `include` narrows it to names as `*.js` or `*.{ts,tsx}`, `path` to a directory or file. What \
+git ignores is left out.
 - To count matches, use bash.""",
     schema(
         "pattern",

@@ -13,7 +13,8 @@ DEEPEST = 30
 """Levels that are shown by indentation."""
 SECONDS = 60.0
 IGNORED = str.split(
-    "node_modules/ __pycache__/ .git/ dist/ build/ target/ vendor/ bin/ obj/ .idea/ .vscode/ .zig-cache/ zig-out .coverage"
+    "node_modules/ __pycache__/ .git/ dist/ build/ target/ vendor/ bin/ obj/ .idea/ "
+    ".vscode/ .zig-cache/ zig-out .coverage"
     " coverage/ tmp/ temp/ .cache/ cache/ logs/ .venv/ venv/ env/"
 )
 """What is left out besides what git ignores."""
@@ -36,7 +37,10 @@ def run(context: Context, arguments: Arguments) -> Result:
     truncated = truncated or cut
     output = "\n".join([f"{clean.name(full.rstrip('/'))}/", *rows, ""])
     if truncated:
-        output += f"\n(Results are truncated: showing first {LIMIT} files. Consider listing a subdirectory.)"
+        output += (
+            f"\n(Results are truncated: showing first {LIMIT} files. Consider listing a "
+            "subdirectory.)"
+        )
     return Result(
         clean.name(places.relative(path)), output, {"count": len(shown), "truncated": truncated}
     )
@@ -65,7 +69,9 @@ def tree(paths: Sequence[str], depth: int = 1) -> str:
 def _definition(name: str) -> Definition:
     return Definition(
         name,
-        """Lists the files below a directory as a tree, at most 100. What git ignores, and folders as node_modules, are left out. Where you know what to look for, glob and grep are better.""",
+        """Lists the files below a directory as a tree, at most 100. What git ignores, and \
+folders as node_modules, are left out. Where you know what to look for, glob and grep are \
+better.""",
         schema(
             "",
             path=text("The directory to list. Leave it out for the project."),

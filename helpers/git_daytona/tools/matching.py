@@ -36,7 +36,8 @@ def replace(text: Text, old: str, new: str, *, every: bool = False) -> Text:
         rows = [str(flat.count("\n", 0, place) + 1) for place in places[:SHOWN]]
         more = ", …" if len(places) > SHOWN else ""
         raise ToolError(
-            f"Found multiple matches for oldString: {len(places)}, at lines {', '.join(rows)}{more}. "
+            f"Found multiple matches for oldString: {len(places)}, at lines "
+            f"{', '.join(rows)}{more}. "
             "Provide more surrounding context to make the match unique, or set replaceAll."
         )
     fresh = new.replace("\n", text.ending)
@@ -76,7 +77,10 @@ class _Original:
 
 def _missing(flat: str, old: str) -> str:
     """Why nothing matched, as far as it can be told."""
-    message = "Could not find oldString in the file. It must match exactly, including whitespace, indentation, and line endings."
+    message = (
+        "Could not find oldString in the file. It must match exactly, including whitespace, "
+        "indentation, and line endings."
+    )
     wanted = [line.split() for line in old.strip("\n").split("\n")]
     rows = [line.split() for line in flat.split("\n")]
     if not any(wanted):

@@ -37,8 +37,10 @@ TOOL = Definition(
     "multiedit",
     """Makes several replacements in one file, all or none.
 
-- Each edit works as the edit tool does, on what those before it have left. If one cannot be made, the file stays as it is.
-- Prefer this to several edit calls on the same file. Mind that an early edit may change the text that a later one looks for.""",
+- Each edit works as the edit tool does, on what those before it have left. If one cannot be \
+made, the file stays as it is.
+- Prefer this to several edit calls on the same file. Mind that an early edit may change the text \
+that a later one looks for.""",
     schema(
         "filePath edits",
         filePath=text("The path of the file to modify, absolute or relative to the project"),

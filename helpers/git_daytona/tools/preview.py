@@ -18,7 +18,10 @@ def run(context: Context, arguments: Arguments) -> Result:
     url = context.preview(port)
     output = f"Preview URL of port {port}: {url}"
     if not opened:
-        output += f"\n\nNothing listens on port {port} yet: the link works once a server does (bash with background: true)."
+        output += (
+            f"\n\nNothing listens on port {port} yet: the link works once a server does (bash "
+            "with background: true)."
+        )
     return Result(
         f"Preview of port {port}", output, {"port": port, "url": url, "listening": opened}
     )
@@ -26,7 +29,9 @@ def run(context: Context, arguments: Arguments) -> Result:
 
 TOOL = Definition(
     "getPreviewURL",
-    "Gives a link that opens a server of this sandbox in the user's browser. Start the server first (bash with `background: true`, listening on 0.0.0.0), then give the user the link. localhost addresses of the sandbox are of no use to the user.",
+    "Gives a link that opens a server of this sandbox in the user's browser. Start the "
+    "server first (bash with `background: true`, listening on 0.0.0.0), then give the user "
+    "the link. localhost addresses of the sandbox are of no use to the user.",
     schema("port", port=whole("The port that the server listens on", 1, 65535)),
     run,
 )

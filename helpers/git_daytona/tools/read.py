@@ -34,7 +34,8 @@ _MAGIC = (
 )
 _BINARY = frozenset(
     str.split(
-        ".zip .tar .gz .exe .dll .so .class .jar .war .7z .doc .docx .xls .xlsx .ppt .pptx .odt .ods .odp .bin .dat .obj .o .a .lib"
+        ".zip .tar .gz .exe .dll .so .class .jar .war .7z .doc .docx .xls .xlsx .ppt .pptx "
+        ".odt .ods .odp .bin .dat .obj .o .a .lib"
         " .wasm .pyc .pyo"
     )
 )
@@ -90,7 +91,10 @@ def page(path: str, title: str, content: bytes, offset: int, total: int) -> Resu
     last = offset + len(kept) - 1
     more = last < total
     if capped:
-        note = f"(Output capped at 50 KB. Showing lines {offset}-{last}. Use offset={last + 1} to continue.)"
+        note = (
+            f"(Output capped at 50 KB. Showing lines {offset}-{last}. Use offset={last + 1} to "
+            "continue.)"
+        )
     elif more:
         note = f"(Showing lines {offset}-{last} of {total}. Use offset={last + 1} to continue.)"
     else:
@@ -130,7 +134,10 @@ def directory(path: str, title: str, names: Sequence[str], offset: int, count: i
     more = offset - 1 + len(shown) < len(entries)
     note = f"({len(entries)} entries)"
     if more:
-        note = f"(Showing {len(shown)} of {len(entries)} entries. Use 'offset' parameter to read beyond entry {offset + len(shown)})"
+        note = (
+            f"(Showing {len(shown)} of {len(entries)} entries. Use 'offset' parameter to read "
+            f"beyond entry {offset + len(shown)})"
+        )
     where = clean.name(path)
     output = "\n".join(
         [
@@ -197,7 +204,8 @@ def _attachment(path: str, title: str, size: int, head: str, content: str) -> Re
     said = "PDF read successfully" if kind == "application/pdf" else "Image read successfully"
     if size > files.LARGEST:
         raise ToolError(
-            f"Cannot read {clean.name(path)}: it has {size} bytes, images and PDFs of up to {files.LARGEST} can be shown"
+            f"Cannot read {clean.name(path)}: it has {size} bytes, images and PDFs of up to "
+            f"{files.LARGEST} can be shown"
         )
     answers.decoded(content)
     attachment = {"type": "file", "mime": kind, "url": f"data:{kind};base64,{content}"}
@@ -208,11 +216,16 @@ TOOL = Definition(
     "read",
     """Reads a file or directory of the project (or any other place in the sandbox).
 
-- `filePath` may be absolute or relative to the project; a path under the user's working directory means the same file in the sandbox.
-- Up to 2000 lines (50 KB) come at once, from `offset` (the first line is 1); call again with a larger `offset` for more. Lines of more than 2000 characters are cut.
-- Each line comes after its number: `1: first line`. The number, the colon and one blank are not part of the file.
-- A directory gives its entries, one a line, subdirectories with a trailing `/`. Images and PDFs come as attachments; other binary files are refused.
-- Read several files in one message when you know that you need them, and large pieces rather than small ones. glob finds files by name, grep finds the place in a large one.""",
+- `filePath` may be absolute or relative to the project; a path under the user's working \
+directory means the same file in the sandbox.
+- Up to 2000 lines (50 KB) come at once, from `offset` (the first line is 1); call again with a \
+larger `offset` for more. Lines of more than 2000 characters are cut.
+- Each line comes after its number: `1: first line`. The number, the colon and one blank are not \
+part of the file.
+- A directory gives its entries, one a line, subdirectories with a trailing `/`. Images and PDFs \
+come as attachments; other binary files are refused.
+- Read several files in one message when you know that you need them, and large pieces rather \
+than small ones. glob finds files by name, grep finds the place in a large one.""",
     schema(
         "filePath",
         filePath=text("The path of the file or directory to read"),

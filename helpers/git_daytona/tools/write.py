@@ -66,7 +66,8 @@ TOOL = Definition(
     "write",
     """Writes a file, with the folders above it; one that is there is overwritten.
 
-- Read a file before you overwrite it, and prefer the edit tool to change one. Do not create files that nobody asked for (documentation, say).
+- Read a file before you overwrite it, and prefer the edit tool to change one. Do not create \
+files that nobody asked for (documentation, say).
 - A file that is there keeps its mode, its line endings and its byte-order mark.""",
     schema(
         "filePath content",
