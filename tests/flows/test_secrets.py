@@ -1,6 +1,6 @@
 """The canary: complete runs of every executable with debug logging, every kind of tracing and every
 failure, and then a search for each token and the API key wherever something could stand
-(tests/leaks.py). The fault matrix has the canary, too (test_faults.py)."""
+(support/secret_search.py). The fault matrix has the canary, too (test_faults.py)."""
 
 import base64
 import json
@@ -54,6 +54,27 @@ def executed(canary, repo, command, keyless):
         return told
 
     return run
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("daytona-pin", "scan"), ("daytona-local", "exec", "--", "true")],
+    ids=lambda words: words[0],
+)
+def test_programs_that_an_import_starts_do_not_have_the_key(
+    local, command, keyless, tmp_path, monkeypatch, words
+):
+    """asyncssh has ctypes look for a library, which asks the compiler where it is."""
+    seen = tmp_path / "environment"
+    compiler = tmp_path / "bin" / "gcc"
+    compiler.parent.mkdir()
+    compiler.write_text(f"#!/bin/sh\nenv >>{seen}\nexit 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{compiler.parent}:{os.environ['PATH']}")
+    told = command(*words, env={"DAYTONA_API_KEY": keyless})
+    assert told.status == 0, told.err
+    assert "PATH=" in seen.read_text(), "nothing looked: the test shows nothing"
+    assert keyless not in seen.read_text()
 
 
 def test_a_complete_run_leaves_no_secret_anywhere(

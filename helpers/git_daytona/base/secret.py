@@ -1,8 +1,11 @@
 """A token or key that does not show itself, and the redaction of texts that might hold one."""
 
 import collections
+import contextlib
+import os
 import re
 import weakref
+from collections.abc import Iterator
 from typing import NoReturn
 from urllib.parse import quote, quote_plus
 
@@ -25,6 +28,18 @@ _PATTERNS = (
     (re.compile(r"\bdtn_[A-Za-z0-9]{8,}"), REDACTED),
     (re.compile(r"([?&]token=)[^&\s'\"]+"), rf"\1{REDACTED}"),
 )
+
+
+@contextlib.contextmanager
+def key_out_of_environment() -> Iterator[None]:
+    """Take the API key out of our environment for the block: the import of a module that starts
+    programs. (asyncssh has ctypes look for a library, which asks gcc and ld where it is.)"""
+    key = os.environ.pop("DAYTONA_API_KEY", None)
+    try:
+        yield
+    finally:
+        if key is not None:
+            os.environ["DAYTONA_API_KEY"] = key
 
 
 class Secret:

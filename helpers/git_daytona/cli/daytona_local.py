@@ -21,6 +21,7 @@ import click
 from git_daytona import __version__
 from git_daytona.base import messages, paths
 from git_daytona.base.errors import BadSetting, GitDaytonaError
+from git_daytona.base.secret import key_out_of_environment
 
 if TYPE_CHECKING:
     from git_daytona.local.server import LocalDaytona
@@ -171,7 +172,9 @@ def _server(
     """A running server; what hinders it becomes an error for people."""
     from git_daytona.local.core.model import ApiError
     from git_daytona.local.core.store import RootInUse
-    from git_daytona.local.server import LocalDaytona
+
+    with key_out_of_environment():
+        from git_daytona.local.server import LocalDaytona
 
     local = LocalDaytona(
         root, api_port=port, gateway_port=gateway_port, isolation=isolation, like=like

@@ -18,6 +18,7 @@ from git_daytona import ssh
 from git_daytona.base.endpoint import Endpoint
 from git_daytona.base.errors import ApiUnreachable, GitDaytonaError
 from git_daytona.base.run import run
+from git_daytona.base.secret import key_out_of_environment
 from git_daytona.git import environment
 from git_daytona.trust import known_hosts
 from git_daytona.trust.host_keys import HostKey, parse_blob
@@ -89,6 +90,8 @@ def all_keys(endpoint: Endpoint, *, seconds: float = PROBE_SECONDS) -> tuple[Hos
     Takes at most about ``seconds``. Goes there directly: a proxy of the user's ssh configuration is
     not used. Raises GatewayUnreachable when no key comes back.
     """
+    with key_out_of_environment():
+        import asyncssh  # noqa: F401 (here, where no other thread runs yet)
     deadline = time.monotonic() + seconds
     with ThreadPoolExecutor(len(_PROBED)) as pool:
         found = list(pool.map(lambda algorithm: _key(endpoint, algorithm, deadline), _PROBED))
