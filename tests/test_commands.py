@@ -6,10 +6,13 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import click
 import pytest
+
+from git_daytona.__main__ import main
 
 ROOT = Path(__file__).parents[1]
 BIN = ROOT / "bin"
@@ -352,3 +355,41 @@ def test_each_command_of_git_daytona_is_one_line_of_its_help() -> None:
         command = cli.get_command(context, name)
         assert command is not None and command.short_help, name
         assert len(command.short_help) <= 56 and not command.short_help.endswith("."), name
+
+
+def commands(program: str) -> list[tuple[str, ...]]:
+    """The words after the program's name of all its commands, and none for the program itself."""
+    cli = import_module(f"git_daytona.cli.{program.replace('-', '_')}").cli
+    return [(), *((name,) for name in cli.list_commands(click.Context(cli)))]
+
+
+@pytest.mark.parametrize("program", [name for name in PROGRAMS if name != "daytona-ssh"])
+def test_every_help_fits_a_terminal(program: str, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    for words in commands(program):
+        for option in ("-h", "--help"):
+            assert main([program, *words, option]) == 0
+            shown = capsys.readouterr().out
+            assert shown.startswith("Usage: "), words
+            assert max(map(len, shown.splitlines())) <= 80, words
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_stdout_that_takes_nothing(closed: bool) -> None:
+    """One that was closed on purpose wants nothing; one whose reader is gone ends it, silently."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as broken:
+        argv = ("sh", "-c", f'"$1" --help {">&-" if closed else ""}', "sh", BIN / "git-daytona")
+        done = subprocess.run(argv, stdout=broken, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode == 0) == closed
+    assert done.stderr == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_stdout_that_is_full() -> None:
+    with Path("/dev/full").open("wb") as full:
+        argv = (BIN / "git-daytona", "--help")
+        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode != 0
+    assert done.stderr.startswith("git-daytona: error: ") and "Traceback" not in done.stderr
