@@ -39,7 +39,7 @@ SHORTER = {
     (keystore, "PATIENT_SECONDS"): 0.5,
     (doctor, "REQUEST_SECONDS"): 0.4,
     (doctor, "PROBE_SECONDS"): 0.5,
-    (findings, "SECONDS"): 0.6,
+    (findings, "CHECK_SECONDS"): 0.6,
 }
 
 

@@ -215,7 +215,9 @@ def test_a_prefix_in_the_state_file_is_no_way_to_an_option(repo, coordinate):
     )
     assert file.get("ses_1").prefix == "mine"
     for bad in ("--output=x", "a b", "../..", "a\n", "x" * 101, "", "/", "a//b", "*", ".git"):
-        file._edit("ses_1", lambda record, bad=bad: record.update(branchPrefix=bad))
+        document = json.loads(file.path.read_text())
+        document["sessions"]["ses_1"]["branchPrefix"] = bad
+        file.path.write_text(json.dumps(document))
         assert file.get("ses_1").prefix == "opencode", bad
 
 

@@ -28,10 +28,11 @@ PICTURED = ("opencode run", "git daytona status", "git daytona log", "git dayton
 LINES = 5
 """How many lines it has of each one's output, empty ones not counted: 20 in all."""
 
-# What differs each time (ids, commits, times) is left out when two pictures are compared.
+# What differs each time (ids, commits, times) is left out when two pictures are compared; behind
+# an age the whole line, whose last column is cut where a longer age leaves less room.
 MASKS = re.compile(
     r"\b[0-9a-f]{40}\b|\b(?=[0-9a-f]*[0-9])[0-9a-f]{7,12}\b"
-    r"|\bDate: .*|\b\d+ ?(?:ms|s|seconds?|minutes?) ago\b|\bjust now\b"
+    r"|\bDate: .*|\b\d+ ?(?:ms|s|seconds?|minutes?) ago\b.*|\bjust now\b.*"
 )
 
 PAGE = """\

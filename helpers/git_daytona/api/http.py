@@ -7,7 +7,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -35,8 +35,8 @@ class Answer:
     """An answer with any status, read whole."""
 
     status: int
-    headers: Mapping[str, str]
-    body: bytes
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
 
 
 class Client:
@@ -105,6 +105,9 @@ def _translated(problem: Exception, doing: str, api_url: str) -> GitDaytonaError
         )
     is_late = any(
         isinstance(each, (urllib3.exceptions.TimeoutError, TimeoutError))
+        and not isinstance(
+            each, urllib3.exceptions.NewConnectionError
+        )  # urllib3 calls it late, too
         for each in (problem, problem.__cause__, problem.__context__)
     )
     what = "did not answer in time" if is_late else "cannot be reached"

@@ -111,11 +111,12 @@ _FORBIDDEN = re.compile(r"\.\.|@\{|//|/$|\.$|/\.|\.lock(?:/|$)")
 
 
 def _is_well_formed(name: str) -> bool:
-    pieces = [piece.encode("utf-8", "surrogateescape") for piece in name.split("/")]
+    if not name.isprintable():  # nor is half a character, which cannot be encoded
+        return False
+    pieces = [piece.encode() for piece in name.split("/")]
     return (
         _NAME.fullmatch(name) is not None
         and _FORBIDDEN.search(name) is None
-        and name.isprintable()
         and len(b"/".join(pieces)) <= NAME_BYTES
         and all(len(piece) <= COMPONENT_BYTES for piece in pieces)
     )

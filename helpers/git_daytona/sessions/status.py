@@ -152,7 +152,8 @@ def look(
     """
     cloud = coordinator.cloud
     cloud.load()  # the SDK's own time does not count: it is not the network's
-    cloud.request_seconds = min(cloud.request_seconds, LOOK_SECONDS)
+    # Longer than we wait: the thread then ends soon, and does not race with the wait.
+    cloud.request_seconds = min(cloud.request_seconds, LOOK_SECONDS + 1)
     states: dict[str, str] = {}
     problems: list[Exception] = []
     listed = threading.Event()
