@@ -153,7 +153,7 @@ def visible(svg: str) -> list[str]:
     words = (
         html.unescape(re.sub(r"<[^>]*>", "", line)) for line in svg.split("<g>", 1)[-1].splitlines()
     )
-    return [text for line in words if (text := " ".join(MASKS.sub("…", line).split()))]
+    return [MASKS.sub("…", text) for line in words if (text := " ".join(line.split()))]
 
 
 def picture(steps: list[Step]) -> str:
