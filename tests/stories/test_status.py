@@ -453,6 +453,22 @@ def test_200_sessions_cost_a_bounded_number_of_processes(repo, coordinate, monke
     assert calls == ["for-each-ref", "merge-base", "rev-list"]
 
 
+def test_histories_too_long_to_walk_together_are_counted_singly(repo, coordinate, monkeypatch):
+    ahead_of = populate(repo, coordinate, 5)
+    monkeypatch.setattr(commit_counts, "WALKED", 3)
+    found = commit_counts.branch_positions(coordinate(repo.path).repository, map(Names, ahead_of))
+    assert {number: each.ahead for number, each in found.items()} == ahead_of
+
+
+def test_an_object_that_is_missing_leaves_the_other_sessions_counted(repo, coordinate):
+    ahead_of = populate(repo, coordinate, 3)
+    (repo.path / ".git/refs/heads/opencode/9").write_text("1" * 40 + "\n")
+    repo.git("update-ref", "refs/daytona/base/9", "HEAD")
+    numbers = [*ahead_of, 9]
+    found = commit_counts.branch_positions(coordinate(repo.path).repository, map(Names, numbers))
+    assert {number: each.ahead for number, each in found.items()} == {**ahead_of, 9: None}
+
+
 # -- titles ----------------------------------------------------------------------------------------
 
 

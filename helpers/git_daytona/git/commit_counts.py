@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from git_daytona.git.refs import Names
 from git_daytona.git.repository import Repository
 
+WALKED = 100_000
+"""Commits that are walked for all sessions together, at most."""
+
 Pair = tuple[str, str]
 """The commit that a session started from, and its branch's tip."""
 
@@ -52,12 +55,14 @@ def _counted(repository: Repository, pairs: Sequence[Pair]) -> dict[Pair, int]:
         "rev-list",
         "--topo-order",
         "--parents",
+        f"--max-count={WALKED}",
         "--stdin",
         stdin="\n".join(ends).encode(),
         check=False,
     )
-    if listing.status != 0:
-        return {}
+    lines = listing.text.splitlines()
+    if listing.status != 0 or len(lines) == WALKED:
+        return _counted_singly(repository, pairs)
     # For each commit, as bits, the pairs whose base and whose tip contain it.
     in_base: defaultdict[str, int] = defaultdict(int)
     in_tip: defaultdict[str, int] = defaultdict(int)
@@ -65,7 +70,7 @@ def _counted(repository: Repository, pairs: Sequence[Pair]) -> dict[Pair, int]:
         in_base[base] |= 1 << place
         in_tip[tip] |= 1 << place
     sets: Counter[int] = Counter()
-    for line in listing.text.splitlines():  # children before parents
+    for line in lines:  # children before parents
         oid, *parents = line.split(" ")
         sets[in_tip[oid] & ~in_base[oid]] += 1
         for parent in parents:
@@ -75,4 +80,14 @@ def _counted(repository: Repository, pairs: Sequence[Pair]) -> dict[Pair, int]:
     for bits, number in sets.items():
         for place in (place for place in range(bits.bit_length()) if bits >> place & 1):
             counts[pairs[place]] += number
+    return counts
+
+
+def _counted_singly(repository: Repository, pairs: Sequence[Pair]) -> dict[Pair, int]:
+    """Count for each pair on its own: an object is missing, or histories have nothing in common."""
+    counts = {}
+    for base, tip in pairs:
+        counted = repository.git("rev-list", "--count", f"{base}..{tip}", check=False)
+        if counted.status == 0:
+            counts[base, tip] = int(counted.text)
     return counts
