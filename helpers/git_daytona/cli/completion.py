@@ -8,7 +8,7 @@ and help, with tabs between.
 
 import contextlib
 import os
-import threading
+from collections.abc import Iterable
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -80,27 +80,21 @@ def ports(
 ) -> list[CompletionItem[str]]:
     """The ports that servers in the session's sandbox listen on: one API call, which does not start
     a sandbox."""
+    from git_daytona.base import threads
     from git_daytona.base.errors import GitDaytonaError
     from git_daytona.sandbox import report
     from git_daytona.service import previews
 
-    found: list[int] = []
+    def ask() -> Iterable[int]:
+        coordinator = _coordinator()
+        if coordinator is None:
+            return ()
+        session = coordinator.find(str(context.params.get("name")))
+        return report.ports(coordinator.cloud, session.sandbox_id)
 
-    def ask() -> None:
-        with contextlib.suppress(GitDaytonaError, OSError):
-            coordinator = _coordinator()
-            if coordinator is not None:
-                found.extend(
-                    report.ports(
-                        coordinator.cloud,
-                        coordinator.find(str(context.params.get("name"))).sandbox_id,
-                    )
-                )
-
-    # A daemon: the process ends without it, if Daytona does not answer.
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    asking.join(PORTS_SECONDS)
+    found: Iterable[int] = ()
+    with contextlib.suppress(threads.Late, GitDaytonaError, OSError):
+        found = threads.within(PORTS_SECONDS, ask)
     return [
         CompletionItem(str(port))
         for port in sorted(set(found) - previews.DAYTONAS_OWN)

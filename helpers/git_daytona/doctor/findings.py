@@ -2,11 +2,10 @@
 failed."""
 
 import enum
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from git_daytona.base import log
+from git_daytona.base import log, threads
 from git_daytona.base.errors import GitDaytonaError
 from git_daytona.base.secret import printable, redact
 
@@ -93,37 +92,21 @@ def run(checks: Iterable[Check], *, seconds: float = CHECK_SECONDS) -> Iterator[
 
 
 def _within(seconds: float, check: Check) -> Seen:
-    """What a check sees. Its thread is a daemon: one that waits for ever must not keep the process
-    from ending either."""
-    seen: list[Seen] = []
-
-    def look() -> None:
-        try:
-            seen.append(check.look())
-        except GitDaytonaError as problem:
-            seen.append(
-                fail(problem.message, problem.hint or "the log may say more: git daytona logs")
-            )
-        except Exception:  # noqa: BLE001 — the other checks still have something to say
-            log.logger.exception("doctor: the check '%s' failed", check.name)
-            seen.append(
-                fail(
-                    "the check itself failed",
-                    "please report it with the end of the log: git daytona logs",
-                )
-            )
-
-    thread = threading.Thread(target=look, name=f"doctor {check.name}", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    return (
-        seen[0]
-        if seen
-        else fail(
+    """What a check sees, or why it sees nothing."""
+    try:
+        return threads.within(seconds, check.look)
+    except threads.Late:
+        return fail(
             f"no answer within {seconds:.0f} seconds",
             "look what keeps it: the network, a disk, a prompt",
         )
-    )
+    except GitDaytonaError as problem:
+        return fail(problem.message, problem.hint or "the log may say more: git daytona logs")
+    except Exception:  # noqa: BLE001 — the other checks still have something to say
+        log.logger.exception("doctor: the check '%s' failed", check.name)
+        return fail(
+            "the check itself failed", "please report it with the end of the log: git daytona logs"
+        )
 
 
 def _line(text: str) -> str:

@@ -9,12 +9,12 @@ import contextlib
 import logging
 import os
 import termios
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import wait
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from git_daytona.base import messages
+from git_daytona.base import messages, threads
 from git_daytona.base.errors import BadSetting
 from git_daytona.base.secret import Secret, printable
 
@@ -171,34 +171,25 @@ def _place(ring: Any) -> Place:
 
 
 def _ask(work: Callable[[], T], what: str, patient: bool) -> T:
-    answer: list[T] = []
-    problem: list[BaseException] = []
-
-    def attempt() -> None:
-        try:
-            answer.append(work())
-        except BaseException as error:  # noqa: BLE001 — backends raise whatever their D-Bus or OS library raises, panics of Rust's too
-            problem.append(error)
-
-    # A daemon thread: a backend that waits for ever must not keep the process from ending either.
-    thread = threading.Thread(target=attempt, name="keyring", daemon=True)
     seconds = PATIENT_SECONDS if patient else SECONDS
     with _terminal_kept():
-        thread.start()
-        thread.join(min(QUIET_SECONDS, seconds))
-        if patient and thread.is_alive():
+        answer = threads.start(work)
+        wait([answer], min(QUIET_SECONDS, seconds))
+        if patient and not answer.done():
             messages.note("waiting for the keyring; unlock it if it asks for that")
-        thread.join(max(0.0, seconds - QUIET_SECONDS))
-    if answer:
-        return answer[0]
-    if not problem:
+        wait([answer], max(0.0, seconds - QUIET_SECONDS))
+    if not answer.done():
         raise BadSetting(
             f"the keyring did not answer within {seconds:.0f} seconds",
             hint="unlock the keyring, or set DAYTONA_API_KEY in the environment",
         )
-    if isinstance(problem[0], BadSetting):
-        raise problem[0]
-    raise _told(type(problem[0]).__name__, what)
+    problem = answer.exception()
+    if problem is None:
+        return answer.result()
+    if isinstance(problem, BadSetting):
+        raise problem
+    # Backends raise whatever their D-Bus or OS library raises, panics of Rust's, too.
+    raise _told(type(problem).__name__, what)
 
 
 def _told(kind: str, what: str) -> BadSetting:
