@@ -105,9 +105,8 @@ def _translated(problem: Exception, doing: str, api_url: str) -> GitDaytonaError
         )
     is_late = any(
         isinstance(each, (urllib3.exceptions.TimeoutError, TimeoutError))
-        and not isinstance(
-            each, urllib3.exceptions.NewConnectionError
-        )  # urllib3 calls it late, too
+        # a refused connection is one of urllib3's time-outs, too
+        and not isinstance(each, urllib3.exceptions.NewConnectionError)
         for each in (problem, problem.__cause__, problem.__context__)
     )
     what = "did not answer in time" if is_late else "cannot be reached"

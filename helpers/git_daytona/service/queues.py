@@ -54,5 +54,6 @@ class Lane:
                 job = self._jobs.popleft()
             try:
                 job()
-            except Exception:  # noqa: BLE001 — a job that fails in an unforeseen way must not end the others
+            # a job that fails in an unforeseen way must not end the others
+            except Exception:  # noqa: BLE001
                 log.logger.exception("%s: internal error", self.name)

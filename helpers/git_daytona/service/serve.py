@@ -71,7 +71,8 @@ class Service:
             self._dispatch(request)
         except Refused as refused:
             request.refuse(refused)
-        except Exception:  # noqa: BLE001 — whatever one request stumbles over, the next one is served
+        # whatever one request stumbles over, the next one is served
+        except Exception:  # noqa: BLE001
             log.logger.exception("service: internal error in '%s'", request.method)
             request.refuse(Refused(INTERNAL_ERROR, "internal error; the log holds the details"))
 

@@ -132,7 +132,11 @@ class GatewayFaults:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _released: threading.Event = field(default_factory=threading.Event, repr=False)
     _since_start: dict[str, int] = field(default_factory=dict, repr=False)
-    _chance: random.Random = field(default_factory=lambda: random.Random(5027), repr=False)  # noqa: S311 — seeded: runs are alike
+    # seeded: runs are alike
+    _chance: random.Random = field(
+        default_factory=lambda: random.Random(5027),  # noqa: S311
+        repr=False,
+    )
 
     def take(
         self, counter: Literal["drop_before_handshake", "drop_after_handshake", "hang"]
