@@ -77,6 +77,8 @@ def start(
         "no:cacheprovider",
         "-p",
         "no:xdist",
+        # Otherwise the run tidies up what earlier whole runs left in the common folder: a minute.
+        f"--basetemp={report.parent / 'basetemp'}",
         "tests/cloud",
         *arguments,
     ]
