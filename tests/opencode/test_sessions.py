@@ -3,8 +3,11 @@
 import subprocess
 import threading
 
+from support.opencode_hosts import every_release
 from support.plugin import state
 from support.processes import until
+
+pytestmark = every_release
 
 
 def test_case_43_and_case_57_a_sub_agent_shares_its_roots_sandbox(
@@ -35,7 +38,7 @@ def test_case_43_and_case_57_a_sub_agent_shares_its_roots_sandbox(
     assert state(repo)["children"] == {child: root}
     assert repo.show("opencode/1", "child") == "child"
 
-    server.http("DELETE", f"/session/{child}")
+    server.delete(child)
     until(lambda: opencode.events("session.deleted"))
     model.scripts["once more"] = [
         [("bash", {"command": "ls; echo last > last", "description": "look"})],
@@ -45,7 +48,7 @@ def test_case_43_and_case_57_a_sub_agent_shares_its_roots_sandbox(
     assert len(sandboxes()) == 1
     assert "child\n" in model.results("once more")[-1]
 
-    server.http("DELETE", f"/session/{root}")
+    server.delete(root)
     opencode.toast("Session deleted")
     assert sandboxes() == []
     assert repo.show("opencode/1", "last") == "last"
@@ -80,7 +83,7 @@ def test_case_48_and_case_63_a_deletion_that_must_be_refused_leaves_the_sandbox(
     server = opencode.serve(repo.path)
     root = server.session()
     server.prompt(root, "nest")
-    server.http("DELETE", f"/session/{root}")
+    server.delete(root)
     assert "nested" in opencode.toast("Delete failed")
     assert len(sandboxes()) == 1
     assert state(repo)["sessions"][root]["gitReturn"]["state"] == "failed"
@@ -111,10 +114,10 @@ def test_two_opencodes_in_one_repository(opencode, model, repo, local, sandboxes
 
     model.scripts["make one"] = [lambda _: both.wait(60) and make("one"), "ok"]
     model.scripts["make two"] = [lambda _: both.set() or make("two"), "ok"]
-    running = [opencode.start("run", "make one", cwd=repo.path)]
+    running = [opencode.begin("make one", cwd=repo.path)]
     # OpenCode itself fails ("database is locked") when two make its database at once
     until(lambda: model.asked)
-    running.append(opencode.start("run", "make two", cwd=repo.path))
+    running.append(opencode.begin("make two", cwd=repo.path))
     for each in running:
         out, err = each.communicate(timeout=60)
         assert each.returncode == 0, out + err

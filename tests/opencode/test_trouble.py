@@ -4,6 +4,10 @@ and the toasts."""
 import json
 import subprocess
 
+from support.opencode_hosts import every_release
+
+pytestmark = every_release
+
 LOOK = [[("bash", {"command": "ls", "description": "look"})], "ok"]
 
 

@@ -15,25 +15,37 @@ from support.program import Told
 from support.round_trip import Repo
 
 Tell = Callable[..., Told]
+RULES = """  "permission": {
+    "execute": {"*": "deny"},
+    "lsp": {"**": "deny"},
+    "list": {"**": "deny"},
+    "grep": {"**": "deny"},
+    "glob": {"**": "deny"},
+    "read": {"**": "deny"},
+    "edit": {"**": "deny"},
+    "bash": {"**": "deny"}
+  }"""
 OLD = "file:///opt/old/lib/python3.11/site-packages/git_daytona/opencode/daytona.js"
 
 
 @pytest.fixture(autouse=True)
 def shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A plugin file in a path that a URL has to quote."""
-    path = tmp_path / "site packages" / "git_daytona" / "opencode" / "daytona.js"
-    path.parent.mkdir(parents=True)
-    path.write_text("export default async () => ({})\n")
-    monkeypatch.setattr(registration, "SHIM", path)
+    """A plugin in a path that a URL has to quote."""
+    path = tmp_path / "site packages" / "git_daytona" / "opencode" / "plugin"
+    path.mkdir(parents=True)
+    (path / "index.js").write_text("export default {}\n")
+    monkeypatch.setattr(registration, "PLUGIN", path)
     return path
 
 
 def fresh() -> str:
     """The file that is written where there is none."""
-    return (
-        f'{{\n  "$schema": "https://opencode.ai/config.json",\n  "plugin": '
-        f'["{registration.entry()}"]\n}}\n'
-    )
+    return f"""{{
+  "$schema": "https://opencode.ai/config.json",
+  "plugin": ["{registration.entry()}"],
+{RULES}
+}}
+"""
 
 
 def plugins(path: Path) -> object:
@@ -58,7 +70,7 @@ def test_the_whole_story(tell: Tell, repo: Repo) -> None:
     shown = tell("git-daytona", "install", "--dry-run", cwd=repo.path)
     assert shown.status == 0
     assert f"+++ {config}" in shown.out
-    assert f'+  "plugin": ["{registration.entry()}"]\n' in shown.out
+    assert f'+  "plugin": ["{registration.entry()}"],\n' in shown.out
     assert f"'{config}' would be written" in shown.err
     assert tree(repo.path) == before
 
@@ -162,10 +174,12 @@ def test_everything_else_stays(tell: Tell, repo: Repo, newline: str, mark: str) 
         for line in done.out.splitlines()
         if line.startswith("-") and not line.startswith("---")
     ] == []
-    added = f'{newline}\t\t"{registration.entry()}",'.encode()
-    where = config.read_bytes().index(added)
-    assert config.read_bytes() == before[:where] + added + before[where:]
-    assert before[:where].endswith(b"// who asked for this?")
+    entry = f'{newline}\t\t"{registration.entry()}",'
+    rules = RULES.replace("    ", "\t\t").replace("  ", "\t").replace("\n", newline)
+    after = before.decode()
+    after = after.replace("// who asked for this?", f"// who asked for this?{entry}")
+    after = after.removesuffix("}") + rules + f",{newline}}}"
+    assert config.read_bytes() == after.encode()
     assert stat.S_IMODE(config.stat().st_mode) == 0o640
     assert not (repo.path / "opencode.json").exists()
 
@@ -194,6 +208,7 @@ def test_which_file_of_a_project(tell: Tell, repo: Repo) -> None:
             f"--- {path}\n"
         )
     files[3].write_text(json.dumps({"plugin": [registration.entry()]}))
+    tell("git-daytona", "install", cwd=repo.path)
     assert f"nothing to do: '{files[3]}'" in tell("git-daytona", "install", cwd=repo.path).err
 
 
@@ -243,7 +258,8 @@ def test_an_older_installation_is_replaced(tell: Tell, repo: Repo) -> None:
     )
     done = tell("git-daytona", "install", cwd=repo.path)
     assert f"replaced: '{OLD}', a plugin of another installation" in done.err
-    assert config.read_text() == f'{{"plugin": ["a", ["{registration.entry()}", {{"x": 1}}], "b"]}}'
+    entry = registration.entry()
+    assert config.read_text().startswith(f'{{"plugin": ["a", ["{entry}", {{"x": 1}}], "b"], "per')
     tell("git-daytona", "uninstall", cwd=repo.path)
     assert config.read_text() == '{"plugin": ["a", "b"]}'
 
@@ -253,7 +269,8 @@ def test_what_others_added_since_stays(tell: Tell, repo: Repo) -> None:
     tell("git-daytona", "install", cwd=repo.path)
     config.write_text(fresh().replace('"]', '", "theirs"]'))
     tell("git-daytona", "uninstall", cwd=repo.path)
-    assert config.read_text() == fresh().replace(registration.entry(), "theirs")
+    bare = fresh().replace(f",\n{RULES}", "")
+    assert config.read_text() == bare.replace(registration.entry(), "theirs")
     config.write_text(fresh().replace('"]', '"],\n  "model": "m"'))
     tell("git-daytona", "uninstall", cwd=repo.path)
     assert (
@@ -339,7 +356,7 @@ def test_a_directory_in_its_place(tell: Tell, repo: Repo) -> None:
 
 
 def test_an_installation_without_its_plugin_file(tell: Tell, repo: Repo, shim: Path) -> None:
-    shim.unlink()
+    (shim / "index.js").unlink()
     done = tell("git-daytona", "install", cwd=repo.path)
     assert done.status == BadSetting.status
     assert "is missing" in done.complaint[0]

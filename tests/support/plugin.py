@@ -7,7 +7,7 @@ from typing import Any
 
 from support.round_trip import Repo
 
-SHIM = Path(__file__).parents[2] / "helpers" / "git_daytona" / "opencode" / "daytona.js"
+PLUGIN = Path(__file__).parents[2] / "helpers" / "git_daytona" / "opencode" / "plugin"
 
 
 def state(repo: Repo) -> dict[str, Any]:

@@ -25,6 +25,8 @@ class Model:
     port: int = 0
     title: str = "a title"
     """Of every session."""
+    dialect: Callable[[Call], Call] = lambda call: call
+    """What a host calls the tools that the scripts name as OpenCode 1 does."""
 
     def answer(self, body: dict[str, Any]) -> Step:
         messages = body["messages"]
@@ -44,9 +46,18 @@ class Model:
         for body in reversed(self.asked):
             if any(words in content(each) for each in body["messages"] if each["role"] == "user"):
                 return [
-                    content(each).strip() for each in body["messages"] if each["role"] == "tool"
+                    _result(content(each).strip())
+                    for each in body["messages"]
+                    if each["role"] == "tool"
                 ]
         return []
+
+
+def _result(text: str) -> str:
+    """A tool's result; of an error as OpenCode 2 reports it, the message."""
+    if not text.startswith('{"error":{'):
+        return text
+    return str(json.loads(text)["error"]["message"])
 
 
 def content(message: dict[str, Any]) -> str:
@@ -62,7 +73,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        step = self.server.model.answer(body)  # type: ignore[attr-defined]
+        model: Model = self.server.model  # type: ignore[attr-defined]
+        step = model.answer(body)
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("connection", "close")
@@ -77,7 +89,7 @@ class _Handler(BaseHTTPRequestHandler):
                     "type": "function",
                     "function": {"name": name, "arguments": json.dumps(arguments)},
                 }
-                for place, (name, arguments) in enumerate(step)
+                for place, (name, arguments) in enumerate(map(model.dialect, step))
             ]
             deltas, end = [{"tool_calls": [call]} for call in calls], "tool_calls"
         for delta in [{"role": "assistant", "content": ""}, *deltas]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from git_daytona.opencode import install, jsonc
+from git_daytona.opencode import closing, install, jsonc
 
 # -- reading ---------------------------------------------------------------------------------------
 
@@ -227,7 +227,10 @@ def documents(draw: st.DrawFn) -> str:
         container(values(newline), "[]", newline),
         newline,
     )
-    root = draw(container(st.one_of(others, plugins), "{}", newline))
+    tools = st.sampled_from(['"bash"', '"execute"', '"webfetch"', '"*"'])
+    rules = container(property_(tools, values(newline), newline), "{}", newline)
+    permission = property_(st.just('"permission"'), st.one_of(strings(), rules), newline)
+    root = draw(container(st.one_of(others, plugins, permission), "{}", newline))
     ends = (
         draw(st.sampled_from(["", "\ufeff"])),
         draw(blank(newline, False)),
@@ -260,6 +263,33 @@ def test_install_then_uninstall_is_identity(text: str) -> None:
     expected["plugin"] = [*expected.get("plugin", []), "file:///new/x.js"]
     assert meaning(after) == expected
     assert removed(after, "file:///new/x.js") == text
+
+
+@settings(max_examples=250, deadline=None)
+@given(documents())
+def test_close_then_reopen_is_identity(text: str) -> None:
+    after = closing.add(text)
+    rules = meaning(after)["permission"]  # type: ignore[index]
+    assert list(closing.RULES)[:-1] == [
+        tool for tool in closing.RULES if tool in rules and dict(rules[tool]).get("**") == "deny"
+    ]
+    for tool, rule in rules.items():
+        if tool in closing.RULES and tool != "execute":
+            assert list(rule)[-1] == "**", "the last rule is the one that counts"
+    assert closing.missing(jsonc.parse(after)) in ([], ["execute"])
+    assert closing.remove(after) == text
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("{}", '{"permission": ' + closing._ON_ONE_LINE + "}"),
+        ('{"permission": "ask"}', '{"permission": {"*":"ask",' + closing._ON_ONE_LINE[1:] + "}"),
+    ],
+)
+def test_closed(before: str, after: str) -> None:
+    assert closing.add(before) == after
+    assert closing.remove(after) == before
 
 
 @settings(max_examples=120, deadline=None)

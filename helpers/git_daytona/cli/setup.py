@@ -46,9 +46,9 @@ def install(scope: str | None, dry_run: bool) -> None:
     from git_daytona.opencode import install as installing
     from git_daytona.opencode import registration
 
-    if not registration.SHIM.is_file():
+    if not (registration.PLUGIN / "index.js").is_file():
         raise BadSetting(
-            f"the plugin file '{registration.SHIM}' is missing", hint="install git-daytona again"
+            f"the plugin file '{registration.PLUGIN}' is missing", hint="install git-daytona again"
         )
     worktree = _worktree(scope)
     change = installing.install(worktree)

@@ -15,10 +15,11 @@ from git_daytona.doctor.findings import Seen, fail, ok, skipped, warn
 from git_daytona.git import branches
 from git_daytona.git import repository as git
 from git_daytona.git.repository import Repository
-from git_daytona.opencode import registration
+from git_daytona.opencode import closing, registration
+from git_daytona.opencode.registration import Config
 from git_daytona.settings import preferences
 
-OPENCODE, OPENCODE_KNOWN = (1, 18), 1
+OPENCODE, OPENCODE_KNOWN = (1, 18), 2
 GIT = (2, 36)
 SSH = (8, 7)
 PROGRAM_SECONDS = 8.0
@@ -34,9 +35,9 @@ def python() -> Seen:
 
 def shim() -> Seen:
     """The plugin file of this installation."""
-    if not registration.SHIM.is_file():
-        return fail(f"'{registration.SHIM}' is missing", "install git-daytona again")
-    return ok(str(registration.SHIM))
+    if not (registration.PLUGIN / "index.js").is_file():
+        return fail(f"'{registration.PLUGIN}' is missing", "install git-daytona again")
+    return ok(str(registration.PLUGIN))
 
 
 def opencode() -> Seen:
@@ -73,12 +74,15 @@ def opencode() -> Seen:
 
 def plugin(repository: Repository | None, start: Path) -> Seen:
     """Whether OpenCode, run here, loads our plugin, once, and not Daytona's other one as well."""
-    own, others = _registered(repository.worktree if repository else None, start)
+    worktree = repository.worktree if repository else None
+    own, others = _registered(worktree, start)
     if not own:
         return fail("OpenCode's configuration does not name it", INSTALL)
     for file, where in own.items():
-        if not file.is_file():
+        if not file.exists():
             return fail(f"'{where[0]}' names '{file}', which does not exist", INSTALL)
+        if not (file / "index.js").is_file():
+            return fail(f"'{where[0]}' names '{file}', which OpenCode 2 does not load", INSTALL)
     (file, where), *more = own.items()
     text = "registered in " + ", ".join(f"'{path}'" for path in where)
     if more:
@@ -93,11 +97,38 @@ def plugin(repository: Repository | None, start: Path) -> Seen:
         return warn(
             f"{text}, but OPENCODE_PURE is set: OpenCode loads no plugins", "unset OPENCODE_PURE"
         )
-    if file.resolve() != registration.SHIM.resolve():
+    if file.resolve() != registration.PLUGIN.resolve():
         return warn(
             f"{text}, but that of another installation: '{file}'", f"to change that, {INSTALL}"
         )
-    return ok(text)
+    return _closed(worktree, start, where[0]) or ok(text)
+
+
+def _closed(worktree: Path | None, start: Path, where: Path) -> Seen | None:
+    """What keeps OpenCode from being closed where the plugin does not load; None if nothing does."""
+    configs = [it for it in registration.configs(worktree, start) if isinstance(it, Config)]
+    for config in configs:
+        for spec in config.specs():
+            if spec.text in (f"-{registration.ID}", "-*"):
+                return fail(
+                    f"'{config.path}' switches it off: \"{spec.text}\"", "remove that line"
+                )
+    place = next((n for n, it in enumerate(configs) if it.path == where), len(configs))
+    for config in configs[place : place + 1]:
+        if missing := closing.missing(config.document):
+            return warn(
+                f"'{where}' does not forbid OpenCode's own {', '.join(missing)} where the plugin "
+                "does not load",
+                INSTALL,
+            )
+    for config in configs[place + 1 :]:
+        if opened := closing.opened(config.document):
+            return warn(
+                f"'{config.path}' allows OpenCode's own {', '.join(opened)} where the plugin does "
+                "not load",
+                "remove these rules there, or give them in the file for all projects",
+            )
+    return None
 
 
 def _registered(worktree: Path | None, start: Path) -> tuple[dict[Path, list[Path]], list[str]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from git_daytona.base import files
 from git_daytona.base.errors import BadSetting, GitDaytonaError
 from git_daytona.base.secret import printable
-from git_daytona.opencode import jsonc, registration
+from git_daytona.opencode import closing, jsonc, registration
 from git_daytona.opencode.registration import Config
 
 SCHEMA = "https://opencode.ai/config.json"
@@ -86,6 +86,7 @@ def install(worktree: Path | None) -> Change:
     elif entry not in chosen.own():
         text = jsonc.replace(chosen.document, own[0].node, json.dumps(entry))
     text = removed(text, lambda spec: registration.is_ours(spec) and spec != entry)
+    text = closing.add(text)
     replaced = tuple(spec.text for spec in own if spec.text != entry)
     return _checked(chosen, text, replaced, expected={entry})
 
@@ -101,7 +102,7 @@ def uninstall(worktree: Path | None) -> list[Change]:
         if not path.is_symlink() and found.raw in [_fresh(spec) for spec in found.own()]:
             changes.append(Change(path, found.raw, None))
         else:
-            text = removed(found.document.text, registration.is_ours)
+            text = removed(closing.remove(found.document.text), registration.is_ours)
             changes.append(_checked(found, text, tuple(found.own()), expected=set()))
     return changes
 
@@ -119,7 +120,7 @@ def rivals(worktree: Path | None, start: Path, changed: Path) -> list[str]:
                 f"'{path}' also names Daytona's other plugin, '{spec}', and both would run:"
                 " remove one"
             )
-        elif registration.is_ours(spec) and path != changed and place != registration.SHIM:
+        elif registration.is_ours(spec) and path != changed and place != registration.PLUGIN:
             found.append(
                 f"'{path}' names the plugin of another installation, and both would run:"
                 " take that one back"
@@ -139,7 +140,8 @@ def _files(worktree: Path | None) -> list[Path]:
 
 def _fresh(spec: str) -> bytes:
     """The file that is written where there is none."""
-    return f'{{\n  "$schema": "{SCHEMA}",\n  "plugin": [{json.dumps(spec)}]\n}}\n'.encode()
+    plugin = f'{{\n  "$schema": "{SCHEMA}",\n  "plugin": [{json.dumps(spec)}]\n}}\n'
+    return closing.add(plugin).encode()
 
 
 def added(document: jsonc.Document, entry: str) -> str:

@@ -228,9 +228,11 @@ def _indentation(text: str, place: int) -> str:
     return found.group(1) if found else ""
 
 
+def indentation(document: Document) -> str | None:
+    """The indentation of the outermost properties; None where none has a line of its own."""
+    return next((it for item in document.root.items if (it := _own_line(document.text, item))), None)
+
+
 def _unit(document: Document) -> str:
     """How much further a level is indented: as the outermost properties are, else two blanks."""
-    for item in document.root.items:
-        if unit := _own_line(document.text, item):
-            return unit
-    return "  "
+    return indentation(document) or "  "

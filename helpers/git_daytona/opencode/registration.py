@@ -22,9 +22,12 @@ from git_daytona.base import paths
 from git_daytona.base.errors import BadSetting
 from git_daytona.opencode import jsonc
 
-SHIM = Path(git_daytona.__file__).absolute().parent / "opencode" / "daytona.js"
-"""The plugin of this installation. Not resolved: what pipx, uv or a package manager links to
-outlives an update."""
+PLUGIN = Path(git_daytona.__file__).absolute().parent / "opencode" / "plugin"
+"""The plugin of this installation: a directory with ``index.js``, the only form that OpenCode 2
+takes. Not resolved: what pipx, uv or a package manager links to outlives an update."""
+ID = "git-daytona"
+"""The plugin's name in OpenCode 2."""
+_FORMER = PLUGIN.with_name("daytona.js")
 NAMES = ("opencode.json", "opencode.jsonc")
 _OTHER = re.compile(r"(?:npm:)?(?:@daytona(?:io)?/opencode(?:-plugin)?|opencode-daytona)(?:@.*)?")
 _LARGEST = 4 * 1024 * 1024
@@ -74,12 +77,14 @@ def specs(document: jsonc.Document) -> list[Spec]:
 
 def entry() -> str:
     """How this installation's plugin is named in a configuration file."""
-    return SHIM.as_uri()
+    return PLUGIN.as_uri()
 
 
 def is_ours(spec: str) -> bool:
     """Whether a plugin is that of an installation of this suite, by the end of its path."""
-    return Path(target(spec)).parts[-3:] == SHIM.parts[-3:]
+    place = Path(target(spec))
+    place = place.parent if place.name == "index.js" else place
+    return place.parts[-3:] in (PLUGIN.parts[-3:], _FORMER.parts[-3:])
 
 
 def is_other(spec: str) -> bool:
@@ -162,7 +167,9 @@ def loose(worktree: Path | None, start: Path) -> list[Path]:
     for folder in dict.fromkeys([paths.opencode_config(), *_folders(worktree, start)]):
         for plugins in (folder / "plugin", folder / "plugins"):
             with contextlib.suppress(OSError):
-                found += sorted(it for it in plugins.iterdir() if it.suffix in (".js", ".ts"))
+                found += sorted(
+                    it for it in plugins.iterdir() if it.suffix in (".js", ".ts") or it.is_dir()
+                )
     return found
 
 

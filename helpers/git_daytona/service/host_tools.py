@@ -11,7 +11,7 @@ from git_daytona.settings.preferences import ALLOW_HOST_TOOLS as KEY
 
 HARMLESS = (
     *("invalid", "todowrite", "todoread", "task", "question", "plan_enter", "plan_exit"),
-    *("webfetch", "websearch", "codesearch", "skill"),
+    *("webfetch", "websearch", "codesearch", "skill", "subagent"),
 )
 """Built-in tools that touch nothing of the user's machine but what the user gave OpenCode for that:
 its lists and questions, the network under the user's permissions, skills from the user's folders.

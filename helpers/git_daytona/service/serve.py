@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from git_daytona import __version__
 from git_daytona.base import log
 from git_daytona.service.events import EVENTS
-from git_daytona.service.host_tools import HARMLESS, system_prompt
+from git_daytona.service.host_tools import HARMLESS, opted_in, system_prompt
 from git_daytona.service.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -107,6 +107,7 @@ class Service:
         given, project = request.params.get("worktree"), request.params.get("projectID")
         worktree = given if isinstance(given, str) and given not in ("", "/") else str(directory)
         tools = {tool.name: tool for tool in TOOLS}
+        chosen = opted_in(directory)
         request.answer(
             {
                 "name": "git-daytona",
@@ -116,6 +117,7 @@ class Service:
                     for t in TOOLS
                 ],
                 "allowed": [*tools, *HARMLESS],
+                "hostTools": True if chosen is None else sorted(chosen),
                 "events": list(EVENTS),
                 "system": system_prompt(worktree, tuple(tools)),
             }

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from git_daytona.base import log
 from git_daytona.base.errors import GitDaytonaError
 from git_daytona.base.secret import printable, redact
 from git_daytona.sandbox.lifecycle import Restoring
@@ -30,6 +31,7 @@ class Toasts:
             if self._last == (title, text):
                 return
             self._last = (title, text)
+        log.logger.info("toast: %s: %s", title, text)
         self._notify("toast", {"title": title, "message": text, "variant": variant})
 
     def created(self, sandbox_id: str, branch: str | None) -> None:

@@ -10,7 +10,9 @@ from git_daytona.api.cloud import Execution
 from git_daytona.base.errors import NoKey
 from git_daytona.git.refs import PROJECT
 from git_daytona.sandbox import report
+from git_daytona.service import permissions
 from git_daytona.service.jsonrpc import Closed, Refused, Request
+from git_daytona.service.permissions import Effect, Rule
 from git_daytona.service.previews import Previews
 from git_daytona.service.toasts import Toasts
 from git_daytona.service.turns import Turns
@@ -43,6 +45,17 @@ class Shared:
         )
         self._shown: set[str] = set()
         self._known: dict[str, bool] = {}
+        self._approved: tuple[Rule, ...] = ()
+
+    def approve(self, action: str, resources: Sequence[str]) -> None:
+        """Keep that the user always allows something."""
+        with self._lock:
+            self._approved += tuple(Rule(action, each, Effect.ALLOW) for each in resources)
+
+    def approved(self) -> tuple[Rule, ...]:
+        """What the user has allowed for good since the service began."""
+        with self._lock:
+            return self._approved
 
     def file_lock(self, root: str, path: str) -> "threading.Lock":
         """The lock of one file of a session, forgotten when nobody holds it."""
@@ -85,6 +98,9 @@ class ToolCall:
         self._shared, self.request, self.tool, self.arguments = shared, request, tool, arguments
         self.session_id = session_id
         self.worktree = shared.workspace.worktree
+        rules = request.params.get("rules")
+        self._rules = permissions.read(rules) if isinstance(rules, list) else None
+        """The user's rules, where the client does not apply them itself."""
         self.cancelled = threading.Event()
         self.notices: list[str] = []
         self.sandbox_id = ""
@@ -166,12 +182,30 @@ class ToolCall:
             "always": list(always),
             "metadata": dict(metadata),
         }
+        if self._rules is None:
+            self._answer(params)
+            return
+        effect = permissions.decide(self._rules, permission, patterns)
+        if effect is Effect.DENY:
+            raise Denied(f"a permission rule denies this: {permission} {' '.join(patterns)}")
+        if effect is Effect.ALLOW:
+            return
+        if permissions.decide(self._shared.approved(), permission, patterns) is Effect.ALLOW:
+            return
+        answer = self._answer(params | permissions.question(permission, patterns, always))
+        chosen = answer.get("answer") if isinstance(answer, dict) else None
+        if chosen == permissions.ALWAYS:
+            self._shared.approve(permission, always)
+        elif chosen != permissions.ONCE:
+            raise Denied("the user rejected this tool call")
+
+    def _answer(self, params: Mapping[str, Any]) -> object:
         with self._lock:
             if self.cancelled.is_set():
                 raise Cancelled("the call was aborted")
             self._question = self.request.peer.ask("ask", params)
         try:
-            self._question.result()
+            return self._question.result()
         except Refused as refused:
             raise Denied(refused.message) from None
         except (CancelledError, Closed):

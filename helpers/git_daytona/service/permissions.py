@@ -1,0 +1,81 @@
+"""OpenCode 2's permission rules, which it does not apply to the tools of a plugin.
+
+A rule is ``{action, resource, effect}``; of those that match, the last one counts. ``*`` stands for
+any characters, ``?`` for one (https://opencode.ai/docs/permissions).
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Effect(StrEnum):
+    """What a rule does; the stricter one is the greater one."""
+
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule: what it is about, and what follows."""
+
+    action: str
+    resource: str
+    effect: Effect
+
+    def matches(self, action: str, resource: str) -> bool:
+        return _matches(self.action, action) and _matches(self.resource, resource)
+
+
+def read(rules: Iterable[Any]) -> tuple[Rule, ...]:
+    """Read the rules of a request. One that cannot be read makes the tool ask for everything."""
+    found = []
+    for rule in rules:
+        try:
+            found.append(Rule(str(rule["action"]), str(rule["resource"]), Effect(rule["effect"])))
+        except (KeyError, TypeError, ValueError):
+            found.append(Rule("*", "*", Effect.ASK))
+    return tuple(found)
+
+
+def decide(rules: Iterable[Rule], action: str, resources: Iterable[str]) -> Effect:
+    """Return the strictest of what the rules say for each resource; ``ask`` where none matches."""
+    ordered = list(Effect)
+    known = tuple(rules)
+
+    def effect(resource: str) -> Effect:
+        matching = (r.effect for r in reversed(known) if r.matches(action, resource))
+        return next(matching, Effect.ASK)
+
+    return max((effect(each) for each in resources), key=ordered.index, default=Effect.ASK)
+
+
+def question(action: str, resources: Iterable[str], always: Iterable[str]) -> Mapping[str, Any]:
+    """The question to the user, for OpenCode's question tool: ``{text, options}``."""
+    named = ", ".join(f"'{each}'" for each in resources)
+    kept = ", ".join(f"'{each}'" for each in always)
+    options = [
+        {"label": ONCE, "description": "This time"},
+        {"label": ALWAYS, "description": f"Until OpenCode ends, for {kept}"},
+        {"label": REJECT, "description": "Do not run it"},
+    ]
+    return {
+        "text": f"May the agent use {action} in its sandbox: {named}?",
+        "options": options if kept else [options[0], options[2]],
+    }
+
+
+ONCE, ALWAYS, REJECT = "Allow once", "Allow always", "Reject"
+
+
+def _matches(pattern: str, text: str) -> bool:
+    """Whether a pattern is the whole text; as in OpenCode, `ls *` also is a bare `ls`."""
+    parts = (".*" if c == "*" else "." if c == "?" else re.escape(c) for c in pattern)
+    expression = "".join(parts)
+    if pattern.endswith(" *"):
+        expression = expression.removesuffix(re.escape(" ") + ".*") + "( .*)?"
+    return re.fullmatch(expression, text, re.DOTALL) is not None
