@@ -19,6 +19,8 @@ UNITS = {"s": 1, "min": 60, "h": 3600}
 NO_LIMITS = {
     "trust.published.AGAIN_SECONDS": "how often is asked",
     "trust.published.FAILED_SECONDS": "how long a failure is believed",
+    "service.charge.STARTING_SECONDS": "an age",
+    "doctor.confinement.POLL_SECONDS": "between two looks",
     "service.previews.LINK_SECONDS": "how long a link is valid",
     "doctor.daytona.SKEW_SECONDS": "a difference of clocks",
     "cli.listing.WATCH_SECONDS": "how often --watch looks",
@@ -39,6 +41,7 @@ PARTS = {
     "service.dispatcher.CALLS_SECONDS": "stands in DRAIN_SECONDS",
     "service.turns.LAST_SECONDS": "stands in DRAIN_SECONDS",
     "doctor.machine.PROGRAM_SECONDS": "within a check",
+    "doctor.confinement.ACTIVE_SECONDS": "within a check",
     "doctor.daytona.REQUEST_SECONDS": "within a check",
     "doctor.daytona.PROBE_SECONDS": "within a check",
     "tools.files.SECONDS": "a script in the sandbox, as REPORT_SECONDS",
@@ -66,10 +69,10 @@ def constants() -> dict[str, float]:
                 and node.targets[0].id.endswith("SECONDS")
             ):
                 found[f"{module(path)}.{node.targets[0].id}"] = float(eval(ast.unparse(node.value)))
-    shim = (SOURCE / "opencode" / "daytona.js").read_text()
+    plugin = (SOURCE / "opencode" / "plugin" / "index.js").read_text()
     found |= {
-        f"daytona.js.{name}": int(value) / 1000
-        for name, value in re.findall(r"^const (\w+_MS) = ([\d_]+)", shim, re.MULTILINE)
+        f"plugin.{name}": int(value) / 1000
+        for name, value in re.findall(r"^const (\w+_MS) = ([\d_]+)", plugin, re.MULTILINE)
     }
     found["ssh.ConnectTimeout"] = float(
         re.search(r"ConnectTimeout=(\d+)", (SOURCE / "ssh.py").read_text())[1]
@@ -78,8 +81,8 @@ def constants() -> dict[str, float]:
 
 
 def documented() -> dict[str, float]:
-    rows = re.findall(r'^\.B (\d+) (\w+)\n\.\\" (\S+)$', PAGE, re.MULTILINE)
-    return {name: int(number) * UNITS[unit] for number, unit, name in rows}
+    rows = re.findall(r'^\.B ([\d.]+) (\w+)\n\.\\" (\S+)$', PAGE, re.MULTILINE)
+    return {name: float(number) * UNITS[unit] for number, unit, name in rows}
 
 
 def test_the_page_has_the_codes_limits():
@@ -90,7 +93,7 @@ def test_the_page_has_the_codes_limits():
 
 def test_every_limit_is_on_the_page():
     # what is shown, and how often is asked
-    shown = {"daytona.js.TOAST_MS", "daytona.js.READ_MS", "daytona.js.PING_MS"}
+    shown = {"plugin.TOAST_MS", "plugin.READ_MS", "plugin.PING_MS"}
     assert set(constants()) - set(documented()) - set(NO_LIMITS) - set(PARTS) - shown == set()
 
 

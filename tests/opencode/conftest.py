@@ -11,11 +11,12 @@ import pytest
 
 from git_daytona.local.server import LocalDaytona
 from support.opencode_hosts import RELEASES, RUN_SECONDS, OpenCode, OpenCode2, host, install
+from support.program import tell
 from support.round_trip import local, repo, server
 from support.scripted_model import Model, serve
 from support.secret_search import canary, logged, traced
 
-__all__ = ["canary", "local", "logged", "repo", "server", "traced"]
+__all__ = ["canary", "local", "logged", "repo", "server", "tell", "traced"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from git_daytona.doctor import findings, machine
+from git_daytona.doctor import confinement, findings, machine
 from git_daytona.doctor.daytona import Service
 from git_daytona.doctor.findings import Check, Finding, Seen, Status
 from git_daytona.git.repository import Repository
@@ -26,11 +26,14 @@ def examine(start: Path, isolation: Callable[[], str] | None = None) -> Iterator
     def here() -> Repository | None:
         return repository[0]
 
+    def worktree() -> Path:
+        found = here()
+        return (found.worktree or start) if found else start
+
     service = Service(start)
 
     def load() -> Seen:
-        found = here()
-        service.directory = (found.worktree or start) if found else start
+        service.directory = worktree()
         return service.settings()
 
     return findings.run(
@@ -41,6 +44,7 @@ def examine(start: Path, isolation: Callable[[], str] | None = None) -> Iterator
             Check("git", machine.git_version),
             Check("repository", partial(machine.repository, find, start), ("git",)),
             Check("plugin", lambda: machine.plugin(here(), start)),
+            Check("confined", lambda: confinement.confined(worktree())),
             Check("ssh", partial(machine.ssh_version, os.environ)),
             Check("files", machine.own_files),
             Check("settings", load),

@@ -105,14 +105,12 @@ def plugin(repository: Repository | None, start: Path) -> Seen:
 
 
 def _closed(worktree: Path | None, start: Path, where: Path) -> Seen | None:
-    """What keeps OpenCode from being closed where the plugin does not load; None if nothing does."""
+    """What leaves OpenCode open where the plugin does not load; None if nothing does."""
     configs = [it for it in registration.configs(worktree, start) if isinstance(it, Config)]
     for config in configs:
         for spec in config.specs():
             if spec.text in (f"-{registration.ID}", "-*"):
-                return fail(
-                    f"'{config.path}' switches it off: \"{spec.text}\"", "remove that line"
-                )
+                return fail(f"'{config.path}' switches it off: \"{spec.text}\"", "remove that line")
     place = next((n for n, it in enumerate(configs) if it.path == where), len(configs))
     for config in configs[place : place + 1]:
         if missing := closing.missing(config.document):

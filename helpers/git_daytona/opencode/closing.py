@@ -2,9 +2,9 @@
 these are closed where the plugin is not loaded, fails, or was removed. Pure: text in, text out.
 
 OpenCode 1 and 2 take the last rule that matches, so ours are the last of each tool. In OpenCode 1
-the plugin lifts them once its service has answered; in OpenCode 2 they bind the built-in tools only,
-and the plugin's are in their place. ``**`` matches what ``*`` does, and tells our rules from the
-user's. Code Mode's ``execute`` knows no patterns: a rule for all of it takes it away.
+the plugin lifts them once its service has answered; in OpenCode 2 they bind the built-in tools
+only, and the plugin's are in their place. ``**`` matches what ``*`` does, and tells our rules from
+the user's. Code Mode's ``execute`` knows no patterns: a rule for all of it takes it away.
 """
 
 import json
@@ -64,7 +64,7 @@ def remove(text: str) -> str:
         elif (before := _unextended(document, item.value, _rule(tool))) is not None:
             text = jsonc.replace(document, item.value, before)
         elif _denies(document, item.value, pattern):
-            rule = item.value.items.index(_item(item.value, pattern))  # type: ignore[arg-type]
+            rule = item.value.items.index(_item(item.value, pattern))
             text = jsonc.remove(document, item.value, rule)
     return text
 
@@ -78,9 +78,7 @@ def missing(document: Document) -> list[str]:
         tool
         for tool, pattern in RULES.items()
         if (item := _item(found.value, tool)) is None
-        or not (
-            _denies(document, item.value, pattern) or document.string(item.value) == "deny"
-        )
+        or not (_denies(document, item.value, pattern) or document.string(item.value) == "deny")
     ]
 
 

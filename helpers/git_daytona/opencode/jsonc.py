@@ -230,7 +230,8 @@ def _indentation(text: str, place: int) -> str:
 
 def indentation(document: Document) -> str | None:
     """The indentation of the outermost properties; None where none has a line of its own."""
-    return next((it for item in document.root.items if (it := _own_line(document.text, item))), None)
+    own = (_own_line(document.text, item) for item in document.root.items)
+    return next(filter(None, own), None)
 
 
 def _unit(document: Document) -> str:

@@ -3,11 +3,14 @@
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from git_daytona.base import log, paths
 from git_daytona.base.errors import GitDaytonaError
-from git_daytona.service import host_tools
+from git_daytona.service import charge, host_tools
+from git_daytona.service.charge import Stamp
 from git_daytona.service.events import Events
 from git_daytona.service.jsonrpc import (
     FAILED,
@@ -50,7 +53,10 @@ class Dispatcher:
         directory: Path,
         worktree: str,
         project_id: str | None,
+        client: Mapping[str, Any],
     ) -> None:
+        self._client = client
+        self._stamp = ExitStack()
         toasts = Toasts(peer.notify)
         self.workspace = Workspace(directory, worktree, project_id, toasts)
         self._previews = Previews(self.workspace, toasts)
@@ -109,6 +115,26 @@ class Dispatcher:
             call.cancel()
         request.answer(None)
 
+    def charge(self, request: Request) -> None:
+        """The plugin is in charge: its tools are in the place of the client's own."""
+        pid, tools = self._client.get("pid"), request.params.get("tools")
+        stamp = Stamp(
+            version=str(self._client.get("version", "")),
+            pid=pid if isinstance(pid, int) else 0,
+            directory=str(self.workspace.directory),
+            project=self.workspace.project_id or "",
+            tools=tuple(str(each) for each in tools) if isinstance(tools, list) else (),
+        )
+
+        def leave() -> None:
+            try:
+                charge.leave(stamp, self._stamp)
+            except GitDaytonaError as problem:  # it is only told to people
+                log.logger.warning("no stamp: %s", problem.message)
+
+        Lane("stamp", 1).submit(leave)
+        request.answer(None)
+
     def _run(self, call: ToolCall) -> None:
         request, name = call.request, call.tool.name
         try:
@@ -159,6 +185,7 @@ class Dispatcher:
     def close(self) -> None:
         """Finish, and wait a little for the revocations."""
         self.finish()
+        self._stamp.close()
         last = threading.Thread(target=self.workspace.close, name="revocations", daemon=True)
         last.start()
         last.join(CLOSE_SECONDS)

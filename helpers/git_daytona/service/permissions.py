@@ -5,7 +5,7 @@ any characters, ``?`` for one (https://opencode.ai/docs/permissions).
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -54,7 +54,7 @@ def decide(rules: Iterable[Rule], action: str, resources: Iterable[str]) -> Effe
     return max((effect(each) for each in resources), key=ordered.index, default=Effect.ASK)
 
 
-def question(action: str, resources: Iterable[str], always: Iterable[str]) -> Mapping[str, Any]:
+def question(action: str, resources: Iterable[str], always: Iterable[str]) -> dict[str, Any]:
     """The question to the user, for OpenCode's question tool: ``{text, options}``."""
     named = ", ".join(f"'{each}'" for each in resources)
     kept = ", ".join(f"'{each}'" for each in always)

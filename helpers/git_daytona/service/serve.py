@@ -87,7 +87,7 @@ class Service:
             self._initialize(request)
         elif method == "ping":  # whether anybody is there; calls themselves may take their time
             request.answer({})
-        elif method not in ("tool", "event", "guard", "cancel", "shutdown"):
+        elif method not in ("tool", "event", "guard", "cancel", "charge", "shutdown"):
             raise Refused(METHOD_NOT_FOUND, f"there is no method '{method[:80]}'")
         elif dispatcher is None:
             raise Refused(INVALID_PARAMS, "call 'initialize' first")
@@ -104,6 +104,7 @@ class Service:
         directory = Path(text(request.params, "directory"))
         if not directory.is_absolute():
             raise Refused(INVALID_PARAMS, "'directory' must be absolute")
+        client = request.params.get("client")
         given, project = request.params.get("worktree"), request.params.get("projectID")
         worktree = given if isinstance(given, str) and given not in ("", "/") else str(directory)
         tools = {tool.name: tool for tool in TOOLS}
@@ -130,6 +131,7 @@ class Service:
             directory,
             worktree,
             project if isinstance(project, str) and project else None,
+            client if isinstance(client, dict) else {},
         )
         self._dispatcher.workspace.begin()
 

@@ -175,7 +175,7 @@ class ToolCall:
         always: Sequence[str],
         metadata: Mapping[str, Any],
     ) -> None:
-        params = {
+        params: dict[str, Any] = {
             "call": self.request.id,
             "permission": permission,
             "patterns": list(patterns),

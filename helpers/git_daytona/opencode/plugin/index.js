@@ -175,10 +175,17 @@ class Daytona {
     service.ended.then(() => this.ended(service))
     try {
       this.known = await this.ready
+      if (this.charged) this.charge(this.charged)
     } catch (error) {
       this.broken ??= error.message
       service.kill(this.broken)
     }
+  }
+
+  // These tools, in the host's names, are in the place of its own.
+  charge(tools) {
+    this.charged = tools
+    this.service.notify("charge", { tools })
   }
 
   ended(service) {
@@ -293,7 +300,8 @@ async function server({ client, project, directory, worktree }) {
   const toasts = toaster(client)
   const parent = (id) =>
     client.session.get({ path: { id } }).then(({ data }) => data?.parentID ?? null)
-  const params = { client: { name: "opencode", version: "1" }, directory, worktree }
+  const me = { name: "opencode", version: "1", pid: process.pid }
+  const params = { client: me, directory, worktree }
   const daytona = new Daytona({ toast: toasts.toast, parent }, { ...params, projectID: project?.id })
   await daytona.start()
   if (daytona.broken) {
@@ -314,7 +322,9 @@ async function server({ client, project, directory, worktree }) {
     // The configuration forbids the tools that act on this machine (git daytona install); with the
     // plugin in charge these are ours, and the user's own rules are what counts.
     config: async (config) => {
-      if (!daytona.broken) lift(config)
+      if (daytona.broken) return
+      lift(config)
+      daytona.charge([...tools.keys()])
     },
     tool: Object.fromEntries(daytona.known.tools.map((tool) => [tool.name, {
       description: tool.description,
@@ -420,7 +430,7 @@ async function setup(ctx) {
   }
   const parent = (sessionID) => get(sessionID).then(({ parentID }) => parentID ?? null)
   const daytona = new Daytona({ toast, parent }, {
-    client: { name: ctx.app?.name ?? "opencode", version: ctx.app?.version ?? "2" },
+    client: { name: "opencode", version: ctx.app?.version ?? "2", pid: process.pid },
     directory,
     worktree: project.directory,
     projectID: project.id,
@@ -505,6 +515,7 @@ async function setup(ctx) {
     listen().catch(() => {})
     const refusal = await closed()
     if (refusal) daytona.broken ??= refusal.message
+    else daytona.charge([...tools.keys()])
   } catch (error) {
     // A setup that throws would leave OpenCode with its own tools.
     daytona.broken ??= String(error?.message ?? error)

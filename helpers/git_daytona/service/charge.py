@@ -1,0 +1,142 @@
+"""Which OpenCode the plugin is in charge of, and which it is not.
+
+The plugin tells its service once its tools are in the place of OpenCode's own; the service leaves a
+stamp for as long as it lives. What runs without one acts on this machine.
+"""
+
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from git_daytona.base import files, paths
+from git_daytona.base.errors import BadSetting, TimedOut
+
+PROGRAMS = ("opencode", "opencode.exe", "shuvcode")
+"""The program, npm's name for it, and that of a build of OpenCode 2 on npm."""
+STARTING_SECONDS = 30.0
+"""Age up to which an OpenCode may still be loading its plugins."""
+STAMP_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """An OpenCode that has the plugin: its version and process, the directory and the project it
+    works in, and the tools that are ours there."""
+
+    version: str
+    pid: int
+    directory: str
+    project: str
+    tools: tuple[str, ...]
+
+
+def _folder() -> Path:
+    return paths.own_state() / "in-charge"
+
+
+def leave(stamp: Stamp, until: ExitStack) -> None:
+    """Leave a stamp until the exit stack is closed or this process ends. Raises BadSetting."""
+    path = _folder() / f"{os.getpid()}.json"
+    until.enter_context(files.lock(path.with_suffix(".lock"), holds="this service's stamp"))
+    files.write_whole(path, json.dumps(dataclasses.asdict(stamp)).encode())
+    until.callback(path.unlink, missing_ok=True)
+
+
+def stamps() -> list[Stamp]:
+    """The stamps of the services that live; what others have left is removed."""
+    return [stamp for path in sorted(_folder().glob("*.json")) if (stamp := _read(path))]
+
+
+def _read(path: Path) -> Stamp | None:
+    lock = path.with_suffix(".lock")
+    try:
+        with files.lock(lock, seconds=0):
+            path.unlink(missing_ok=True)
+        lock.unlink(missing_ok=True)
+        return None
+    except TimedOut:  # its service holds it
+        pass
+    except BadSetting:
+        return None
+    try:
+        raw = json.loads(path.read_bytes()[:STAMP_BYTES])
+        tools = tuple(str(each) for each in raw["tools"])
+        texts = {name: str(raw[name]) for name in ("version", "directory", "project")}
+        return Stamp(pid=int(raw["pid"]), tools=tools, **texts)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def unconfined(worktree: Path) -> list[int]:
+    """The processes of OpenCode that work in a worktree and do not have the plugin.
+
+    Linux only: elsewhere nothing says where a process works. OpenCode 2's terminal is not meant,
+    whose tools run in its background service (``doctor`` asks that).
+    """
+    known = {stamp.pid for stamp in stamps()}
+    served = background() is not None
+    found = []
+    for pid, words in _processes(worktree):
+        alone = "--standalone" in words or "serve" in words
+        if pid not in known and (alone or not served):
+            found.append(pid)
+    return found
+
+
+def _processes(worktree: Path) -> Iterator[tuple[int, list[str]]]:
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            place = (process / "cwd").readlink()
+            if (process / "exe").readlink().name not in PROGRAMS or not (
+                place.is_relative_to(worktree)
+                and time.time() - process.stat().st_ctime > STARTING_SECONDS
+            ):
+                continue
+            yield int(process.name), (process / "cmdline").read_text().split("\0")
+        except (OSError, UnicodeDecodeError):  # it has ended, or is somebody else's
+            continue
+
+
+@dataclass(frozen=True)
+class Background:
+    """OpenCode 2's background service: its port on loopback, password and process."""
+
+    port: int
+    password: str = dataclasses.field(repr=False)
+    pid: int
+
+    def environment(self) -> dict[str, str]:
+        """The variables of ours that it was started with; empty where the system does not tell."""
+        try:
+            raw = Path(f"/proc/{self.pid}/environ").read_bytes()
+        except OSError:
+            return {}
+        pairs = (each.partition(b"=") for each in raw.split(b"\0"))
+        return {
+            name.decode(): value.decode(errors="replace")
+            for name, _, value in pairs
+            if name.startswith(b"DAYTONA_")
+        }
+
+
+def background() -> Background | None:
+    """Return OpenCode 2's background service (``service.json`` in its state folder) if it runs."""
+    state = os.environ.get("XDG_STATE_HOME")
+    base = Path(state) if state else Path.home() / ".local" / "state"
+    for name in PROGRAMS:
+        try:
+            raw = json.loads((base / name / "service.json").read_bytes()[:STAMP_BYTES])
+            url = urlsplit(str(raw["url"]))
+            found = Background(url.port or 0, str(raw["password"]), int(raw["pid"]))
+            os.kill(found.pid, 0)
+        except (OSError, ValueError, KeyError, TypeError, OverflowError):
+            continue
+        if found.pid > 1 and url.hostname == "127.0.0.1":
+            return found
+    return None
