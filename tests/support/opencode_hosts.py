@@ -10,6 +10,7 @@ import socket
 import subprocess
 import urllib.request
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -115,9 +116,11 @@ class OpenCode(ABC):
 
     watcher: ClassVar[str]
     major: ClassVar[int]
+    dialect: ClassVar[Callable[[Call], Call]] = staticmethod(lambda call: call)
 
     def __init__(self, binary: Path, home: Path, model: Model, scratch: Path) -> None:
         self.binary, self.home, self.model = binary, home, model
+        model.dialect = self.dialect
         self.watched = scratch / "events.jsonl"
         self.config: dict[str, Any] = {
             "plugin": [PLUGIN.as_uri(), (TESTS / self.watcher).as_uri()],
@@ -356,11 +359,7 @@ def dialect(call: Call) -> Call:
 
 
 class OpenCode2(OpenCode):
-    watcher, major = "watch2", 2
-
-    def __init__(self, binary: Path, home: Path, model: Model, scratch: Path) -> None:
-        super().__init__(binary, home, model, scratch)
-        model.dialect = dialect
+    watcher, major, dialect = "watch2", 2, staticmethod(dialect)
 
     def configured(self) -> dict[str, str]:
         for name in ("opencode", self.binary.name):
