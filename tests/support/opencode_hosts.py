@@ -264,8 +264,8 @@ class Server(ABC):
         """Wait for a question about a permission: its id, and what it is about."""
 
     @abstractmethod
-    def allow(self, session: str, question: str) -> None:
-        """Answer it with "once"."""
+    def answer(self, session: str, question: str, how: str) -> None:
+        """Answer it: "once" or "always"."""
 
     @abstractmethod
     def tools(self) -> list[str]:
@@ -334,8 +334,8 @@ class Server1(Server):
         [asked] = until(lambda: self.http("GET", "/permission"))
         return asked["id"], f"{asked['permission']}: {', '.join(asked['patterns'])}"
 
-    def allow(self, session: str, question: str) -> None:
-        self.http("POST", f"/permission/{question}/reply", {"reply": "once"})
+    def answer(self, session: str, question: str, how: str) -> None:
+        self.http("POST", f"/permission/{question}/reply", {"reply": how})
 
     def tools(self) -> list[str]:
         return list(self.http("GET", "/experimental/tool/ids"))
@@ -424,8 +424,8 @@ class Server2(Server):
         [form] = until(lambda: self.http("GET", f"/api/session/{session}/form")["data"])
         return form["id"], json.dumps(form)
 
-    def allow(self, session: str, question: str) -> None:
-        body = {"answer": {"q0": "Allow once"}}
+    def answer(self, session: str, question: str, how: str) -> None:
+        body = {"answer": {"q0": f"Allow {how}"}}
         self.http("POST", f"/api/session/{session}/form/{question}/reply", body)
 
     def tools(self) -> list[str]:
