@@ -1,24 +1,29 @@
-"""Every error that a person can meet, with its exit status. The table in the man pages is this one
-(tests/test_man.py).
+"""Every error that a person can meet. The tables of the man pages are made of this one.
 
 A message is one line, lower case, no full stop, subjects in single quotes; the hint says what to
-do. Details go to the log. Each kind has an entry in git-daytona-errors(7), which is named in
-brackets behind the message.
+do. Details go to the log. The docstring's first line is what git-daytona(7) says of a status.
 """
 
 from typing import ClassVar
 
 
 class GitDaytonaError(Exception):
-    """Base of all errors. ``hint`` is one line that says what to do; ``details`` is text for the
-    log only (git's own output, an API's answer)."""
+    """It was refused or failed; the message says why.
+
+    The base of all errors. ``hint`` is one line that says what to do; ``details`` is text for the
+    log only (git's own output, an API's answer).
+    """
 
     entry: ClassVar[str] = "failed"
-    """Its name in git-daytona-errors(7)."""
+    """Its name in git-daytona-errors(7), in brackets behind the message."""
     status: ClassVar[int] = 1
-    meaning: ClassVar[str] = "it was refused or failed; the message says why"
     transient: ClassVar[bool] = False
     """Whether the same attempt may succeed a moment later; retries look at nothing else."""
+
+    def __init_subclass__(cls, **features: str | int) -> None:
+        """Take ``entry``, ``status`` and ``transient`` of a kind; the rest it inherits."""
+        for name, value in features.items():
+            setattr(cls, name, value)
 
     def __init__(self, message: str, *, hint: str | None = None, details: str | None = None):
         super().__init__(message)
@@ -27,169 +32,120 @@ class GitDaytonaError(Exception):
         self.details = details
 
 
-class UsageError(GitDaytonaError):
-    entry = "usage"
-    status = 2
-    meaning = "wrong arguments"
+class UsageError(GitDaytonaError, entry="usage", status=2):
+    """Wrong arguments."""
 
 
-class NothingToVerify(GitDaytonaError):
-    entry = "nothing-to-verify"
-    status = 3
-    meaning = "there is nothing to verify the gateway's host key against"
+class NothingToVerify(GitDaytonaError, entry="nothing-to-verify", status=3):
+    """There is nothing to verify the gateway's host key against."""
 
 
-class ApiUnreachable(GitDaytonaError):
-    """The request may not have arrived at all, or its answer was lost."""
+class ApiUnreachable(GitDaytonaError, entry="api-unreachable", status=4, transient=True):
+    """The Daytona API cannot be reached, or did not answer in time.
 
-    entry = "api-unreachable"
-    status = 4
-    meaning = "the Daytona API cannot be reached, or did not answer in time"
-    transient = True
+    The request may not have arrived at all, or its answer was lost.
+    """
 
 
-class NoKey(GitDaytonaError):
-    entry = "no-key"
-    status = 5
-    meaning = "there is no API key"
+class NoKey(GitDaytonaError, entry="no-key", status=5):
+    """There is no API key."""
 
 
-class KeyRefused(GitDaytonaError):
-    entry = "key-refused"
-    status = 6
-    meaning = "the API key is not accepted (HTTP 401)"
+class KeyRefused(GitDaytonaError, entry="key-refused", status=6):
+    """The API key is not accepted (HTTP 401)."""
 
 
-class Forbidden(GitDaytonaError):
-    entry = "forbidden"
-    status = 7
-    meaning = "the API key may not do this (HTTP 403)"
+class Forbidden(GitDaytonaError, entry="forbidden", status=7):
+    """The API key may not do this (HTTP 403)."""
 
 
-class NotFound(GitDaytonaError):
-    entry = "not-found"
-    status = 8
-    meaning = "no such session or sandbox"
+class NotFound(GitDaytonaError, entry="not-found", status=8):
+    """No such session or sandbox."""
 
 
-class SandboxGone(NotFound):
-    """The API itself says that there is no such sandbox any more. Only this makes a session's
-    sandbox replaced or forgotten: other services answer 404 for sandboxes that are archived or
-    starting."""
+class SandboxGone(NotFound, entry="sandbox-gone"):
+    """The API itself says that there is no such sandbox any more.
 
-    entry = "sandbox-gone"
-
-
-class NoRepository(GitDaytonaError):
-    entry = "no-repository"
-    status = 9
-    meaning = "there is no git repository here, or not one that can be used"
+    Only this makes a session's sandbox replaced or forgotten: other services answer 404 for
+    sandboxes that are archived or starting.
+    """
 
 
-class TransferFailed(GitDaytonaError):
-    entry = "transfer-failed"
-    status = 10
-    meaning = "git or ssh failed while it talked to the sandbox"
+class NoRepository(GitDaytonaError, entry="no-repository", status=9):
+    """There is no git repository here, or not one that can be used."""
 
 
-class ConnectionClosed(TransferFailed):
-    """The gateway closed the connection: bad token, stopped sandbox, or its SSH is not up yet; they
-    look the same."""
-
-    entry = "connection-closed"
-    transient = True
+class TransferFailed(GitDaytonaError, entry="transfer-failed", status=10):
+    """Git or ssh failed while it talked to the sandbox."""
 
 
-class HostKeyRefused(GitDaytonaError):
-    entry = "host-key-refused"
-    status = 11
-    meaning = "the gateway's host key is not the one that is trusted"
+class ConnectionClosed(TransferFailed, entry="connection-closed", transient=True):
+    """The gateway closed the connection.
+
+    A bad token, a stopped sandbox, and one whose SSH is not up yet look the same.
+    """
 
 
-class MissingProgram(GitDaytonaError):
-    entry = "missing-program"
-    status = 12
-    meaning = "git or ssh is missing, or DAYTONA_SSH_BINARY cannot be used"
+class HostKeyRefused(GitDaytonaError, entry="host-key-refused", status=11):
+    """The gateway's host key is not the one that is trusted."""
 
 
-class BadSetting(GitDaytonaError):
-    entry = "bad-setting"
-    status = 13
-    meaning = "a setting or a file of the suite cannot be read or makes no sense"
+class MissingProgram(GitDaytonaError, entry="missing-program", status=12):
+    """Git or ssh is missing, or DAYTONA_SSH_BINARY cannot be used."""
 
 
-class RateLimited(GitDaytonaError):
-    """``retry_after`` is the server's wish in seconds, or None."""
+class BadSetting(GitDaytonaError, entry="bad-setting", status=13):
+    """A setting or a file of the suite cannot be read or makes no sense."""
 
-    entry = "rate-limited"
-    status = 14
-    meaning = "the Daytona API asks to wait (HTTP 429)"
-    transient = True
+
+class RateLimited(GitDaytonaError, entry="rate-limited", status=14, transient=True):
+    """The Daytona API asks to wait (HTTP 429).
+
+    ``retry_after`` is the server's wish in seconds, or None.
+    """
 
     def __init__(self, message: str, *, retry_after: float | None = None, hint: str | None = None):
         super().__init__(message, hint=hint)
         self.retry_after = retry_after
 
 
-class BadAnswer(GitDaytonaError):
-    entry = "bad-answer"
-    status = 15
-    meaning = "the Daytona API answered something that cannot be used"
+class BadAnswer(GitDaytonaError, entry="bad-answer", status=15):
+    """The Daytona API answered something that cannot be used."""
 
 
-class ServerError(BadAnswer):
+class ServerError(BadAnswer, entry="server-error", transient=True):
     """HTTP 5xx."""
 
-    entry = "server-error"
-    transient = True
+
+class Conflict(GitDaytonaError, entry="sandbox-changing", status=16, transient=True):
+    """The sandbox is busy or in a state that does not allow this.
+
+    HTTP 409: it is changing its state just now.
+    """
 
 
-class Conflict(GitDaytonaError):
-    """HTTP 409: the sandbox is changing its state just now."""
-
-    entry = "sandbox-changing"
-    status = 16
-    meaning = "the sandbox is busy or in a state that does not allow this"
-    transient = True
+class SandboxNotRunning(GitDaytonaError, entry="sandbox-not-running", status=Conflict.status):
+    """The sandbox is not running."""
 
 
-class SandboxNotRunning(GitDaytonaError):
-    entry = "sandbox-not-running"
-    status = 16
-    meaning = Conflict.meaning
+class SandboxBroken(GitDaytonaError, entry="sandbox-broken", status=17):
+    """The sandbox is in an error state."""
 
 
-class SandboxBroken(GitDaytonaError):
-    entry = "sandbox-broken"
-    status = 17
-    meaning = "the sandbox is in an error state"
+class TimedOut(GitDaytonaError, entry="timed-out", status=18):
+    """It took longer than its limit and was ended."""
 
 
-class TimedOut(GitDaytonaError):
-    entry = "timed-out"
-    status = 18
-    meaning = "it took longer than its limit and was ended"
+class SandboxCommandFailed(GitDaytonaError, entry="sandbox-command-failed", status=19):
+    """A preparation or commit inside the sandbox failed."""
 
 
-class SandboxCommandFailed(GitDaytonaError):
-    entry = "sandbox-command-failed"
-    status = 19
-    meaning = "a preparation or commit inside the sandbox failed"
-
-
-class SandboxBusy(SandboxCommandFailed):
+class SandboxBusy(SandboxCommandFailed, entry="sandbox-busy", transient=True):
     """The agent's git moved HEAD or the index while we looked."""
 
-    entry = "sandbox-busy"
-    transient = True
 
-
-class InternalError(GitDaytonaError):
-    """An error of the suite itself; the log holds the traceback."""
-
-    entry = "internal"
-    status = 70
-    meaning = "an internal error; the log holds the details"
+class InternalError(GitDaytonaError, entry="internal", status=70):
+    """An internal error; the log holds the details."""
 
 
 INTERRUPTED = 130
@@ -197,7 +153,7 @@ INTERRUPTED = 130
 
 
 def kinds() -> list[type[GitDaytonaError]]:
-    """Every kind of error, each before those that are special cases of it."""
+    """List every kind of error, each before those that are special cases of it."""
     found: list[type[GitDaytonaError]] = [GitDaytonaError]
     for kind in found:
         found.extend(kind.__subclasses__())
@@ -205,9 +161,8 @@ def kinds() -> list[type[GitDaytonaError]]:
 
 
 def table() -> list[tuple[int, str]]:
-    """Rows (exit status, meaning) in order, for man pages and README."""
-    rows: dict[int, str] = {0: "success"}
+    """List the exit statuses and their meanings in order, for man pages and README."""
+    rows = {0: "Success.", INTERRUPTED: "Interrupted with Ctrl-C."}
     for kind in kinds():
-        rows.setdefault(kind.status, kind.meaning)
-    rows[INTERRUPTED] = "interrupted with Ctrl-C"
+        rows.setdefault(kind.status, (kind.__doc__ or "").partition("\n")[0])
     return sorted(rows.items())

@@ -103,8 +103,6 @@ def _read(path: Path) -> Mark | None:
 class _Unsettled(TimedOut):
     """The sandbox is still in a state that it leaves by itself."""
 
-    meaning = TimedOut.meaning
-
 
 def _until_settled(retry: tenacity.retry_base) -> tenacity.Retrying:
     """Make a retry for as long as a change of a sandbox's state may take."""

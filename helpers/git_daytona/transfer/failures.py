@@ -52,8 +52,6 @@ _NO_REF = re.compile(r"^fatal: couldn't find remote ref ", re.MULTILINE)
 class RefGone(TransferFailed):
     """A ref that was to be fetched is not in the sandbox: it was deleted since the report."""
 
-    meaning = TransferFailed.meaning
-
 
 def explain(
     result: Result, end: ConnectionEnd, trust: Trust, verb: str, policy: Policy

@@ -65,7 +65,6 @@ class PinRenewed(HostKeyRefused):
     """ssh refused the key, but the pin has changed since ssh read it (a published rotation): the
     same attempt now succeeds."""
 
-    meaning = HostKeyRefused.meaning
     transient = True
 
 

@@ -35,7 +35,7 @@ _PROBED = tuple(name for name in ALGORITHMS if name != "rsa-sha2-256")
 
 
 class GatewayUnreachable(ApiUnreachable):
-    meaning = ApiUnreachable.meaning
+    """No connection to the gateway, or none that came to its host key."""
 
 
 def preferred_key(endpoint: Endpoint, lines: Sequence[Line]) -> HostKey | None:
