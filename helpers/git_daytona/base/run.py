@@ -1,5 +1,4 @@
-"""The one place where a child process starts: a tuple of strings, never a shell, always with an
-end."""
+"""The one place where a child process starts: a tuple of strings, no shell, always with an end."""
 
 import contextlib
 import math
@@ -46,7 +45,6 @@ class Limits:
 class Result:
     """What came of a command: exit status (negative: the signal, as subprocess has it), streams."""
 
-    argv: tuple[str, ...]
     status: int
     stdout: bytes
     stderr: bytes
@@ -58,8 +56,7 @@ class Result:
 
     @property
     def complaint(self) -> str:
-        """stderr as redacted text for messages and the log, without progress that was overwritten
-        (lines ending in CR)."""
+        """stderr, redacted, without progress that was overwritten (lines ending in CR)."""
         text = redact(self.stderr.decode("utf-8", "replace"))
         # ssh ends its lines in CR LF, so a CR at the end overwrites nothing.
         lines = (line.rstrip().rsplit("\r", 1)[-1].strip() for line in text.split("\n"))
@@ -67,6 +64,19 @@ class Result:
 
 
 # -- the end of a process --------------------------------------------------------------------------
+
+
+_alive: set[Process] = set()
+"""The children of all threads, so that a process that has to end takes them along."""
+_ending = threading.Event()
+
+
+def end_all() -> None:
+    """End every child that run() has started in any thread, and from now on each new one at once:
+    this process is about to end."""
+    _ending.set()
+    for process in list(_alive):
+        end_group(process)
 
 
 def end_group(process: Process) -> None:
@@ -80,78 +90,6 @@ def end_group(process: Process) -> None:
             process.wait(GRACE_SECONDS)
 
 
-class _Children:
-    """The children of all threads, so that a process that has to end takes them along."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._alive: set[Process] = set()
-        self._ending = False
-
-    @contextlib.contextmanager
-    def holding(self, process: Process) -> Iterator[None]:
-        with self._lock:
-            self._alive.add(process)
-            ending = self._ending
-        try:
-            if ending:
-                end_group(process)
-            yield
-        finally:
-            with self._lock:
-                self._alive.discard(process)
-
-    def end(self) -> None:
-        with self._lock:
-            self._ending = True
-            alive = list(self._alive)
-        for process in alive:
-            end_group(process)
-
-
-_children = _Children()
-
-
-def end_all() -> None:
-    """End every child that run() has started in any thread, and from now on each new one at once:
-    this process is about to end."""
-    _children.end()
-
-
-class _Signals:
-    """While a child runs in a session of its own, signals must reach it through us: SIGTERM, SIGHUP
-    and Ctrl-C unwind the stack.
-
-    Only while armed, however: an exception that interrupted Popen itself, or the ending of the
-    group, would leave a child that nobody knows. What comes before is raised by ``arm``.
-    """
-
-    def __init__(self) -> None:
-        self._armed, self._came = False, 0
-
-    def _handle(self, number: int, _frame: FrameType | None) -> None:
-        self._came = number
-        if self._armed:
-            self.arm()
-
-    def arm(self) -> None:
-        self._armed = not self._came
-        if self._came:
-            raise KeyboardInterrupt if self._came == signal.SIGINT else SystemExit(128 + self._came)
-
-    def disarm(self) -> None:
-        self._armed = False
-
-    @contextlib.contextmanager
-    def installed(self) -> Iterator[None]:
-        # in other threads than the main one nothing can be: the service has its own handling
-        main = threading.current_thread() is threading.main_thread()
-        ours = (signal.SIG_DFL, signal.default_int_handler)
-        numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-        with _handling([n for n in numbers if main and signal.getsignal(n) in ours], self._handle):
-            yield
-
-
 @contextlib.contextmanager
 def _handling(
     numbers: Sequence[signal.Signals], handle: Callable[[int, FrameType | None], Any]
@@ -162,6 +100,27 @@ def _handling(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class _Signals(list[int]):
+    """SIGTERM, SIGHUP and Ctrl-C that came while a child ran in a session of its own.
+
+    They are noted, and raised between two looks at the child: an exception that interrupted Popen,
+    or the ending of the group, would leave a child that nobody knows.
+    """
+
+    def noted(self) -> contextlib.AbstractContextManager[None]:
+        # in other threads than the main one nothing can be: the service has its own handling
+        main = threading.current_thread() is threading.main_thread()
+        ours = (signal.SIG_DFL, signal.default_int_handler)
+        numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+        handled = [each for each in numbers if main and signal.getsignal(each) in ours]
+        return _handling(handled, lambda number, _frame: self.append(number))
+
+    def unwind(self) -> None:
+        """Raise what the first of them means to Python."""
+        if self:
+            raise KeyboardInterrupt if self[0] == signal.SIGINT else SystemExit(128 + self[0])
 
 
 # -- commands of ours ------------------------------------------------------------------------------
@@ -187,7 +146,7 @@ def run(
     env: Mapping[str, str],
     cwd: Path | None = None,
     timeout: float,
-    idle: float | None = None,
+    idle: float = math.inf,
     stdin: bytes | None = None,
     show: bool = False,
     pass_fds: Sequence[int] = (),
@@ -201,7 +160,7 @@ def run(
     MissingProgram and TimedOut, never for a status.
     """
     signals = _Signals()
-    with signals.installed(), contextlib.ExitStack() as pipes:
+    with signals.noted(), contextlib.ExitStack() as pipes:
         process = _start(
             argv,
             env,
@@ -212,23 +171,31 @@ def run(
             start_new_session=True,
             pass_fds=tuple(pass_fds),
         )
-        exchange = _Exchange(argv, process, limits.talk if limits else math.inf, show)
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            if pipe is not None:
-                pipes.enter_context(pipe)
+        for pipe in filter(None, (process.stdin, process.stdout, process.stderr)):
+            pipes.enter_context(pipe)
+        out = _Output(process.stdout, STDOUT_BYTES)
+        err = _Output(process.stderr, STDERR_BYTES, show)
+        _alive.add(process)  # before the look at _ending, which end_all() sets before its own
+        begun = time.monotonic()
         try:
-            with _children.holding(process):
-                signals.arm()
-                if limits is not None:
-                    _limit(process, limits)
-                exchange.attend(stdin or b"", timeout, idle)
-                signals.disarm()
-        except BaseException:  # Ctrl-C, a limit: nothing that was started here survives
-            signals.disarm()
+            if _ending.is_set():
+                end_group(process)
+            if limits is not None:
+                _limit(process, limits)
+            for _ in _exchange(process, stdin or b"", out, err):
+                signals.unwind()
+                _check_size(argv[0], out, err, limits.talk if limits else math.inf)
+                if process.returncode is None:
+                    _check_time(argv[0], begun, timeout, max(out.last, err.last), idle)
+        except BaseException as problem:  # Ctrl-C, a limit: nothing that was started here survives
             end_group(process)
+            if isinstance(problem, TimedOut):
+                problem.details = redact(f"{' '.join(argv)}\n{err.kept.decode(errors='replace')}")
             raise
-    out, err = bytes(exchange.out.kept), bytes(exchange.err.kept)
-    return Result(tuple(argv), process.returncode, out, err)
+        finally:
+            _alive.discard(process)
+    signals.unwind()
+    return Result(process.returncode, bytes(out.kept), bytes(err.kept))
 
 
 def _limit(process: Process, limits: Limits) -> None:
@@ -241,12 +208,12 @@ def _limit(process: Process, limits: Limits) -> None:
                 prlimit(process.pid, getattr(resource, which), (size, size))
 
 
-class _Stream:
-    """What a child says on a stream: its last ``limit`` bytes, of at most ``most`` in all."""
+class _Output:
+    """What a child prints on one stream: the last ``limit`` bytes of it."""
 
-    def __init__(self, pipe: IO[bytes] | None, limit: int, most: float, show: bool) -> None:
+    def __init__(self, pipe: IO[bytes] | None, limit: int, show: bool = False) -> None:
         assert pipe is not None
-        self.pipe, self.limit, self.most, self.show = pipe, limit, most, show
+        self.pipe, self.limit, self.show = pipe, limit, show
         self.came, self.kept, self.last = 0, bytearray(), time.monotonic()
 
     def read(self) -> bool:
@@ -261,85 +228,65 @@ class _Stream:
         return bool(chunk)
 
 
-class _Exchange:
-    """A child and what goes in and comes out of it, at most ``talk`` bytes on stderr."""
-
-    def __init__(self, argv: Sequence[str], process: Process, talk: float, show: bool) -> None:
-        self.argv, self.process = argv, process
-        self.out = _Stream(process.stdout, STDOUT_BYTES, STDOUT_BYTES, show=False)
-        self.err = _Stream(process.stderr, STDERR_BYTES, talk, show)
-
-    def attend(self, stdin: bytes, timeout: float, idle: float | None) -> None:
-        """Feed and read the child until it has ended. Raises TimedOut if it takes too long or says
-        too much. A grandchild that keeps a stream open does not keep us: what was read counts."""
-        end = time.monotonic() + timeout
-        with selectors.DefaultSelector() as selector:
-            for stream in (self.out, self.err):
-                selector.register(stream.pipe, selectors.EVENT_READ, stream.read)
-            if self.process.stdin is not None:
-                os.set_blocking(self.process.stdin.fileno(), False)
-                feed = _feeder(self.process.stdin.fileno(), stdin)
-                selector.register(self.process.stdin, selectors.EVENT_WRITE, feed)
-            pipes = selector.get_map()  # those that are open
-            patience = math.inf
-            while self.process.poll() is None or (pipes and time.monotonic() < patience):
-                if self.process.returncode is not None:
-                    patience = min(patience, time.monotonic() + GRACE_SECONDS)
-                if not pipes:
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        self.process.wait(LOOK_SECONDS)
-                for key, _ in selector.select(LOOK_SECONDS) if pipes else ():
-                    if not key.data():
-                        selector.unregister(key.fileobj)
-                        key.fileobj.close()  # type: ignore[union-attr]
-                self._check(end, timeout, idle)
-
-    def _check(self, end: float, timeout: float, idle: float | None) -> None:
-        program, hint, now = self.argv[0], "check the network, then try again", time.monotonic()
-        if self.err.came > self.err.most:
-            raise TimedOut(
-                f"'{program}' printed more than {int(self.err.most) >> 20} MiB of messages"
-                " and was ended",
-                hint="see what the sandbox does: 'git daytona exec N -- ps aux'",
-                details=self._details(),
-            )
-        if self.out.came > self.out.most:
-            raise TimedOut(
-                f"'{program}' printed more than {STDOUT_BYTES >> 20} MiB and was ended",
-                hint="this is not expected: please report it",
-            )
-        if self.process.returncode is not None:
-            return
-        if now >= end:
-            raise TimedOut(
-                f"'{program}' did not finish within {timeout:.0f} seconds and was ended",
-                hint=hint,
-                details=self._details(),
-            )
-        if idle is not None and now >= max(self.out.last, self.err.last) + idle:
-            raise TimedOut(
-                f"'{program}' made no progress for {idle:.0f} seconds and was ended",
-                hint=hint,
-                details=self._details(),
-            )
-
-    def _details(self) -> str:
-        return redact(" ".join(self.argv) + "\n" + self.err.kept.decode("utf-8", "replace"))
-
-
-def _feeder(descriptor: int, data: bytes) -> Callable[[], bool]:
-    rest = memoryview(data)
+def _exchange(process: Process, stdin: bytes, *outputs: _Output) -> Iterator[None]:
+    """Feed and read the child until it has ended, and yield at each look at it. A grandchild that
+    keeps a stream open does not keep us: what was read counts."""
+    rest = memoryview(stdin)
 
     def feed() -> bool:
         """Write what the pipe takes; False when there is nothing more to write."""
         nonlocal rest
+        assert process.stdin is not None
         try:
-            rest = rest[os.write(descriptor, rest) :]
+            rest = rest[os.write(process.stdin.fileno(), rest) :]
         except BrokenPipeError:  # a child that does not read is no error
             return False
         return bool(rest)
 
-    return feed
+    with selectors.DefaultSelector() as selector:
+        for output in outputs:
+            selector.register(output.pipe, selectors.EVENT_READ, output.read)
+        if process.stdin is not None:
+            os.set_blocking(process.stdin.fileno(), False)
+            selector.register(process.stdin, selectors.EVENT_WRITE, feed)
+        patience = math.inf
+        while selector.get_map() and time.monotonic() < patience:
+            for key, _ in selector.select(LOOK_SECONDS):
+                if not key.data():
+                    selector.unregister(key.fileobj)
+                    key.fileobj.close()  # type: ignore[union-attr]
+            if process.poll() is not None:
+                patience = min(patience, time.monotonic() + GRACE_SECONDS)
+            yield
+    while process.poll() is None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(LOOK_SECONDS)
+        yield
+
+
+def _check_size(program: str, out: _Output, err: _Output, talk: float) -> None:
+    if err.came > talk:
+        raise TimedOut(
+            f"'{program}' printed more than {int(talk) >> 20} MiB of messages and was ended",
+            hint="see what the sandbox does: 'git daytona exec N -- ps aux'",
+        )
+    if out.came > STDOUT_BYTES:
+        raise TimedOut(
+            f"'{program}' printed more than {STDOUT_BYTES >> 20} MiB and was ended",
+            hint="this is not expected: please report it",
+        )
+
+
+def _check_time(program: str, begun: float, timeout: float, last: float, idle: float) -> None:
+    now, hint = time.monotonic(), "check the network, then try again"
+    if now >= begun + timeout:
+        raise TimedOut(
+            f"'{program}' did not finish within {timeout:.0f} seconds and was ended", hint=hint
+        )
+    if now >= last + idle:
+        raise TimedOut(
+            f"'{program}' made no progress for {idle:.0f} seconds and was ended", hint=hint
+        )
 
 
 # -- a person's own commands -----------------------------------------------------------------------
