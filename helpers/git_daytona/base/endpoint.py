@@ -1,4 +1,4 @@
-"""Where an SSH gateway listens, and links, read from what the API says: strings in, values out."""
+"""Where an SSH gateway listens, and links: what the API says, checked."""
 
 import re
 import shlex
@@ -34,8 +34,7 @@ class Endpoint:
 
 
 def endpoint(host: object, port: object = 22) -> Endpoint:
-    """Check a host and port that somebody sent. Raises BadAnswer for anything that is not plainly
-    one (option syntax, controls)."""
+    """Check a host and port that somebody sent; raises BadAnswer (for option syntax, controls)."""
     bare = host.strip().removeprefix("[").removesuffix("]").lower() if isinstance(host, str) else ""
     if (
         (_NAME.fullmatch(bare) or _ADDRESS6.fullmatch(bare))
@@ -52,36 +51,34 @@ def endpoint(host: object, port: object = 22) -> Endpoint:
 
 
 def from_ssh_command(command: object) -> Endpoint | None:
-    """The endpoint in an ``ssh [-p PORT] [options] [USER@]HOST`` line as the API sends it
-    (``sshCommand``, ``sshGatewayCommand``).
-
-    None when there is no such line; BadAnswer when there is one that makes no sense. The line is
-    only ever read, never run.
-    """
+    """Read the endpoint off an ssh command of the API (``sshCommand``, ``sshGatewayCommand``); it
+    is never run. None when there is none; raises BadAnswer when it makes no sense."""
     if command is None or command == "":
         return None
-    port, hosts = "22", []
     try:
         if not isinstance(command, str) or len(command) > 4096:
             raise ValueError
-        program, *words = shlex.split(command)
-        rest = iter(words)
-        for word in rest:
-            if word.startswith("-p"):
-                port = word[2:] or next(rest, "")
-            elif word in ("-o", "-i", "-F", "-l", "-J"):
-                next(rest, None)
-            elif not word.startswith("-"):
-                hosts.append(word)
-        if program.rsplit("/", 1)[-1] != "ssh" or not hosts or not re.fullmatch("[0-9]+", port):
-            raise ValueError
-        number = int(port)
+        return endpoint(*_target(shlex.split(command)))
     except ValueError as problem:
         raise BadAnswer(
             "the Daytona API sent an ssh command that cannot be understood",
             hint="the server may be newer than this",
         ) from problem
-    return endpoint(hosts[0].rsplit("@", 1)[-1], number)
+
+
+def _target(words: list[str]) -> tuple[str, int]:
+    """Find host and port in ``ssh [-p PORT] [options] [USER@]HOST``. Raises ValueError."""
+    program, *arguments = words
+    port, hosts, rest = "22", [], iter(arguments)
+    for word in rest:
+        if word[:2] in ("-p", "-o", "-i", "-F", "-l", "-J"):
+            value = word[2:] or next(rest, "")
+            port = value if word.startswith("-p") else port
+        elif not word.startswith("-"):
+            hosts.append(word.rpartition("@")[2])
+    if program.rpartition("/")[2] != "ssh" or not hosts or not re.fullmatch("[0-9]+", port):
+        raise ValueError
+    return hosts[0], int(port)
 
 
 def _link(url: object) -> SplitResult | None:
@@ -107,8 +104,7 @@ def web_link(url: object) -> str:
 
 
 def toolbox_base(url: object, api_url: str) -> str:
-    """Where the API says that the toolboxes of its sandboxes are, without a last slash: the API's
-    own host, or another of its design.
+    """Check where the API says that the toolboxes of its sandboxes are; no slash at the end.
 
     The key goes there with every command. Whoever answers as the API has it anyway, so any host
     will do; but over TLS if the API itself is reached so. Raises BadAnswer.

@@ -16,7 +16,7 @@ POLL_SECONDS = 0.01
 """Between two looks at a lock that another holds."""
 
 
-def private_directory(path: Path) -> Path:
+def private_directory(path: Path) -> None:
     """Make the directory with its missing parents, each 0700 whatever the umask. Raises BadSetting,
     also for what another user has planted on the way to it."""
     try:
@@ -35,7 +35,6 @@ def private_directory(path: Path) -> Path:
             f"cannot create the directory '{path}': {problem.strerror or problem}",
             hint="make its parent writable, or point XDG_DATA_HOME and XDG_STATE_HOME elsewhere",
         ) from problem
-    return path
 
 
 def _refuse_planted(path: Path) -> None:
@@ -114,8 +113,7 @@ def write_whole(path: Path, content: bytes, *, replace: bool = True) -> bool:
 
 def rewrite(path: Path, content: bytes) -> None:
     """Write a file of the user's whole, keeping its mode; behind a link the file that it names is
-    written. A new one gets the mode that the umask leaves, and its missing parents are made. Raises
-    BadSetting."""
+    written. A new one gets the mode that the umask leaves. Raises BadSetting."""
     with _writing(path):
         real = path.resolve()
         real.parent.mkdir(parents=True, exist_ok=True)
@@ -126,8 +124,7 @@ def rewrite(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def lock(path: Path, *, seconds: float = LOCK_SECONDS, holds: str = "") -> Iterator[None]:
-    """Hold an exclusive lock between processes and threads while the block runs. The kernel lets it
-    go when the holder dies.
+    """Hold an exclusive lock between processes and threads; the kernel frees it when we die.
 
     ``holds`` says what it protects, for the message. Raises TimedOut after ``seconds``, and
     BadSetting for a lock that cannot be, or is a link: taking it empties the file.

@@ -5,6 +5,7 @@ import contextlib
 import contextvars
 import logging
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,35 +31,31 @@ class _Handler(logging.Handler):
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s [%(process)d] %(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:
-        try:
+        # A full disk or a read-only home must not fail the work that is being logged; where the log
+        # is busy or unwritable, the next line trims it.
+        with contextlib.suppress(OSError, GitDaytonaError):
             line = printable(redact(self.format(record))).replace("\n", "\n    ") + "\n"
-            # O_NOFOLLOW: a link planted in place of the log must not make us write elsewhere.
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(self.path, flags, 0o600)
-            try:
-                os.write(descriptor, line.encode("utf-8", "backslashreplace"))
-                status = os.fstat(descriptor)
-                if status.st_mode & 0o777 != 0o600:  # an odd umask, or made by an earlier tool
-                    os.fchmod(descriptor, 0o600)
-                size = status.st_size
-            finally:
-                os.close(descriptor)
-            if size > TRIM_ABOVE:
+            if self._append(line.encode("utf-8", "backslashreplace")) > TRIM_ABOVE:
                 self._trim()
-        # a full disk or a read-only home must not fail the work that is being logged
-        except OSError:
-            pass
+
+    def _append(self, line: bytes) -> int:
+        """Write a line, and return the size of the file in bytes."""
+        # O_NOFOLLOW: a link planted in place of the log must not make us write elsewhere.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(self.path, flags, 0o600)
+        try:
+            os.write(descriptor, line)
+            os.fchmod(descriptor, 0o600)  # an odd umask, or made by an earlier tool
+            return os.fstat(descriptor).st_size
+        finally:
+            os.close(descriptor)
 
     def _trim(self) -> None:
-        try:
-            with files.lock(paths.locks() / "log", seconds=1.0):
-                content = self.path.read_bytes()
-                if len(content) <= TRIM_ABOVE:  # another process was faster
-                    return
-                tail = content[-TRIM_TO:]
-                files.write_whole(self.path, tail[tail.find(b"\n") + 1 :])
-        except GitDaytonaError:  # busy or unwritable: the next line tries again
-            pass
+        with files.lock(paths.locks() / "log", seconds=1.0):
+            content = self.path.read_bytes()
+            if len(content) > TRIM_ABOVE:  # else another process was faster
+                _, _, whole_lines = content[-TRIM_TO:].partition(b"\n")
+                files.write_whole(self.path, whole_lines)
 
 
 def to_file() -> None:
@@ -71,15 +68,13 @@ def to_file() -> None:
         logger.setLevel(logging.DEBUG if debug else logging.INFO)
 
 
-_subject: contextvars.ContextVar[dict[str, object] | None] = contextvars.ContextVar(
-    "subject", default=None
-)
+_subject: contextvars.ContextVar[dict[str, object]] = contextvars.ContextVar("subject")
 
 
 @contextlib.contextmanager
 def about(**subject: object) -> Iterator[None]:
     """Add key=value pairs (the session) to what this thread logs while the block runs."""
-    token = _subject.set({**(_subject.get() or {}), **subject})
+    token = _subject.set({**_subject.get({}), **subject})
     try:
         yield
     finally:
@@ -92,15 +87,12 @@ def event(name: str, **subject: object) -> Iterator[dict[str, object]]:
 
     The yielded dictionary takes more key=value pairs while the block runs.
     """
-    begin = time.monotonic()
-    pairs = {**(_subject.get() or {}), **subject}
-    outcome = "ok"
+    begin, pairs, outcome = time.monotonic(), {**_subject.get({}), **subject}, "ok"
     try:
         yield pairs
     except GitDaytonaError as problem:
-        outcome = f"{type(problem).__name__}: {problem.message}"
-        if problem.details:
-            outcome += "\n" + problem.details
+        details = f"\n{problem.details}" if problem.details else ""
+        outcome = f"{type(problem).__name__}: {problem.message}{details}"
         raise
     except BaseException as problem:
         outcome = type(problem).__name__
@@ -112,16 +104,13 @@ def event(name: str, **subject: object) -> Iterator[dict[str, object]]:
 
 def tail(lines: int, *, follow: bool = False) -> Iterator[str]:
     """Yield the last lines of the log, and with ``follow`` every later one, across trimmings."""
-    path = paths.log_file()
-    position = 0
-    with contextlib.suppress(FileNotFoundError), path.open(errors="replace") as handle:
-        yield from (line.rstrip("\n") for line in collections.deque(handle, maxlen=lines))
-        position = handle.tell()
-    while follow:
-        time.sleep(0.3)  # there is no portable way to be told of an append
+    path, position, most = paths.log_file(), 0, lines
+    while True:
         with contextlib.suppress(FileNotFoundError), path.open(errors="replace") as handle:
-            handle.seek(0, os.SEEK_END)
-            position = position if handle.tell() >= position else 0
-            handle.seek(position)
-            yield from (line.rstrip("\n") for line in handle)
+            handle.seek(position if position <= os.fstat(handle.fileno()).st_size else 0)
+            yield from (line.rstrip("\n") for line in collections.deque(handle, most))
             position = handle.tell()
+        if not follow:
+            return
+        most = sys.maxsize
+        time.sleep(0.3)  # there is no portable way to be told of an append

@@ -1,8 +1,7 @@
 """The one place that writes to stderr. stdout is data, stderr is talk.
 
-Rules: ``PROGRAM: error: message [entry]`` in one line, lower case, no full stop, subjects in single
-quotes, the entry being the one of git-daytona-errors(7); what to do on a ``hint:`` line; control
-characters and secrets never get through.
+``PROGRAM: error: message [entry]`` in one line, the entry being that of git-daytona-errors(7); what
+to do on a ``hint:`` line; control characters and secrets never get through.
 """
 
 import sys
@@ -18,8 +17,7 @@ def _write(text: str) -> None:
         sys.stderr.write(text)
         sys.stderr.flush()
     except (OSError, ValueError):
-        # Broken meanwhile. What is left in its buffer would fail the interpreter's own last flush,
-        # and with it the exit status.
+        # broken: what is in its buffer would fail the interpreter's last flush, and its exit status
         sys.stderr = None
 
 
@@ -44,7 +42,6 @@ def warning(program: str, message: str) -> None:
 
 
 def git_progress(chunk: bytes) -> None:
-    """Write git's progress as it comes, its CR and LF being the only control characters: a part of
-    it is the sandbox's."""
+    """Write git's progress as it comes; of control characters, a sandbox's perhaps, CR and LF."""
     text = redact(chunk.decode("utf-8", "replace"))
     _write("".join(each if each in "\r\n" or each.isprintable() else "?" for each in text))

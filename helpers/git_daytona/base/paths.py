@@ -11,18 +11,18 @@ APP = "git-daytona"
 
 
 def opencode_data() -> Path:
-    """OpenCode's data directory: ``$XDG_DATA_HOME/opencode``, ``~/.local/share/opencode`` on every
-    system.
+    """OpenCode's data directory: ``$XDG_DATA_HOME/opencode``, on macOS, too."""
+    return _xdg("XDG_DATA_HOME", ".local/share") / "opencode"
 
-    An empty or relative XDG_DATA_HOME counts as unset (XDG base directory specification).
-    """
-    base = Path(os.environ.get("XDG_DATA_HOME", "").strip())
-    return (base if base.is_absolute() else Path.home() / ".local" / "share") / "opencode"
+
+def _xdg(name: str, default: str) -> Path:
+    """A base directory; a relative one counts as unset (XDG base directory specification)."""
+    named = Path(os.environ.get(name, "").strip())
+    return named if named.is_absolute() else Path.home() / default
 
 
 def opencode_config() -> Path:
-    """OpenCode's configuration for all projects: ``$XDG_CONFIG_HOME/opencode`` or
-    ``~/.config/opencode``. As OpenCode has it: any value but the empty one counts."""
+    """OpenCode's configuration for all projects; a relative directory counts, as it has it."""
     named = os.environ.get("XDG_CONFIG_HOME")
     return (Path(named).absolute() if named else Path.home() / ".config") / "opencode"
 
@@ -32,11 +32,8 @@ def daytona_cli_config() -> Path:
     directory that Go's os.UserConfigDir gives."""
     if named := os.environ.get("DAYTONA_CONFIG_DIR"):
         return Path(named) / "config.json"
-    if sys.platform == "darwin":
-        folder = Path.home() / "Library" / "Application Support"
-    else:
-        base = Path(os.environ.get("XDG_CONFIG_HOME", ""))
-        folder = base if base.is_absolute() else Path.home() / ".config"
+    apple = Path.home() / "Library" / "Application Support"
+    folder = apple if sys.platform == "darwin" else _xdg("XDG_CONFIG_HOME", ".config")
     return folder / "daytona" / "config.json"
 
 
@@ -46,8 +43,7 @@ def storage() -> Path:
 
 
 def state_file(project_id: str) -> Path:
-    """The state file of an OpenCode project, encoded with JavaScript's encodeURIComponent as the
-    existing plugin has it."""
+    """The state file of an OpenCode project, named by JavaScript's encodeURIComponent of its id."""
     return storage() / (quote(project_id, safe="-_.!~*'()") + ".json")
 
 

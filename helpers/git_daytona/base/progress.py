@@ -1,5 +1,4 @@
-"""Work that takes its time: a line every few seconds for a person, a word to the client after
-three."""
+"""Work that takes its time: lines for a person, a word to the client after three seconds."""
 
 import contextlib
 import sys
@@ -23,7 +22,7 @@ class Progress:
 
     def __init__(self, *, seconds: float = LINE_SECONDS) -> None:
         self._seconds = seconds
-        self._step: tuple[str, float] | None = None
+        self.step: tuple[str, float] | None = None
         self._ended = threading.Event()
 
     def __call__(self, line: str) -> None:
@@ -32,10 +31,7 @@ class Progress:
 
     def quietly(self, line: str) -> None:
         """Begin a step that is worth a word only if it takes its time."""
-        self._step = (line, time.monotonic())
-
-    def end_step(self) -> None:
-        self._step = None
+        self.step = (line, time.monotonic())
 
     def __enter__(self) -> "Progress":
         _shown.append(self)
@@ -48,11 +44,10 @@ class Progress:
 
     def _run(self) -> None:
         while not self._ended.wait(self._seconds):
-            if step := self._step:
-                line, begun = step
-                # one that has just begun was just announced
-                if (spent := time.monotonic() - begun) >= self._seconds / 2:
-                    messages.note(f"{line}: {spent:.0f} s")
+            line, begun = self.step or ("", time.monotonic())
+            # one that has just begun was just announced
+            if (spent := time.monotonic() - begun) >= self._seconds / 2:
+                messages.note(f"{line}: {spent:.0f} s")
 
 
 _shown: list[Progress] = []
@@ -61,16 +56,14 @@ _shown: list[Progress] = []
 def give_way() -> None:
     """Flush what was written and end the steps: another program writes to the terminal."""
     for progress in _shown:
-        progress.end_step()
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            with contextlib.suppress(OSError, ValueError):
-                stream.flush()
+        progress.step = None
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
 
 
 class Patience:
-    """Tells the client what is waited for, once it has taken three seconds. Safe for many threads:
-    each waits for one thing at a time."""
+    """Tells the client what is waited for, once it has taken its time. Safe for many threads."""
 
     def __init__(self, tell: Callable[[str], None], *, seconds: float = PATIENCE_SECONDS) -> None:
         self._tell, self._seconds = tell, seconds

@@ -13,9 +13,8 @@ REDACTED = "[redacted]"
 KEY_CHARACTERS = 4096
 """No API key is longer. Daytona's have 68; those of self-hosted servers may be JSON Web Tokens."""
 
-# All secrets that are alive in this process, so that redact() can find them in the words of others
-# (git, ssh, an API), and the last ones that were: a server may repeat a token whose lease has
-# ended, and whose revocation it may have refused.
+# What redact() looks for in the words of others (git, ssh, an API): all secrets that are alive, and
+# the last ones that were, because a server may repeat a token whose lease has ended.
 _alive: "weakref.WeakSet[Secret]" = weakref.WeakSet()
 _last: "collections.deque[Secret]" = collections.deque(maxlen=64)
 
@@ -81,10 +80,9 @@ def redact(text: str) -> str:
     """Take out all secrets of this process (raw, percent-encoded), and what looks like one."""
     for secret in list(_alive):
         value = secret.reveal()
-        if len(value) < 4:  # too short to be told from ordinary text
-            continue
-        for form in {value, quote(value, safe=""), quote(value), quote_plus(value)}:
-            text = text.replace(form, REDACTED)
+        if len(value) >= 4:  # else it is too short to be told from ordinary text
+            for form in {value, quote(value, safe=""), quote(value), quote_plus(value)}:
+                text = text.replace(form, REDACTED)
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
     return text
