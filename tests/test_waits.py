@@ -108,7 +108,6 @@ ENDLESS = {
     ("cli.daytona_local", "child.wait()"): "a person's own command",
     ("cli.daytona_local", "ended.wait()"): "daytona-local serve, until Ctrl-C",
     ("base.threads", "future.result()"): "after its end has been waited for",
-    ("settings.keystore", "answer.result()"): "the same",
     ("sessions.coordinator", "remote.result()"): "the same",
     ("sessions.coordinator", "touched.result()"): "the same",
     ("sessions.sync", "refs.result()"): "the same",

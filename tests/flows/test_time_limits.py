@@ -35,7 +35,7 @@ SHORTER = {
     (transfer, "IDLE_SECONDS"): 1.5,
     (presented, "KEYSCAN_SECONDS"): 1,
     (presented, "PROBE_SECONDS"): 0.5,
-    (keystore, "SECONDS"): 0.3,
+    (keystore, "LOOKUP_SECONDS"): 0.3,
     (keystore, "PATIENT_SECONDS"): 0.5,
     (doctor, "REQUEST_SECONDS"): 0.4,
     (doctor, "PROBE_SECONDS"): 0.5,

@@ -346,7 +346,7 @@ def test_the_profile_of_the_daytona_cli(keyless, tell, keyrings, home, monkeypat
 def test_case_54_keyrings_in_the_way(keyless, tell, keyrings, monkeypatch):
     """Bounded, named, and never in the way of a key from the environment."""
     key, url = keyless.api_key, keyless.api_url
-    monkeypatch.setattr(keystore, "SECONDS", 0.2)
+    monkeypatch.setattr(keystore, "LOOKUP_SECONDS", 0.2)
     monkeypatch.setattr(keystore, "PATIENT_SECONDS", 0.3)
     monkeypatch.setattr(keystore, "QUIET_SECONDS", 0.1)
     none, broken = "there is no keyring on this machine", "the keyring cannot be read: "

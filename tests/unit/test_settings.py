@@ -295,7 +295,7 @@ def test_a_key_from_the_keyring(backend):
 def test_case_54_a_keyring_in_the_way(backend, name, says, monkeypatch):
     """One that raises, waits for ever, stays locked; none at all: the wait is bounded, the message
     clear."""
-    monkeypatch.setattr(keystore, "SECONDS", 0.3)
+    monkeypatch.setattr(keystore, "LOOKUP_SECONDS", 0.3)
     with contextlib.suppress(ModuleNotFoundError):
         backend(name)
     with pytest.raises(GitDaytonaError, match=says) as refused:

@@ -81,7 +81,7 @@ def _target(words: list[str]) -> tuple[str, int]:
     return hosts[0], int(port)
 
 
-def _link(url: object) -> SplitResult | None:
+def split_link(url: object) -> SplitResult | None:
     """Split an http or https URL of ASCII with a host and no user name (RFC 3986); else None."""
     if isinstance(url, str) and len(url) <= 2048 and re.fullmatch(r"https?://[\x21-\x7e]+", url):
         try:
@@ -95,7 +95,7 @@ def _link(url: object) -> SplitResult | None:
 
 def web_link(url: object) -> str:
     """Check a link that people open in their browser. Raises BadAnswer."""
-    if _link(url) is None:
+    if split_link(url) is None:
         raise BadAnswer(
             "the Daytona API sent an invalid link",
             hint="try again, or find the preview in Daytona's dashboard",
@@ -109,7 +109,7 @@ def toolbox_base(url: object, api_url: str) -> str:
     The key goes there with every command. Whoever answers as the API has it anyway, so any host
     will do; but over TLS if the API itself is reached so. Raises BadAnswer.
     """
-    parts = _link(url)
+    parts = split_link(url)
     if parts is None or parts.query or parts.fragment:
         raise BadAnswer(
             "the Daytona API names no usable toolbox for the sandbox", hint="check DAYTONA_API_URL"

@@ -8,7 +8,6 @@ Its ``config.json`` is ``{"activeProfile": ID, "profiles": [{"id", "name", "api"
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
 from git_daytona.base import files, paths
 from git_daytona.base.secret import Secret, key_problem, printable
@@ -36,33 +35,33 @@ def look(api_url: str) -> Found | None:
         profile = _active(json.loads(raw))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except OSError as problem:
-        return Found(file, None, f"{file} not read: {problem.strerror or problem}")
-    except (ValueError, RecursionError):
-        return Found(file, None, f"{file} not read: it makes no sense")
+    except (OSError, ValueError, RecursionError) as problem:
+        reason = getattr(problem, "strerror", None) or "it makes no sense"
+        return Found(file, None, f"{file} not read: {reason}")
     if profile is None:
         return None
-    name = printable(_text(profile.get("name")))[:80]
-    source = f"profile '{name}' of the Daytona CLI in '{path}'"
-    api = profile.get("api")
-    api = api if isinstance(api, dict) else {}
-    url, key = _text(api.get("url")).rstrip("/"), _text(api.get("key"))
+    source = f"profile '{printable(_text(profile, 'name'))[:80]}' of the Daytona CLI in '{path}'"
+    url, key = _text(profile, "api", "url").rstrip("/"), _text(profile, "api", "key")
+    remark = None
     if url != api_url:
-        return Found(source, None, f"{source} is for another API: '{printable(url)[:200]}'")
-    if not key:
-        return Found(
-            source,
-            None,
-            f"{source} has no API key; make one, its login with the browser is of no use here",
-        )
-    if fault := key_problem(key):
-        return Found(source, None, f"the API key of {source} {fault}")
-    exposed = (
-        f"others on this machine can read '{path}', and the key in it: chmod 600 it"
-        if mode & 0o044
-        else None
-    )
-    return Found(source, Secret(key), exposed)
+        remark = f"{source} is for another API: '{printable(url)[:200]}'"
+    elif not key:
+        remark = f"{source} has no API key; make one, its login with the browser is of no use here"
+    elif fault := key_problem(key):
+        remark = f"the API key of {source} {fault}"
+    if remark:
+        return Found(source, None, remark)
+    exposed = f"others on this machine can read '{path}', and the key in it: chmod 600 it"
+    return Found(source, Secret(key), exposed if mode & 0o044 else None)
+
+
+def _active(config: object) -> object:
+    """The active profile; None when there is none. Raises ValueError for what is not the CLI's."""
+    if not isinstance(config, dict):
+        raise ValueError
+    profiles, active = config.get("profiles"), _text(config, "activeProfile")
+    listed = profiles if active and isinstance(profiles, list) else []
+    return next((each for each in listed if _text(each, "id") == active), None)
 
 
 def warning(api_url: str, source: str) -> str | None:
@@ -72,17 +71,8 @@ def warning(api_url: str, source: str) -> str | None:
     return found.remark if found and found.key and found.source == source else None
 
 
-def _active(config: Any) -> dict[str, Any] | None:
-    """The active profile; None when there is none. Raises ValueError for what cannot be the
-    CLI's."""
-    if not isinstance(config, dict):
-        raise ValueError
-    profiles, wanted = config.get("profiles"), _text(config.get("activeProfile"))
-    found = (
-        [each for each in profiles if isinstance(each, dict)] if isinstance(profiles, list) else []
-    )
-    return next((each for each in found if wanted and _text(each.get("id")) == wanted), None)
-
-
-def _text(value: object) -> str:
+def _text(value: object, *names: str) -> str:
+    """The text at a place in JSON objects, with single blanks; empty where there is none."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
     return " ".join(value.split()) if isinstance(value, str) else ""

@@ -7,21 +7,21 @@ told: its message may quote what it was given.
 
 import contextlib
 import logging
-import os
 import termios
 from collections.abc import Callable, Iterator
-from concurrent.futures import wait
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from git_daytona.base import messages, threads
 from git_daytona.base.errors import BadSetting
+from git_daytona.base.progress import Patience
 from git_daytona.base.secret import Secret, printable
 
 T = TypeVar("T")
 
 SERVICE = "daytona"
-SECONDS = 5.0
+LOOKUP_SECONDS = 5.0
 """A locked keyring may wait for a prompt that nobody sees; this is how long a look-up may take."""
 PATIENT_SECONDS = 60.0
 """The same for login and logout: somebody is there who types a passphrase."""
@@ -29,8 +29,7 @@ QUIET_SECONDS = 2.0
 """After this, whoever is there is told what is waited for."""
 NONE_HINT = (
     "set DAYTONA_API_KEY in the environment instead, or install and start one that offers "
-    "the Secret Service:"
-    " gnome-keyring, KWallet, KeePassXC"
+    "the Secret Service: gnome-keyring, KWallet, KeePassXC"
 )
 
 _NAMES = {
@@ -62,19 +61,21 @@ class Place:
 
 @dataclass(frozen=True)
 class Stored:
+    """A key, and where the keyring has it."""
+
     key: Secret
     place: Place
 
 
-def find(api_url: str, *, patient: bool = False) -> Stored | None:
-    """The stored key for the API, or None, also where there is no keyring. Raises BadSetting for
-    one that cannot be asked."""
-    return _ask(lambda: _first(api_url), "read", patient)
+def find(api_url: str) -> Stored | None:
+    """Look for the API's key; None also where there is no keyring. Raises BadSetting for one that
+    cannot be asked."""
+    return _within(LOOKUP_SECONDS, lambda: _first(api_url), "read")
 
 
 def required(api_url: str) -> Stored | None:
-    """As find(), for who is going to store a key: raises BadSetting, too, where there is no keyring
-    that keeps anything."""
+    """Look for the API's key before another is stored. Raises BadSetting, too, where no keyring
+    keeps anything."""
 
     def look() -> Stored | None:
         from keyring.backends import fail, null
@@ -85,7 +86,7 @@ def required(api_url: str) -> Stored | None:
             )
         return _first(api_url)
 
-    return _ask(look, "read", patient=True)
+    return _patiently(look, "read")
 
 
 def keep(api_url: str, key: Secret) -> Place:
@@ -93,38 +94,34 @@ def keep(api_url: str, key: Secret) -> Place:
 
     def write() -> Stored | None:
         for ring in _rings():
-            try:
+            # one that can only be read; the next of a chain may be another
+            with contextlib.suppress(NotImplementedError):
                 ring.set_password(SERVICE, api_url, key.reveal())
                 break
-            # one that can only be read; the next of a chain may be another
-            except NotImplementedError:
-                continue
         return _first(api_url)
 
-    stored = _ask(write, "written to", patient=True)
+    stored = _patiently(write, "written to")
     if stored is None or stored.key.reveal() != key.reveal():
         raise BadSetting("the keyring does not give back what was stored in it", hint=NONE_HINT)
     return stored.place
 
 
 def forget(api_url: str) -> Place | None:
-    """Remove the stored key, and look whether it is gone. Where it was; None if there was none.
-    Raises BadSetting."""
+    """Remove the key, and look whether it is gone; where it was, None if there was none. Raises
+    BadSetting."""
 
     def drop() -> Place | None:
-        where = None
-        for ring in _rings():
-            if _get(ring, api_url) is not None:
-                ring.delete_password(SERVICE, api_url)
-                where = where or _place(ring)
+        rings = [ring for ring in _rings() if _get(ring, api_url) is not None]
+        for ring in rings:
+            ring.delete_password(SERVICE, api_url)
         if _first(api_url) is not None:
             raise BadSetting(
                 "the keyring still has the key",
                 hint="remove it with the keyring's own program, and revoke the key",
             )
-        return where
+        return _place(rings[0]) if rings else None
 
-    return _ask(drop, "written to", patient=True)
+    return _patiently(drop, "written to")
 
 
 # -- inside the thread -----------------------------------------------------------------------------
@@ -132,8 +129,7 @@ def forget(api_url: str) -> Place | None:
 
 def _rings() -> list[Any]:
     """The backends in use, in the order in which they are asked."""
-    # Backends that cannot be loaded are reported with a traceback on stderr unless somebody
-    # listens.
+    # keyring prints a traceback for backends that cannot be loaded unless somebody listens
     logging.getLogger("keyring").addHandler(logging.NullHandler())
     import keyring
     from keyring.backends.chainer import ChainerBackend
@@ -154,8 +150,7 @@ def _get(ring: Any, api_url: str) -> str | None:
 
 def _first(api_url: str) -> Stored | None:
     for ring in _rings():
-        value = (_get(ring, api_url) or "").strip()
-        if value:
+        if value := (_get(ring, api_url) or "").strip():
             return Stored(Secret(value), _place(ring))
     return None
 
@@ -167,32 +162,7 @@ def _place(ring: Any) -> Place:
     return Place(name, printable(str(file)) if file else None, plain="plaintext" in kind.lower())
 
 
-# -- outside of it ---------------------------------------------------------------------------------
-
-
-def _ask(work: Callable[[], T], what: str, patient: bool) -> T:
-    seconds = PATIENT_SECONDS if patient else SECONDS
-    with _terminal_kept():
-        answer = threads.start(work)
-        wait([answer], min(QUIET_SECONDS, seconds))
-        if patient and not answer.done():
-            messages.note("waiting for the keyring; unlock it if it asks for that")
-        wait([answer], max(0.0, seconds - QUIET_SECONDS))
-    if not answer.done():
-        raise BadSetting(
-            f"the keyring did not answer within {seconds:.0f} seconds",
-            hint="unlock the keyring, or set DAYTONA_API_KEY in the environment",
-        )
-    problem = answer.exception()
-    if problem is None:
-        return answer.result()
-    if isinstance(problem, BadSetting):
-        raise problem
-    # Backends raise whatever their D-Bus or OS library raises, panics of Rust's, too.
-    raise _told(type(problem).__name__, what)
-
-
-def _told(kind: str, what: str) -> BadSetting:
+def _translated(kind: str, what: str) -> BadSetting:
     if kind in _LOCKED:
         return BadSetting(
             "the keyring is locked", hint="unlock it, or set DAYTONA_API_KEY in the environment"
@@ -205,21 +175,48 @@ def _told(kind: str, what: str) -> BadSetting:
     )
 
 
+# -- outside of it ---------------------------------------------------------------------------------
+
+
+def _patiently(work: Callable[[], T], what: str) -> T:
+    patience = Patience(messages.note, seconds=QUIET_SECONDS)
+    with patience.waiting("waiting for the keyring; unlock it if it asks for that"):
+        return _within(PATIENT_SECONDS, work, what)
+
+
+def _within(seconds: float, work: Callable[[], T], what: str) -> T:
+    def guarded() -> T:
+        try:
+            return work()
+        except BadSetting:
+            raise
+        # whatever their D-Bus or OS library raises, panics of Rust's, too
+        except BaseException as problem:  # noqa: BLE001
+            raise _translated(type(problem).__name__, what) from None
+
+    try:
+        with _terminal_kept():
+            return threads.within(seconds, guarded)
+    except threads.Late:
+        raise BadSetting(
+            f"the keyring did not answer within {seconds:.0f} seconds",
+            hint="unlock the keyring, or set DAYTONA_API_KEY in the environment",
+        ) from None
+
+
 @contextlib.contextmanager
 def _terminal_kept() -> Iterator[None]:
     """Leave the terminal as it was: a backend that asks for a passphrase there, with the echo off,
     may be given up while it waits."""
     try:
-        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        terminal = Path("/dev/tty").open("rb", buffering=0)  # noqa: SIM115 — closed below
     except OSError:
         yield
         return
-    try:
+    with terminal:
         before = termios.tcgetattr(terminal)
         try:
             yield
         finally:
             if termios.tcgetattr(terminal) != before:
                 termios.tcsetattr(terminal, termios.TCSADRAIN, before)
-    finally:
-        os.close(terminal)

@@ -11,26 +11,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from git_daytona.base import run
 from git_daytona.base.errors import BadSetting, GitDaytonaError
+from git_daytona.base.run import Result, run
 from git_daytona.base.secret import printable
 from git_daytona.git import environment
 from git_daytona.git.refs import SANDBOX_BRANCH, is_prefix
 from git_daytona.settings.settings import Settings
 
 BRANCH_PREFIX = "daytona.branchPrefix"
-SNAPSHOT = "daytona.snapshot"
 SYNC_ON_IDLE = "daytona.syncOnIdle"
 KEPT_AGE = "daytona.keptAge"
 MAX_FETCH_SIZE = "daytona.maxFetchSize"
+SNAPSHOT = "daytona.snapshot"
 ALLOW_HOST_TOOLS = "daytona.allowHostTools"
 DEFAULTS = {
     BRANCH_PREFIX: SANDBOX_BRANCH,
     SYNC_ON_IDLE: "true",
     KEPT_AGE: "never",
     MAX_FETCH_SIZE: "4g",
+    SNAPSHOT: None,
+    ALLOW_HOST_TOOLS: None,
 }
+"""All preferences, and what counts where they are unset."""
 FETCH_BYTES = 4 * 1024**3
+# The type that git reads a value as, what it makes of one, and what is wrong with any other.
+_TYPES = {
+    SYNC_ON_IDLE: ("bool", "true|false", "is neither true nor false"),
+    KEPT_AGE: ("expiry-date", r"\d{1,20}", "is no age such as 90.days, nor 'never'"),
+    MAX_FETCH_SIZE: ("int", r"[1-9]\d{0,18}", "is no size such as 512m or 16g"),
+}
 
 
 @dataclass(frozen=True)
@@ -65,81 +74,66 @@ class Preferences:
         if preference is None:
             return SANDBOX_BRANCH
         prefix = preference.value.strip("/")
-        if (
-            not is_prefix(prefix)
-            or self._git("check-ref-format", f"refs/heads/{prefix}/1").status != 0
-        ):
+        check = ("check-ref-format", f"refs/heads/{prefix}/1")
+        if not is_prefix(prefix) or _git(self.directory, *check).status != 0:
             raise _unusable(BRANCH_PREFIX, preference, "is no part of a branch's name")
         return prefix
 
     def sync_on_idle(self) -> bool:
         """Whether the end of a turn is synced."""
-        preference = self.get(SYNC_ON_IDLE)
-        if preference is None:
-            return True
-        asked = self._git("config", "--type=bool", "--get", SYNC_ON_IDLE)
-        if asked.status != 0:
-            raise _unusable(SYNC_ON_IDLE, preference, "is neither true nor false")
-        return asked.text == "true"
+        return self._typed(SYNC_ON_IDLE, "true") == "true"
 
     def kept_until(self) -> int:
         """Seconds since the epoch: what was kept before that may be pruned; 0: nothing."""
-        preference = self.get(KEPT_AGE)
-        if preference is None:
-            return 0
-        asked = self._git("config", "--type=expiry-date", "--get", KEPT_AGE)
-        if asked.status != 0 or not re.fullmatch(r"\d{1,20}", asked.text):
-            raise _unusable(KEPT_AGE, preference, "is no age such as 90.days, nor 'never'")
-        return int(asked.text)
+        return int(self._typed(KEPT_AGE, "0"))
 
     def max_fetch_bytes(self) -> int:
         """The largest pack that a fetch takes from a sandbox."""
-        preference = self.get(MAX_FETCH_SIZE)
+        return int(self._typed(MAX_FETCH_SIZE, str(FETCH_BYTES)))
+
+    def _typed(self, name: str, default: str) -> str:
+        preference = self.get(name)
         if preference is None:
-            return FETCH_BYTES
-        asked = self._git("config", "--type=int", "--get", MAX_FETCH_SIZE)
-        if asked.status != 0 or not re.fullmatch(r"[1-9]\d{0,18}", asked.text):
-            raise _unusable(MAX_FETCH_SIZE, preference, "is no size such as 512m or 16g")
-        return int(asked.text)
+            return default
+        type_, form, fault = _TYPES[name]
+        read = _git(self.directory, "config", f"--type={type_}", "--get", name)
+        if read.status != 0 or not re.fullmatch(form, read.text):
+            raise _unusable(name, preference, fault)
+        return read.text
+
+    def check(self) -> list[BadSetting]:
+        """What is wrong with them."""
+        problems = []
+        for read in (self.branch_prefix, self.sync_on_idle, self.kept_until, self.max_fetch_bytes):
+            try:
+                read()
+            except BadSetting as problem:
+                problems.append(problem)
+        return problems
 
     def applied(self, settings: Settings) -> Settings:
         """The settings with the snapshot that is preferred here: behind the environment, before the
         project's ``.env``."""
         preference = self.get(SNAPSHOT)
-        if (
-            preference is None
-            or not preference.value.strip()
-            or os.environ.get("DAYTONA_SNAPSHOT", "").strip()
-        ):
+        snapshot = preference.value.strip() if preference else ""
+        if not preference or not snapshot or os.environ.get("DAYTONA_SNAPSHOT", "").strip():
             return settings
         sources = {**settings.sources, "DAYTONA_SNAPSHOT": f"{SNAPSHOT}, {preference.source}"}
-        return replace(settings, snapshot=preference.value.strip(), sources=sources)
+        return replace(settings, snapshot=snapshot, sources=sources)
 
-    def _git(self, *arguments: str) -> run.Result:
-        return run.run(
-            ("git", "-C", str(self.directory), *arguments), env=environment.base(), timeout=10
-        )
+
+def _git(directory: Path, *arguments: str) -> Result:
+    return run(("git", "-C", str(directory), *arguments), env=environment.base(), timeout=10)
 
 
 def load(directory: Path) -> Preferences:
     """All of ``daytona.*`` as git finds it from a directory, by one call; none where git cannot
     say."""
-    argv = (
-        "git",
-        "-C",
-        str(directory),
-        "config",
-        "-z",
-        "--show-scope",
-        "--show-origin",
-        "--get-regexp",
-        r"^daytona\.",
-    )
+    show = ("-z", "--show-scope", "--show-origin")
     try:
-        listing = run.run(argv, env=environment.base(), timeout=10)
+        words = _git(directory, "config", *show, "--get-regexp", r"^daytona\.").text.split("\0")
     except GitDaytonaError:
         return Preferences(directory, {})
-    words = listing.text.split("\0")
     found = {}
     for scope, origin, entry in zip(words[0::3], words[1::3], words[2::3], strict=False):
         name, separator, value = entry.partition("\n")
@@ -149,9 +143,8 @@ def load(directory: Path) -> Preferences:
 
 
 def _unusable(name: str, preference: Preference, why: str) -> BadSetting:
+    scope = preference.scope if preference.scope in ("global", "system") else "local"
     return BadSetting(
         f"{name} is '{printable(preference.value)[:80]}', which {why}",
-        hint="set it anew: git config "
-        f"--{preference.scope if preference.scope in ('global', 'system') else 'local'} "
-        f"{name} VALUE",
+        hint=f"set it anew: git config --{scope} {name} VALUE",
     )
