@@ -81,55 +81,30 @@ def collect(
 ) -> "tuple[list[Line], list[GitDaytonaError]]":
     """All settings, and what is wrong with some of them."""
     from git_daytona.base.errors import GitDaytonaError, NoKey
-    from git_daytona.settings import preferences as names
+    from git_daytona.settings.preferences import DEFAULTS
+    from git_daytona.settings.settings import VARIABLES
 
-    problems: list[GitDaytonaError] = []
     found = preferred.applied(found)
-
-    def setting(name: str, value: str | None) -> Line:
-        return Line(name, value, found.sources.get(name, DEFAULT if value is not None else ""))
-
+    problems = preferred.check()
     try:
-        key = Line("DAYTONA_API_KEY", NOT_SHOWN, found.api_key()[1], secret=True)
-    except NoKey:
-        key = Line("DAYTONA_API_KEY", None, "", secret=True)
+        lines = [_line("DAYTONA_API_KEY", NOT_SHOWN, found.api_key()[1], secret=True)]
     except GitDaytonaError as problem:
-        key = Line("DAYTONA_API_KEY", None, "", secret=True)
-        problems.append(problem)
-    lines = [
-        key,
-        setting("DAYTONA_API_URL", found.api_url),
-        setting("DAYTONA_TARGET", found.target),
-        setting("DAYTONA_SNAPSHOT", found.snapshot),
-        setting("DAYTONA_SSH_BINARY", found.ssh_binary),
-        setting("DAYTONA_SSH_KNOWN_HOSTS", found.ssh_known_hosts),
-        setting("DAYTONA_SSH_AUTO_PIN", str(found.auto_pin).lower()),
-    ]
+        lines = [_line("DAYTONA_API_KEY", None, None, secret=True)]
+        if not isinstance(problem, NoKey):
+            problems.insert(0, problem)
+    for variable in VARIABLES[1:]:  # the first is the key
+        value = getattr(found, variable.field)
+        text = str(value).lower() if isinstance(value, bool) else value
+        lines.append(_line(variable.name, text, found.sources.get(variable.name)))
     for name in ENVIRONMENT_ONLY:
         value = os.environ.get(name, "").strip() or None
-        lines.append(Line(name, value, f"the environment variable {name}" if value else ""))
-    checks = {
-        names.BRANCH_PREFIX: preferred.branch_prefix,
-        names.SYNC_ON_IDLE: preferred.sync_on_idle,
-        names.KEPT_AGE: preferred.kept_until,
-        names.MAX_FETCH_SIZE: preferred.max_fetch_bytes,
-    }
-    for name in (
-        names.BRANCH_PREFIX,
-        names.SYNC_ON_IDLE,
-        names.KEPT_AGE,
-        names.MAX_FETCH_SIZE,
-        names.SNAPSHOT,
-        names.ALLOW_HOST_TOOLS,
-    ):
-        preference, default = preferred.get(name), names.DEFAULTS.get(name)
-        try:
-            if name in checks:
-                checks[name]()
-        except GitDaytonaError as problem:
-            problems.append(problem)
-        if preference is not None:
-            lines.append(Line(name, preference.value, preference.source))
-        else:
-            lines.append(Line(name, default, DEFAULT if default is not None else ""))
+        lines.append(_line(name, value, f"the environment variable {name}" if value else ""))
+    for name, default in DEFAULTS.items():
+        preference = preferred.get(name)
+        value, source = (preference.value, preference.source) if preference else (default, None)
+        lines.append(_line(name, value, source))
     return lines, problems
+
+
+def _line(name: str, value: str | None, source: str | None, secret: bool = False) -> Line:
+    return Line(name, value, source or (DEFAULT if value is not None else ""), secret)

@@ -101,13 +101,13 @@ class Preferences:
             raise _unusable(name, preference, fault)
         return read.text
 
-    def check(self) -> list[BadSetting]:
+    def check(self) -> list[GitDaytonaError]:
         """What is wrong with them."""
-        problems = []
+        problems: list[GitDaytonaError] = []
         for read in (self.branch_prefix, self.sync_on_idle, self.kept_until, self.max_fetch_bytes):
             try:
                 read()
-            except BadSetting as problem:
+            except GitDaytonaError as problem:
                 problems.append(problem)
         return problems
 
