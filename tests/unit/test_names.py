@@ -151,9 +151,7 @@ def test_numbers_of_sessions(text, number):
 
 def test_names_of_a_session():
     names = refs.Names(3)
-    assert refs.number_of_branch(names.ref) == refs.number_of_remote(names.remote) == 3
-    assert refs.number_of_branch(names.ref + "/x") is None
-    assert refs.number_of_branch(names.branch) is None
+    assert refs.number_of_remote(names.remote) == 3
     assert refs.number_of_remote("sandbox-0") is None
     places = (names.ref, names.tracking, names.incoming, names.kept, names.resetting, names.base)
     assert not any(a.startswith(b) for a in places for b in places if a != b)

@@ -2,39 +2,25 @@
 network, no state file."""
 
 import contextlib
-import functools
 import hashlib
+import itertools
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from git_daytona.base import files, log, paths
 from git_daytona.base.endpoint import Endpoint
 from git_daytona.base.errors import NoRepository, TransferFailed
 from git_daytona.git import worktrees
-from git_daytona.git.refs import (
-    COUNTER,
-    KEPT,
-    SANDBOX_BRANCH,
-    Names,
-    number_of_branch,
-    number_of_remote,
-    url,
-)
+from git_daytona.git.refs import COUNTER, KEPT, NUMBER, SANDBOX_BRANCH, Names, url
 from git_daytona.git.repository import Repository
 
 RESERVE_TRIES = 200
+MOVE_TRIES = 5
 MOST_NAMED = 10
 """How many kept things a message names."""
-
-
-@dataclass(frozen=True)
-class Kept:
-    """Something that would have been overwritten, and the ref that holds it now."""
-
-    what: str
-    ref: str
+_STAMP = "%Y%m%dT%H%M%S"
 
 
 @contextlib.contextmanager
@@ -53,8 +39,7 @@ def changing(repository: Repository) -> Iterator[None]:
 def in_the_way(repository: Repository, prefix: str = SANDBOX_BRANCH) -> NoRepository | None:
     """What to say of a local branch ``opencode``, which makes ``opencode/N`` impossible (case 38);
     None where there is none."""
-    pieces = prefix.split("/")
-    for name in ("/".join(pieces[: number + 1]) for number in range(len(pieces))):
+    for name in itertools.accumulate(prefix.split("/"), "{}/{}".format):
         if repository.has_ref(f"refs/heads/{name}"):
             return NoRepository(
                 f"the local branch '{name}' is in the way of '{prefix}/N'",
@@ -66,19 +51,20 @@ def in_the_way(repository: Repository, prefix: str = SANDBOX_BRANCH) -> NoReposi
 def highest(repository: Repository, prefix: str = SANDBOX_BRANCH) -> tuple[int, str | None]:
     """The highest number that was ever given, and the counter's blob (None: there is none yet)."""
     refs = repository.refs(COUNTER, f"refs/heads/{prefix}", "refs/remotes")
-    depth = prefix.count("/") + 4  # a branch opencode/N/x takes the place of opencode/N, too
-    found = [number_of_branch("/".join(ref.split("/")[:depth]), prefix) for ref in refs]
-    found += [number_of_remote(ref.split("/")[2]) for ref in refs if ref.startswith("refs/remotes")]
-    listing = repository.git(
+    remotes = repository.git(
         "config", "--name-only", "--get-regexp", r"^remote\.sandbox-[0-9]+\.url$", check=False
     )
-    found += [number_of_remote(key.split(".")[1]) for key in listing.text.splitlines()]
-    counter = refs.get(COUNTER)
-    if counter is not None:
+    # a branch opencode/N/x takes the place of opencode/N, too
+    taken = re.compile(
+        rf"(?:refs/heads/{re.escape(prefix)}/|refs/remotes/sandbox-|remote\.sandbox-)({NUMBER})"
+        r"(?:/.*|\.url)?"
+    )
+    names = [taken.fullmatch(name) for name in (*refs, *remotes.text.splitlines())]
+    numbers = [int(name[1]) for name in names if name]
+    if counter := refs.get(COUNTER):
         text = repository.git("cat-file", "blob", counter, check=False).text.strip()
-        if re.fullmatch("[0-9]{1,9}", text):
-            found.append(int(text))
-    return max((number for number in found if number), default=0), counter
+        numbers += [int(text)] if re.fullmatch(NUMBER, text) else []
+    return max(numbers, default=0), counter
 
 
 def reserve(
@@ -157,28 +143,87 @@ def _remove(repository: Repository, *prefixes: str) -> None:
     repository.update_refs([f"delete {ref} {oid}" for ref, oid in refs.items()])
 
 
-# -- what comes back -------------------------------------------------------------------------------
+# -- what is kept ----------------------------------------------------------------------------------
 
 
-@dataclass
+@dataclass(frozen=True)
+class Kept:
+    """Something that would have been overwritten, and the ref that holds it now."""
+
+    what: str
+    ref: str
+
+
 class _Keeper:
-    """Creates refs for what would be lost, unless a kept ref holds it already."""
+    """Keeps what would be lost, each under a ref of its own, unless a kept ref holds it already.
 
-    names: Names
-    held: set[str]
-    commands: list[str] = field(default_factory=list)
-    kept: list[Kept] = field(default_factory=list)
+    ``here`` are the repository's refs, those under ``names.kept`` among them. ``commands`` make the
+    new refs.
+    """
 
-    def keep(self, what: str, oid: str, label: str) -> None:
-        if oid not in self.held:
+    def __init__(self, repository: Repository, names: Names, here: Mapping[str, str]) -> None:
+        self.repository, self.names = repository, names
+        self.held = set(_below(here, names.kept).values())
+        self.commands: list[str] = []
+        self.kept: list[Kept] = []
+
+    def keep(self, what: str, oid: str, label: str, tips: Sequence[str] = ()) -> None:
+        """Keep a commit, unless it is in the history of one of the tips."""
+        if oid not in self.held and not (tips and self.repository.contains(tips, oid)):
             self.held.add(oid)
-            ref = _kept_ref(self.names, label, oid)
+            stamp = time.strftime(_STAMP, time.gmtime())
+            ref = f"{self.names.kept}{stamp}-{label}-{oid[:12]}"
             self.commands.append(f"create {ref} {oid}")
             self.kept.append(Kept(what, ref))
 
+    def keep_worktrees(self, new: str, old: str | None) -> bool:
+        """Keep what only the files have in the worktrees that show the branch, if there are any."""
+        places = self.repository.showing(self.names.ref)
+        for place in places:
+            snapshot = worktrees.snapshot(self.repository.at(place), new, old)
+            if snapshot is not None:
+                self.keep(f"uncommitted work in '{place}'", snapshot, "worktree")
+        return bool(places)
 
-def _kept_ref(names: Names, label: str, oid: str) -> str:
-    return f"{names.kept}{time.strftime(_STAMP, time.gmtime())}-{label}-{oid[:12]}"
+    def create(self) -> None:
+        """Create the refs, all or none. Raises TransferFailed."""
+        if not self.repository.update_refs(self.commands):
+            raise TransferFailed(
+                f"what '{self.names.branch}' does not contain could not be kept",
+                hint="see whether .git can be written, then try again",
+            )
+
+
+def keep_branches(repository: Repository, names: Names) -> list[Kept]:
+    """Before the sandbox goes: keep its branches that opencode/N does not contain."""
+    with changing(repository):
+        here = repository.refs(names.ref, names.tracking, names.kept)
+        keeper = _Keeper(repository, names, here)
+        tips = [here[names.ref]] if names.ref in here else []
+        for name, oid in _below(here, names.tracking).items():
+            keeper.keep(f"the sandbox's branch '{name}'", oid, "branch", tips)
+        keeper.create()
+        return keeper.kept
+
+
+def kept_before(repository: Repository, moment: int) -> dict[str, str]:
+    """Refs with what was kept before a moment (seconds since the epoch), and their commits. A ref
+    that does not say when is never old."""
+    limit = time.strftime(_STAMP, time.gmtime(min(moment, 2**33)))
+    refs = repository.refs(KEPT)
+    stamps = {ref: re.match(r"\d{8}T\d{6}(?=-)", ref.rpartition("/")[2]) for ref in refs}
+    return {ref: refs[ref] for ref, stamp in stamps.items() if stamp and stamp[0] < limit}
+
+
+def describe(kept: Sequence[Kept]) -> str:
+    """``WHAT kept as REF; …`` for a message, empty for nothing."""
+    parts = [f"{each.what} kept as {each.ref}" for each in kept[:MOST_NAMED]]
+    if len(kept) > MOST_NAMED:
+        parts.append(f"{len(kept) - MOST_NAMED} more kept, see 'git for-each-ref {KEPT}'")
+    return "; ".join(parts)
+
+
+# -- what comes back -------------------------------------------------------------------------------
 
 
 def integrate(
@@ -192,37 +237,31 @@ def integrate(
     checked out follows. Raises TransferFailed.
     """
     with changing(repository):
-        for _ in range(5):
+        for _ in range(MOVE_TRIES):
             here = repository.refs(names.incoming, names.ref, names.tracking, names.kept)
-            fetched = _below(here, names.incoming)
-            old = here.get(names.ref)
+            fetched, old = _below(here, names.incoming), here.get(names.ref)
             if head is not None and head not in fetched.values():
                 raise TransferFailed(
                     "the sandbox did not send the commit that it reported",
                     hint=f"try again: git daytona sync {names.number}",
                 )
-            keeper = _Keeper(names, set(_below(here, names.kept).values()))
-            gone, moves = _moves(repository, keeper, here, head)
+            keeper = _Keeper(repository, names, here)
+            gone, moves = _moves(keeper, here, head)
             _keep_extra(keeper, fetched, head, operation)
-            # In the worktrees' own files there may be work, too: capture it while the branch still
-            # is where it was.
-            places = repository.showing(names.ref) if head and head != old else []
-            for place in places:
-                keeper.kept += _keep_worktree(repository.at(place), names, head or "", old)
-            if places:
+            # while the branch still is where it was
+            shown = head is not None and head != old and keeper.keep_worktrees(head, old)
+            if shown:
                 moves.append(f"update {names.resetting} {old or head}")
             moves += [f"delete {names.incoming}{name} {oid}" for name, oid in fetched.items()]
             # Two steps, because git cannot delete 'a' and create 'a/b' in one transaction.
             if repository.update_refs(keeper.commands + gone) and repository.update_refs(moves):
-                break
-        else:
-            raise TransferFailed(
-                f"'{names.branch}' kept moving during the sync",
-                hint=f"try again: git daytona sync {names.number}",
-            )
-        if places:
-            _follow(repository, names, old or head or "")
-        return keeper.kept
+                if shown:
+                    _follow(repository, names, old or head or "")
+                return keeper.kept
+    raise TransferFailed(
+        f"'{names.branch}' kept moving during the sync",
+        hint=f"try again: git daytona sync {names.number}",
+    )
 
 
 def _below(refs: Mapping[str, str], prefix: str) -> dict[str, str]:
@@ -231,37 +270,27 @@ def _below(refs: Mapping[str, str], prefix: str) -> dict[str, str]:
 
 
 def _moves(
-    repository: Repository, keeper: _Keeper, here: Mapping[str, str], head: str | None
+    keeper: _Keeper, here: Mapping[str, str], head: str | None
 ) -> tuple[list[str], list[str]]:
     """The commands that delete tracking refs, and those that move the branch and tracking refs;
     what they lose is kept."""
     names, old = keeper.names, here.get(keeper.names.ref)
     fetched, tracked = _below(here, f"{names.incoming}heads/"), _below(here, names.tracking)
-    tips = sorted({*fetched.values(), *([head] if head else [])})
-
-    @functools.cache
-    def lost(oid: str) -> bool:
-        return not repository.contains(tips, oid)
-
-    moves = []
+    tips = sorted({*fetched.values(), *filter(None, [head])})
+    moves, gone = [], []
     if head is not None and old != head:
-        if old is not None and lost(old):
+        if old is not None:
             what = f"commits of '{names.branch}' that are not in the sandbox's history"
-            keeper.keep(what, old, "commits")
-        moves.append(f"update {names.ref} {head} {old or repository.zero}")
-    for name, oid in tracked.items():
-        if fetched.get(name) != oid and oid != old and lost(oid):
-            keeper.keep(f"the sandbox's earlier '{name}'", oid, "branch")
-    moves += [
-        f"update {names.tracking}{name} {oid}"
-        for name, oid in fetched.items()
-        if tracked.get(name) != oid
-    ]
-    gone = [
-        f"delete {names.tracking}{name} {oid}"
-        for name, oid in tracked.items()
-        if name not in fetched
-    ]
+            keeper.keep(what, old, "commits", tips)
+        moves.append(f"update {names.ref} {head} {old or keeper.repository.zero}")
+    for name in sorted(fetched.keys() | tracked.keys()):
+        before, after = tracked.get(name), fetched.get(name)
+        if before is not None and before not in (after, old):
+            keeper.keep(f"the sandbox's earlier '{name}'", before, "branch", tips)
+        if after is None:
+            gone.append(f"delete {names.tracking}{name} {before}")
+        elif after != before:
+            moves.append(f"update {names.tracking}{name} {after}")
     return gone, moves
 
 
@@ -280,29 +309,20 @@ def _keep_extra(
             keeper.keep(what, oid, label)
 
 
-def _keep_worktree(repository: Repository, names: Names, new: str, old: str | None) -> list[Kept]:
-    snapshot = worktrees.snapshot(repository, new, old)
-    if snapshot is None:
-        return []
-    ref = _kept_ref(names, "worktree", snapshot)
-    repository.git("update-ref", ref, snapshot)
-    return [Kept(f"uncommitted work in '{repository.worktree}'", ref)]
-
-
 def finish_reset(repository: Repository, names: Names) -> list[Kept]:
     """Finish what a crash interrupted between the branch's move and the worktrees' reset; what was
     edited since then is kept."""
     old = repository.refs(names.resetting).get(names.resetting)
     if old is None:
         return []
-    kept: list[Kept] = []
     with changing(repository):
-        new = repository.refs(names.ref).get(names.ref)
-        for tree in repository.worktrees():
-            if new is not None and tree.branch == names.ref:
-                kept += _keep_worktree(repository.at(tree.path), names, new, old)
+        here = repository.refs(names.ref, names.kept)
+        keeper = _Keeper(repository, names, here)
+        if names.ref in here:
+            keeper.keep_worktrees(here[names.ref], old)
+        keeper.create()
         _follow(repository, names, old)
-    return kept
+        return keeper.kept
 
 
 def _follow(repository: Repository, names: Names, old: str) -> None:
@@ -310,39 +330,3 @@ def _follow(repository: Repository, names: Names, old: str) -> None:
     for place in repository.showing(names.ref):
         worktrees.reset(repository.at(place))
     repository.update_refs([f"delete {names.resetting} {old}"])
-
-
-def keep_branches(repository: Repository, names: Names) -> list[Kept]:
-    """Before the sandbox goes: keep its branches that opencode/N does not contain."""
-    with changing(repository):
-        tip = repository.refs(names.ref).get(names.ref)
-        keeper = _Keeper(names, set(repository.refs(names.kept).values()))
-        for name, oid in _below(repository.refs(names.tracking), names.tracking).items():
-            if tip is None or not repository.contains([tip], oid):
-                keeper.keep(f"the sandbox's branch '{name}'", oid, "branch")
-        if not repository.update_refs(keeper.commands):
-            raise TransferFailed(
-                "the sandbox's other branches could not be kept",
-                hint="see whether .git can be written, then try again",
-            )
-        return keeper.kept
-
-
-def kept_before(repository: Repository, moment: int) -> dict[str, str]:
-    """Refs with what was kept before a moment (seconds since the epoch), and their commits. A ref
-    that does not say when is never old."""
-    limit = time.strftime(_STAMP, time.gmtime(min(moment, 2**33)))
-    refs = repository.refs(KEPT)
-    stamps = {ref: re.match(r"\d{8}T\d{6}(?=-)", ref.rpartition("/")[2]) for ref in refs}
-    return {ref: refs[ref] for ref, stamp in stamps.items() if stamp and stamp[0] < limit}
-
-
-_STAMP = "%Y%m%dT%H%M%S"
-
-
-def describe(kept: Sequence[Kept]) -> str:
-    """``kept: WHAT as REF; …`` for a message, empty for nothing."""
-    parts = [f"{each.what} kept as {each.ref}" for each in kept[:MOST_NAMED]]
-    if len(kept) > MOST_NAMED:
-        parts.append(f"{len(kept) - MOST_NAMED} more kept, see 'git for-each-ref {KEPT}'")
-    return "; ".join(parts)

@@ -28,15 +28,13 @@ def branch_positions(
     repository: Repository, sessions: Iterable[Names]
 ) -> dict[int, BranchPosition]:
     """Session number → where its branch is."""
-    sessions = list(sessions)
-    folders = {ref.rpartition("/")[0] for names in sessions for ref in (names.ref, names.base)}
-    oids = repository.refs(*sorted(folders)) if sessions else {}
-    ends = {names.number: (oids.get(names.base), oids.get(names.ref)) for names in sessions}
-    pairs = {(base, tip) for base, tip in ends.values() if base and tip}
-    counts = {pair: 0 for pair in pairs if pair[0] == pair[1]}
-    counts |= _counted(repository, sorted(pairs - counts.keys()))
+    refs = {names.number: (names.base, names.ref) for names in sessions}
+    folders = {ref.rpartition("/")[0] for pair in refs.values() for ref in pair}
+    oids = repository.refs(*folders) if folders else {}
+    ends = {number: (oids.get(base), oids.get(ref)) for number, (base, ref) in refs.items()}
+    counts = _counted(repository, [(base, tip) for base, tip in set(ends.values()) if base and tip])
     return {
-        number: BranchPosition(base, tip, counts.get((base, tip)) if base and tip else None)
+        number: BranchPosition(base, tip, counts.get((base or "", tip or "")))
         for number, (base, tip) in ends.items()
     }
 
@@ -50,16 +48,9 @@ def _counted(repository: Repository, pairs: Sequence[Pair]) -> dict[Pair, int]:
         return {}
     # What all bases contain counts for no session, and need not be walked.
     common = repository.git("merge-base", "--octopus", *{base for base, _ in pairs}, check=False)
-    ends = [*{oid for pair in pairs for oid in pair}, *(f"^{each}" for each in common.text.split())]
-    listing = repository.git(
-        "rev-list",
-        "--topo-order",
-        "--parents",
-        f"--max-count={WALKED}",
-        "--stdin",
-        stdin="\n".join(ends).encode(),
-        check=False,
-    )
+    ends = [*(oid for pair in pairs for oid in pair), *(f"^{oid}" for oid in common.text.split())]
+    walk = ("rev-list", "--topo-order", "--parents", f"--max-count={WALKED}", "--stdin")
+    listing = repository.git(*walk, stdin="\n".join(ends).encode(), check=False)
     lines = listing.text.splitlines()
     if listing.status != 0 or len(lines) == WALKED:
         return _counted_singly(repository, pairs)
@@ -69,25 +60,24 @@ def _counted(repository: Repository, pairs: Sequence[Pair]) -> dict[Pair, int]:
     for place, (base, tip) in enumerate(pairs):
         in_base[base] |= 1 << place
         in_tip[tip] |= 1 << place
-    sets: Counter[int] = Counter()
+    commits: Counter[int] = Counter()
     for line in lines:  # children before parents
         oid, *parents = line.split(" ")
-        sets[in_tip[oid] & ~in_base[oid]] += 1
+        commits[in_tip[oid] & ~in_base[oid]] += 1
         for parent in parents:
             in_base[parent] |= in_base[oid]
             in_tip[parent] |= in_tip[oid]
-    counts = dict.fromkeys(pairs, 0)
-    for bits, number in sets.items():
-        for place in (place for place in range(bits.bit_length()) if bits >> place & 1):
-            counts[pairs[place]] += number
-    return counts
+    return {
+        pair: sum(number for bits, number in commits.items() if bits >> place & 1)
+        for place, pair in enumerate(pairs)
+    }
 
 
 def _counted_singly(repository: Repository, pairs: Sequence[Pair]) -> dict[Pair, int]:
     """Count for each pair on its own: an object is missing, or histories have nothing in common."""
-    counts = {}
-    for base, tip in pairs:
-        counted = repository.git("rev-list", "--count", f"{base}..{tip}", check=False)
-        if counted.status == 0:
-            counts[base, tip] = int(counted.text)
-    return counts
+    ranges = {pair: f"{pair[0]}..{pair[1]}" for pair in pairs}
+    counted = {
+        pair: repository.git("rev-list", "--count", each, check=False)
+        for pair, each in ranges.items()
+    }
+    return {pair: int(result.text) for pair, result in counted.items() if result.status == 0}

@@ -16,9 +16,8 @@ _TOKEN_URL = re.compile(r"ssh://(?P<token>[^/@\s]+)@(?P<rest>[^/\s]+/home/dayton
 def rewrite(repository: Repository) -> str:
     """Take the tokens out of URLs of earlier tools (``ssh://TOKEN@host/home/daytona/…``), and say
     how many there were (empty: none)."""
-    listing = repository.git("config", "--local", "--list", "-z").text
     tokens: list[str] = []
-    for entry in listing.split("\0"):
+    for entry in repository.git("config", "--local", "--list", "-z").text.split("\0"):
         key, _, value = entry.partition("\n")
         if (old := _TOKEN_URL.fullmatch(value)) and _KEY.fullmatch(key):
             change = ("--replace-all", key, f"ssh://{old['rest']}", f"^{re.escape(value)}$")
@@ -33,14 +32,12 @@ def rewrite(repository: Repository) -> str:
 
 def _scrub(folder: Path, tokens: Iterable[str]) -> None:
     """Take the same tokens out of what git noted of transfers: FETCH_HEAD and the reflogs."""
+    token = re.compile("|".join(map(re.escape, tokens)).encode())
     heads = (folder / "FETCH_HEAD", *folder.glob("worktrees/*/FETCH_HEAD"))
     for path in (*heads, *(folder / "logs").rglob("*")):
         try:
             content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
-            clean = content
-            for token in tokens:
-                clean = clean.replace(token.encode(), REDACTED.encode())
-            if clean != content:
-                files.write_whole(path, clean)
+            if token.search(content):
+                files.write_whole(path, token.sub(REDACTED.encode(), content))
         except OSError as problem:
             log.logger.warning("'%s' could not be scrubbed: %s", path, problem.strerror)

@@ -12,14 +12,32 @@ PROJECT = "/home/daytona/project"
 SANDBOX_BRANCH = "opencode"
 """The branch that local HEAD is pushed to in the sandbox; and what stands before ``/N`` here, if
 nobody prefers something else."""
-PREFIX_LENGTH = 100
-
-_REMOTE = re.compile(r"sandbox-([1-9][0-9]{0,8})")
-
 COUNTER = "refs/daytona/counter"
 """A blob with the highest number ever given: none is given again, even after a deletion."""
 KEPT = "refs/daytona/kept/"
 """What a sync or a deletion would have overwritten."""
+NUMBER = "[1-9][0-9]{0,8}"
+PREFIX_LENGTH = 100
+MOST = 2000
+"""How many refs of a sandbox are taken."""
+NAME_BYTES, COMPONENT_BYTES = 1000, 240
+"""The longest name of a ref that is taken, and the longest piece between its slashes: file systems
+take 255 bytes, with git's ``.lock``."""
+
+# What check-ref-format allows, without what it forbids in a piece: names become refs here, and
+# reach terminals.
+_NAME = re.compile(r"refs/(?:heads|daytona)/[^\s~^:?*\[\\\x00-\x20\x7f]+")
+_FORBIDDEN = re.compile(r"\.\.|@\{|//|/$|\.$|/\.|\.lock(?:/|$)")
+
+
+class _Name:
+    """A name that a session's number and prefix are filled into."""
+
+    def __init__(self, template: str) -> None:
+        self.template = template
+
+    def __get__(self, names: "Names", _owner: object = None) -> str:
+        return self.template.format(number=names.number, prefix=names.prefix)
 
 
 @dataclass(frozen=True)
@@ -29,50 +47,33 @@ class Names:
     number: int
     prefix: str = SANDBOX_BRANCH
 
-    @property
-    def branch(self) -> str:
-        return f"{self.prefix}/{self.number}"
-
-    @property
-    def ref(self) -> str:
-        return f"refs/heads/{self.prefix}/{self.number}"
-
-    @property
-    def remote(self) -> str:
-        return f"sandbox-{self.number}"
-
-    @property
-    def tracking(self) -> str:
-        """Prefix of the sandbox's branches here."""
-        return f"refs/remotes/sandbox-{self.number}/"
-
-    @property
-    def incoming(self) -> str:
-        """Prefix under which a fetch lands before its tips are moved to where they belong."""
-        return f"refs/daytona/incoming/{self.number}/"
-
-    @property
-    def kept(self) -> str:
-        return f"{KEPT}opencode-{self.number}/"
-
-    @property
-    def resetting(self) -> str:
-        """The branch's old tip, while worktrees that have it checked out still have to follow."""
-        return f"refs/daytona/resetting/{self.number}"
-
-    @property
-    def base(self) -> str:
-        """The commit that the session started from."""
-        return f"refs/daytona/base/{self.number}"
+    branch = _Name("{prefix}/{number}")
+    ref = _Name("refs/heads/{prefix}/{number}")
+    remote = _Name("sandbox-{number}")
+    tracking = _Name("refs/remotes/sandbox-{number}/")
+    """Prefix of the sandbox's branches here."""
+    incoming = _Name("refs/daytona/incoming/{number}/")
+    """Prefix under which a fetch lands before its tips are moved to where they belong."""
+    kept = _Name(KEPT + "opencode-{number}/")
+    resetting = _Name("refs/daytona/resetting/{number}")
+    """The branch's old tip, while worktrees that have it checked out still have to follow."""
+    base = _Name("refs/daytona/base/{number}")
+    """The commit that the session started from."""
 
 
 def url(endpoint: Endpoint) -> str:
-    """The remote's URL: no user, the token is nowhere in it."""
+    """Make the remote's URL: no user, the token is nowhere in it."""
     return f"ssh://{endpoint.url_authority}{PROJECT}"
 
 
-def number_of_branch(ref: str, prefix: str = SANDBOX_BRANCH) -> int | None:
-    found = re.fullmatch(rf"refs/heads/{re.escape(prefix)}/([1-9][0-9]{{0,8}})", ref)
+def number_of_remote(name: str) -> int | None:
+    found = re.fullmatch(f"sandbox-({NUMBER})", name)
+    return int(found[1]) if found else None
+
+
+def number_in(text: str) -> int | None:
+    """Read the number in ``3``, ``sandbox-3`` or ``opencode/3``; None for else (a session's id)."""
+    found = re.fullmatch(rf"(?:sandbox-|(?:refs/heads/)?opencode/)?({NUMBER})", text)
     return int(found[1]) if found else None
 
 
@@ -88,37 +89,13 @@ def is_prefix(text: str) -> bool:
     )
 
 
-def number_of_remote(name: str) -> int | None:
-    found = _REMOTE.fullmatch(name)
-    return int(found[1]) if found else None
-
-
-def number_in(text: str) -> int | None:
-    """The number in ``3``, ``sandbox-3`` or ``opencode/3``; None for else (a session's id)."""
-    found = re.fullmatch(r"(?:sandbox-|(?:refs/heads/)?opencode/)?([1-9][0-9]{0,8})", text)
-    return int(found[1]) if found else None
-
-
-MOST = 2000
-"""How many refs of a sandbox are taken."""
-NAME_BYTES, COMPONENT_BYTES = 1000, 240
-"""The longest name of a ref that is taken, and the longest piece between its slashes: file systems
-take 255 bytes, with git's ``.lock``."""
-# What check-ref-format allows, without what it forbids in a piece: names become refs here, and
-# reach terminals.
-_NAME = re.compile(r"refs/(?:heads|daytona)/[^\s~^:?*\[\\\x00-\x20\x7f]+")
-_FORBIDDEN = re.compile(r"\.\.|@\{|//|/$|\.$|/\.|\.lock(?:/|$)")
-
-
 def _is_well_formed(name: str) -> bool:
-    if not name.isprintable():  # nor is half a character, which cannot be encoded
-        return False
-    pieces = [piece.encode() for piece in name.split("/")]
     return (
-        _NAME.fullmatch(name) is not None
+        name.isprintable()  # half a character is not, nor can it be encoded
+        and _NAME.fullmatch(name) is not None
         and _FORBIDDEN.search(name) is None
-        and len(b"/".join(pieces)) <= NAME_BYTES
-        and all(len(piece) <= COMPONENT_BYTES for piece in pieces)
+        and len(name.encode()) <= NAME_BYTES
+        and all(len(piece.encode()) <= COMPONENT_BYTES for piece in name.split("/"))
     )
 
 

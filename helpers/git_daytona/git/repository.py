@@ -3,9 +3,11 @@
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from git_daytona.base.errors import MissingProgram, NoRepository, TransferFailed
 from git_daytona.base.run import Result, run
@@ -24,6 +26,17 @@ _SEARCH = (
     "GIT_DISCOVERY_ACROSS_FILESYSTEM",
     "GIT_TEST_ASSUME_DIFFERENT_OWNER",
 )
+
+
+class NotInRepository(NoRepository):
+    """There is no repository around a directory."""
+
+
+class Worktree(NamedTuple):
+    """A worktree and the full name of the branch it has checked out (None: detached)."""
+
+    path: Path
+    branch: str | None
 
 
 @dataclass(frozen=True)
@@ -64,8 +77,7 @@ class Repository:
     def resolve(self, revision: str) -> str | None:
         """The object id of a commit, or None."""
         words = ("--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-        result = self.git("rev-parse", *words, check=False)
-        return result.text or None if result.status == 0 else None
+        return self.git("rev-parse", *words, check=False).text or None
 
     def refs(self, *prefixes: str) -> dict[str, str]:
         """Refs under the prefixes, name to object id."""
@@ -86,9 +98,7 @@ class Repository:
 
     def contains(self, tips: Sequence[str], oid: str) -> bool:
         """Whether the commit is in the history of any of the tips."""
-        if oid in tips:
-            return True
-        return not self.git("rev-list", "--max-count=1", oid, "--not", *tips).text
+        return oid in tips or not self.git("rev-list", "--max-count=1", oid, "--not", *tips).text
 
     def config(self, key: str) -> str | None:
         """A configuration value, or None."""
@@ -97,23 +107,17 @@ class Repository:
 
     def section(self, name: str) -> dict[str, str]:
         """The values of a section, by key in lower case; of several with one key the last."""
-        listing = self.git(
-            "config", "-z", "--get-regexp", rf"^{re.escape(name)}\.[^.]*$", check=False
-        ).stdout
-        entries = (entry.partition("\n") for entry in os.fsdecode(listing).split("\0") if entry)
+        pattern = rf"^{re.escape(name)}\.[^.]*$"
+        listing = self.git("config", "-z", "--get-regexp", pattern, check=False).text
+        entries = (entry.partition("\n") for entry in listing.split("\0") if entry)
         return {key.rpartition(".")[2]: value for key, _, value in entries}
 
     def set_config(self, *arguments: str) -> Result:
         """``git config --local …``, tried again while another program holds its lock (case 41)."""
         import tenacity
 
-        def attempt() -> Result:
-            return self.git("config", "--local", *arguments, check=False)
-
         def locked(result: Result) -> bool:
-            return result.status == 255 or (
-                result.status != 0 and b"could not lock" in result.stderr
-            )
+            return result.status == 255 or b"could not lock" in result.stderr
 
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_result(locked),
@@ -121,20 +125,17 @@ class Repository:
             wait=tenacity.wait_random_exponential(multiplier=0.02, max=0.5),
             retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
         )
-        return retrying(attempt)
+        return retrying(self.git, "config", "--local", *arguments, check=False)
 
-    def worktrees(self) -> list["Worktree"]:
+    def worktrees(self) -> list[Worktree]:
         """All worktrees that are there, with what they have checked out."""
         found = []
-        listing = os.fsdecode(self.git("worktree", "list", "--porcelain", "-z").stdout)
-        for block in listing.split("\0\0"):
-            fields = {
-                key: value for key, _, value in (each.partition(" ") for each in block.split("\0"))
-            }
-            if "worktree" in fields and not fields.keys() & {"bare", "prunable"}:
-                path = Path(fields["worktree"])
-                if path.is_dir():
-                    found.append(Worktree(path, fields.get("branch")))
+        for block in self.git("worktree", "list", "--porcelain", "-z").text.split("\0\0"):
+            entries = (entry.partition(" ") for entry in block.split("\0"))
+            fields = {key: value for key, _, value in entries}
+            path = Path(fields.get("worktree", ""))
+            if "worktree" in fields and not fields.keys() & {"bare", "prunable"} and path.is_dir():
+                found.append(Worktree(path, fields.get("branch")))
         return found
 
     def showing(self, ref: str) -> list[Path]:
@@ -149,14 +150,6 @@ class Repository:
     def temporary_index(self) -> Path:
         """A path for an index file that nobody else uses; the caller removes it."""
         return self.git_dir / f"daytona-index-{secrets.token_hex(6)}"
-
-
-@dataclass(frozen=True)
-class Worktree:
-    """A worktree and the full name of the branch it has checked out (None: detached)."""
-
-    path: Path
-    branch: str | None
 
 
 def failure(result: Result, what: str) -> TransferFailed:
@@ -183,57 +176,49 @@ def here() -> Path:
 
 
 def discover(start: Path) -> Repository:
-    """The repository that git finds from a directory, as git itself would (GIT_DIR of ``git
-    --git-dir=… daytona`` counts here).
+    """Find a directory's repository as git would (``git --git-dir=… daytona`` sets GIT_DIR).
 
     Raises NoRepository, MissingProgram.
     """
+    if shutil.which("git") is None:
+        raise MissingProgram("git is not installed", hint="install it (Debian: apt install git)")
     env = environment.base() | {name: os.environ[name] for name in _SEARCH if name in os.environ}
 
-    def ask(*words: str) -> Result:
+    def parsed(*words: str) -> Result:
         return run(("git", "rev-parse", *words), cwd=start, env=env, timeout=LOCAL_SECONDS)
 
-    try:
-        found = ask("--is-bare-repository", "--is-inside-work-tree", "--show-object-format")
-    except MissingProgram as problem:
-        if not start.is_dir():
-            raise
-        raise MissingProgram(
-            "git is not installed", hint="install it (Debian: apt install git)"
-        ) from problem
+    found = parsed("--is-bare-repository", "--is-inside-work-tree", "--show-object-format")
     if found.status != 0:
         raise _not_found(start, found.complaint)
     bare, inside, object_format = found.text.splitlines()
     if "true" not in (bare, inside):
         raise NoRepository(f"'{start}' lies inside a .git directory", hint="go to the worktree")
-    git_dir = Path(ask("--absolute-git-dir").text)
-    common_dir = (start / ask("--git-common-dir").text).resolve()
-    worktree = None
-    if inside == "true" and (top := ask("--show-toplevel").text):
-        worktree = Path(top)
-        if any(name in os.environ for name in _MEANT):
-            _check_together(worktree, git_dir)
-    return Repository(git_dir, common_dir, worktree, object_format)
+    git_dir = Path(parsed("--absolute-git-dir").text)
+    common_dir = (start / parsed("--git-common-dir").text).resolve()
+    top = parsed("--show-toplevel").text if inside == "true" else ""
+    if top and any(name in os.environ for name in _MEANT):
+        _check_together(top, git_dir)
+    return Repository(git_dir, common_dir, Path(top) if top else None, object_format)
 
 
 def _not_found(start: Path, complaint: str) -> NoRepository:
-    if "dubious ownership" in complaint:
+    if "dubious ownership" in complaint:  # git has no status of its own for it
         return NoRepository(
             f"git does not trust the repository at '{start}': somebody else owns it",
             hint=f"if you trust it: git config --global --add safe.directory '{start}'",
             details=complaint,
         )
-    return NoRepository(
+    return NotInRepository(
         f"'{start}' is not in a git repository",
         hint="go to one, or make one: git init",
         details=complaint,
     )
 
 
-def _check_together(worktree: Path, git_dir: Path) -> None:
+def _check_together(worktree: str, git_dir: Path) -> None:
     """Raise NoRepository unless the worktree itself leads to the git directory: what runs in it
     later on is not told where that is."""
-    argv = ("git", "-C", str(worktree), "rev-parse", "--absolute-git-dir", "--show-toplevel")
+    argv = ("git", "-C", worktree, "rev-parse", "--absolute-git-dir", "--show-toplevel")
     found = run(argv, env=environment.base(), timeout=LOCAL_SECONDS)
     if found.status != 0 or found.text != f"{git_dir}\n{worktree}":
         raise NoRepository(

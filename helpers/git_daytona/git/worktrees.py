@@ -89,20 +89,16 @@ def _look_again(
     assert repository.worktree is not None
     top = os.fsencode(repository.worktree)
     differing = repository.git("diff-index", "--cached", "-z", "--name-only", new, env=env).stdout
-    if not everywhere and not differing:
-        return
-    changed, marked = set(differing.split(b"\0")), []
-    for line in repository.git("ls-files", "-v", "-z", env=env).stdout.split(b"\0"):
-        mark, name = line[:1], line[2:]
-        if mark in (b"S", b"s"):
-            # Outside a sparse checkout's patterns: nothing is there, and nothing shall be.
-            taken = name in changed and os.path.lexists(top + b"/" + name)
-        else:
-            taken = mark.islower() and (everywhere or name in changed)
-        if taken:
-            marked.append(name + b"\0")
+    changed = set(differing.split(b"\0"))
+    lines = repository.git("ls-files", "-v", "-z", env=env).stdout.split(b"\0")
+    skipped = {line[2:] for line in lines if line[:1] in (b"S", b"s")}
+    unchanged = {line[2:] for line in lines if line[:1].islower()} - skipped
+    # Else they are outside a sparse checkout's patterns: nothing is there, and nothing shall be.
+    there = {name for name in skipped & changed if os.path.lexists(top + b"/" + name)}
+    marked = there | (unchanged if everywhere else unchanged & changed)
     for option in ("--no-assume-unchanged", "--no-skip-worktree") if marked else ():
-        repository.git("update-index", option, "-z", "--stdin", stdin=b"".join(marked), env=env)
+        names = b"\0".join(marked)
+        repository.git("update-index", option, "-z", "--stdin", stdin=names, env=env)
 
 
 def _commit(repository: Repository, tree: str, parents: list[str], message: str) -> str:
