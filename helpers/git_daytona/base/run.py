@@ -102,25 +102,21 @@ def _handling(
             signal.signal(number, handler)
 
 
-class _Signals(list[int]):
-    """SIGTERM, SIGHUP and Ctrl-C that came while a child ran in a session of its own.
-
-    They are noted, and raised between two looks at the child: an exception that interrupted Popen,
-    or the ending of the group, would leave a child that nobody knows.
-    """
-
-    def noted(self) -> contextlib.AbstractContextManager[None]:
-        # in other threads than the main one nothing can be: the service has its own handling
-        main = threading.current_thread() is threading.main_thread()
-        ours = (signal.SIG_DFL, signal.default_int_handler)
-        numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-        handled = [each for each in numbers if main and signal.getsignal(each) in ours]
-        return _handling(handled, lambda number, _frame: self.append(number))
-
-    def unwind(self) -> None:
-        """Raise what the first of them means to Python."""
-        if self:
-            raise KeyboardInterrupt if self[0] == signal.SIGINT else SystemExit(128 + self[0])
+@contextlib.contextmanager
+def _noted_signals() -> Iterator[list[int]]:
+    """Note SIGTERM, SIGHUP and Ctrl-C while a child runs in a session of its own, and raise the
+    first when the block has ended: an exception within Popen, or within the ending of the group,
+    would leave a child that nobody knows."""
+    came: list[int] = []
+    # in other threads than the main one nothing can be: the service has its own handling
+    main = threading.current_thread() is threading.main_thread()
+    ours = (signal.SIG_DFL, signal.default_int_handler)
+    numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+    handled = [each for each in numbers if main and signal.getsignal(each) in ours]
+    with _handling(handled, lambda number, _frame: came.append(number)):
+        yield came
+    if came:
+        raise KeyboardInterrupt if came[0] == signal.SIGINT else SystemExit(128 + came[0])
 
 
 # -- commands of ours ------------------------------------------------------------------------------
@@ -159,8 +155,7 @@ def run(
     command runs in a session of its own: no terminal to prompt on, and one group to end. Raises
     MissingProgram and TimedOut, never for a status.
     """
-    signals = _Signals()
-    with signals.noted(), contextlib.ExitStack() as pipes:
+    with _noted_signals() as came, contextlib.ExitStack() as pipes:
         process = _start(
             argv,
             env,
@@ -173,28 +168,27 @@ def run(
         )
         for pipe in filter(None, (process.stdin, process.stdout, process.stderr)):
             pipes.enter_context(pipe)
-        out = _Output(process.stdout, STDOUT_BYTES)
-        err = _Output(process.stderr, STDERR_BYTES, show)
+        talk = limits.talk if limits else math.inf
+        out = _Output(argv[0], process.stdout, STDOUT_BYTES, STDOUT_BYTES)
+        err = _Output(argv[0], process.stderr, STDERR_BYTES, talk, show)
         _alive.add(process)  # before the look at _ending, which end_all() sets before its own
         begun = time.monotonic()
         try:
-            if _ending.is_set():
-                end_group(process)
             if limits is not None:
                 _limit(process, limits)
             for _ in _exchange(process, stdin or b"", out, err):
-                signals.unwind()
-                _check_size(argv[0], out, err, limits.talk if limits else math.inf)
+                if came or _ending.is_set():
+                    end_group(process)
+                    break
                 if process.returncode is None:
                     _check_time(argv[0], begun, timeout, max(out.last, err.last), idle)
-        except BaseException as problem:  # Ctrl-C, a limit: nothing that was started here survives
+        except BaseException as problem:  # a limit, say: nothing that was started here survives
             end_group(process)
             if isinstance(problem, TimedOut):
                 problem.details = redact(f"{' '.join(argv)}\n{err.kept.decode(errors='replace')}")
             raise
         finally:
             _alive.discard(process)
-    signals.unwind()
     return Result(process.returncode, bytes(out.kept), bytes(err.kept))
 
 
@@ -209,15 +203,17 @@ def _limit(process: Process, limits: Limits) -> None:
 
 
 class _Output:
-    """What a child prints on one stream: the last ``limit`` bytes of it."""
+    """What a child prints on one stream, at most ``most`` bytes: the last ``limit`` of them."""
 
-    def __init__(self, pipe: IO[bytes] | None, limit: int, show: bool = False) -> None:
+    def __init__(
+        self, program: str, pipe: IO[bytes] | None, limit: int, most: float, show: bool = False
+    ) -> None:
         assert pipe is not None
-        self.pipe, self.limit, self.show = pipe, limit, show
+        self.program, self.pipe, self.limit, self.most, self.show = program, pipe, limit, most, show
         self.came, self.kept, self.last = 0, bytearray(), time.monotonic()
 
     def read(self) -> bool:
-        """Take what has come; False at the end of the stream."""
+        """Take what has come; False at the end of the stream. Raises TimedOut for too much."""
         chunk = os.read(self.pipe.fileno(), 65536)
         self.came, self.last = self.came + len(chunk), time.monotonic()
         self.kept += chunk
@@ -225,6 +221,11 @@ class _Output:
         if self.show and chunk:
             progress.give_way()
             messages.git_progress(chunk)
+        if self.came > self.most:
+            raise TimedOut(
+                f"'{self.program}' printed more than {int(self.most) >> 20} MiB and was ended",
+                hint="see what the sandbox does: 'git daytona exec N -- ps aux'",
+            )
         return bool(chunk)
 
 
@@ -262,19 +263,6 @@ def _exchange(process: Process, stdin: bytes, *outputs: _Output) -> Iterator[Non
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(LOOK_SECONDS)
         yield
-
-
-def _check_size(program: str, out: _Output, err: _Output, talk: float) -> None:
-    if err.came > talk:
-        raise TimedOut(
-            f"'{program}' printed more than {int(talk) >> 20} MiB of messages and was ended",
-            hint="see what the sandbox does: 'git daytona exec N -- ps aux'",
-        )
-    if out.came > STDOUT_BYTES:
-        raise TimedOut(
-            f"'{program}' printed more than {STDOUT_BYTES >> 20} MiB and was ended",
-            hint="this is not expected: please report it",
-        )
 
 
 def _check_time(program: str, begun: float, timeout: float, last: float, idle: float) -> None:

@@ -298,12 +298,9 @@ def _keep_extra(
     keeper: _Keeper, fetched: Mapping[str, str], head: str | None, operation: str | None
 ) -> None:
     """Keep what was fetched besides the branches: an operation in progress, a stash."""
-    running = (
-        "the state of a git command that was running"
-        if operation == "git"
-        else f"the state of the {operation or 'operation'} in progress"
-    )
-    for label, what in (("pending", running), ("stash", "the sandbox's stash")):
+    running = f"the {operation or 'operation'} in progress"
+    running = "a git command that was running" if operation == "git" else running
+    for label, what in (("pending", f"the state of {running}"), ("stash", "the sandbox's stash")):
         oid = fetched.get(f"daytona/{label}")
         if oid is not None and oid != head:
             keeper.keep(what, oid, label)

@@ -15,50 +15,24 @@ _KEPT = {f"GIT_{name}" for name in ("EXEC_PATH", "ALLOW_PROTOCOL")} | {
 # stranger; fsmonitor and the like start programs; core.safecrlf is an error for what an edited
 # worktree may hold, and a snapshot is no commit of the user's; a temporary index split from the
 # worktree's own would let that one's shared part expire; the rest is output.
-LOCAL_CONFIG = (
-    "core.hooksPath=/dev/null",
-    "core.fsmonitor=false",
-    "core.safecrlf=false",
-    "core.splitIndex=false",
-    "core.quotePath=true",
-    "core.pager=cat",
-    "color.ui=false",
-    "gc.auto=0",
-    "maintenance.auto=false",
-    "advice.detachedHead=false",
-    "submodule.recurse=false",
-    "commit.gpgSign=false",
-    "tag.gpgSign=false",
-)
-
-# For transfers, on top of it.
-TRANSFER_CONFIG = (
-    *LOCAL_CONFIG,
-    "protocol.version=2",
-    "push.gpgSign=false",
-    "push.followTags=false",
-    "push.recurseSubmodules=no",
-    "push.negotiate=false",
-    "push.pushOption=",
-    "fetch.recurseSubmodules=false",
-    "fetch.prune=false",
-    "fetch.pruneTags=false",
-    "fetch.writeCommitGraph=false",
-    "fetch.showForcedUpdates=false",
-    "fetch.fsckObjects=true",
-    "transfer.fsckObjects=true",
-    "transfer.advertiseSID=false",
-    # One pack, whose size can be limited, in place of up to a hundred objects each of which can be
-    # as large.
-    "fetch.unpackLimit=1",
-    # What comes, comes from the sandbox itself: not from where it points to, nor by a program of
-    # somebody's naming.
-    "fetch.uriProtocols=",
-    "transfer.bundleURI=false",
-    "protocol.ext.allow=never",
-    "core.askPass=",
-    "credential.helper=",
-)
+_LOCAL = """
+    core.hooksPath=/dev/null core.fsmonitor=false core.safecrlf=false core.splitIndex=false
+    core.quotePath=true core.pager=cat color.ui=false gc.auto=0 maintenance.auto=false
+    advice.detachedHead=false submodule.recurse=false commit.gpgSign=false tag.gpgSign=false
+"""
+# For transfers, on top of it: one pack (unpackLimit), whose size can be limited, in place of up to
+# a hundred objects each of which can be as large; and what comes, comes from the sandbox itself,
+# not from where it points to (uriProtocols, bundleURI), nor by a program of somebody's naming.
+_TRANSFER = """
+    protocol.version=2 protocol.ext.allow=never core.askPass= credential.helper=
+    push.gpgSign=false push.followTags=false push.recurseSubmodules=no push.negotiate=false
+    push.pushOption= fetch.recurseSubmodules=false fetch.prune=false fetch.pruneTags=false
+    fetch.writeCommitGraph=false fetch.showForcedUpdates=false fetch.fsckObjects=true
+    fetch.unpackLimit=1 fetch.uriProtocols= transfer.fsckObjects=true transfer.advertiseSID=false
+    transfer.bundleURI=false
+"""
+LOCAL_CONFIG = tuple(_LOCAL.split())
+TRANSFER_CONFIG = (*LOCAL_CONFIG, *_TRANSFER.split())
 
 
 def base(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -70,12 +44,10 @@ def base(environ: Mapping[str, str] | None = None) -> dict[str, str]:
         if name in _KEPT or not (name.startswith(("DAYTONA_", "GIT_")) or name in gone)
     }
     return kept | {
-        # messages are classified by exit status, but people's logs should be of one language
-        "LC_ALL": "C",
+        "LC_ALL": "C",  # people's logs should be of one language
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_OPTIONAL_LOCKS": "0",
-        # Off, also where trace2.* in a configuration file says otherwise (the environment beats it,
-        # trace2 documentation).
+        # off, also where trace2.* in a configuration file says otherwise (git's api-trace2)
         "GIT_TRACE2": "0",
         "GIT_TRACE2_EVENT": "0",
         "GIT_TRACE2_PERF": "0",
@@ -90,8 +62,8 @@ def config_arguments(pairs: tuple[str, ...]) -> list[str]:
 def user_ssh(
     environ: Mapping[str, str], core_ssh_command: str | None, ssh_variant: str | None
 ) -> dict[str, str]:
-    """What the wrapper needs to become the user's own ssh for other hosts, in git's order:
-    GIT_SSH_COMMAND, core.sshCommand, GIT_SSH."""
+    """Tell the wrapper which ssh is the user's own, for other hosts than the gateway; in git's
+    order: GIT_SSH_COMMAND, core.sshCommand, GIT_SSH."""
     result: dict[str, str] = {}
     if command := environ.get("GIT_SSH_COMMAND") or core_ssh_command:
         result["DAYTONA_SSH_OTHER_COMMAND"] = command

@@ -2,7 +2,6 @@
 
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -146,10 +145,6 @@ class Repository:
         """The same repository, working in another of its worktrees."""
         git_dir = self.git("-C", str(worktree), "rev-parse", "--absolute-git-dir").text
         return Repository(Path(git_dir), self.common_dir, worktree, self.object_format)
-
-    def temporary_index(self) -> Path:
-        """A path for an index file that nobody else uses; the caller removes it."""
-        return self.git_dir / f"daytona-index-{secrets.token_hex(6)}"
 
 
 def failure(result: Result, what: str) -> TransferFailed:

@@ -1,7 +1,10 @@
 """A worktree that is about to be reset: what only it holds, and the reset itself."""
 
+import contextlib
+import itertools
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 from git_daytona.base.errors import TransferFailed
@@ -16,42 +19,27 @@ def snapshot(repository: Repository, new: str, old: str | None) -> str | None:
     The index and the files stay as they are. The commit's parents are ``old`` and, when the index
     differs from both, a commit of the index, as ``git stash`` records it.
     """
-    assert repository.worktree is not None
     head = old or new
-    index = repository.temporary_index()
-    env = {"GIT_INDEX_FILE": str(index)}
-    try:
-        staged = _staged(repository, head)
-        source = repository.git_dir / "index"
-        if source.exists():
+    before = repository.git("rev-parse", f"{head}^{{tree}}").text
+    # An index with conflicts makes no tree; it is captured as files.
+    staged = repository.git("write-tree", check=False).text or before
+    with tempfile.TemporaryDirectory(prefix="daytona-index-", dir=repository.git_dir) as folder:
+        env = {"GIT_INDEX_FILE": f"{folder}/index"}
+        with contextlib.suppress(FileNotFoundError):
             # With its time: by it git tells which files may have changed within the second in which
             # the index was written.
-            shutil.copy2(source, index)
+            shutil.copy2(repository.git_dir / "index", folder)
         _look_again(repository, new, env, everywhere=True)
         repository.git("add", "--all", "--", ":/", env=env)
         _add_overwritten(repository, new, env)
         tree = repository.git("write-tree", env=env).text
-        if tree == _tree(repository, head) and staged is None:
-            return None
-        place, parents = f"'{repository.worktree}'", ["-p", head]
-        if staged not in (None, tree):
-            parents += ["-p", _commit(repository, staged or "", parents, f"index of {place}")]
-        message = f"uncommitted work in {place}, kept by git-daytona"
-        return _commit(repository, tree, parents, message)
-    finally:
-        index.unlink(missing_ok=True)
-        index.with_name(index.name + ".lock").unlink(missing_ok=True)
-
-
-def _tree(repository: Repository, commit: str) -> str:
-    return repository.git("rev-parse", f"{commit}^{{tree}}").text
-
-
-def _staged(repository: Repository, head: str) -> str | None:
-    """The tree of the index if it differs from HEAD's; None also for an index with conflicts, which
-    is captured as files."""
-    result = repository.git("write-tree", check=False)
-    return result.text if result.status == 0 and result.text != _tree(repository, head) else None
+    if tree == staged == before:
+        return None
+    place, parents = f"'{repository.worktree}'", ["-p", head]
+    if staged not in (tree, before):
+        parents += ["-p", _commit(repository, staged, parents, f"index of {place}")]
+    message = f"uncommitted work in {place}, kept by git-daytona"
+    return _commit(repository, tree, parents, message)
 
 
 def _add_overwritten(repository: Repository, new: str, env: dict[str, str]) -> None:
@@ -70,13 +58,9 @@ def _add_overwritten(repository: Repository, new: str, env: dict[str, str]) -> N
 def _has(worktree: Path, name: bytes) -> bool:
     """Whether the worktree itself has that path: not by way of a link in it, which a reset replaces
     and git refuses to follow."""
-    path = os.fsencode(worktree)
-    *folders, last = name.split(b"/")
-    for folder in folders:
-        path += b"/" + folder
-        if os.path.islink(path):  # noqa: PTH114 — bytes
-            return False
-    return os.path.lexists(path + b"/" + last)
+    path = worktree / os.fsdecode(name)
+    folders = itertools.takewhile(lambda folder: folder != worktree, path.parents)
+    return os.path.lexists(path) and not any(folder.is_symlink() for folder in folders)
 
 
 def _look_again(
@@ -112,18 +96,13 @@ def _commit(repository: Repository, tree: str, parents: list[str], message: str)
 
 def reset(repository: Repository) -> None:
     """Make index and files of the worktree show its HEAD. Raises TransferFailed when git cannot."""
-    try:
+    with contextlib.suppress(TransferFailed):  # the reset says it better
         _look_again(repository, "HEAD")
-    except TransferFailed:  # the reset says it better
-        pass
     # LFS would load what the sandbox's own .lfsconfig names, from where that points to; LFS objects
     # do not travel anyway.
     env = {"GIT_LFS_SKIP_SMUDGE": "1"}
     result = repository.git("reset", "--hard", "--quiet", check=False, env=env)
     if result.status != 0:
         problem = failure(result, f"'{repository.worktree}' could not be reset to its branch")
-        raise TransferFailed(
-            problem.message,
-            hint="close what uses that worktree; the next sync finishes it",
-            details=problem.details,
-        )
+        problem.hint = "close what uses that worktree; the next sync finishes it"
+        raise problem
