@@ -51,8 +51,7 @@ def endpoint(host: object, port: object = 22) -> Endpoint:
 
 
 def from_ssh_command(command: object) -> Endpoint | None:
-    """Read the endpoint off an ssh command of the API (``sshCommand``, ``sshGatewayCommand``); it
-    is never run. None when there is none; raises BadAnswer when it makes no sense."""
+    """Read the endpoint off an ssh command of the API; None if it sent none. Raises BadAnswer."""
     if command is None or command == "":
         return None
     try:

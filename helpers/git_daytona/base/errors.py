@@ -10,8 +10,7 @@ from typing import ClassVar
 class GitDaytonaError(Exception):
     """It was refused or failed; the message says why.
 
-    The base of all errors. ``hint`` is one line that says what to do; ``details`` is text for the
-    log only (git's own output, an API's answer).
+    ``hint`` is one line, ``details`` text for the log only (git's own output, an API's answer).
     """
 
     entry: ClassVar[str] = "failed"
@@ -80,10 +79,7 @@ class TransferFailed(GitDaytonaError, entry="transfer-failed", status=10):
 
 
 class ConnectionClosed(TransferFailed, entry="connection-closed", transient=True):
-    """The gateway closed the connection.
-
-    A bad token, a stopped sandbox, and one whose SSH is not up yet look the same.
-    """
+    """A bad token, a stopped sandbox, and one whose SSH is not up yet look the same."""
 
 
 class HostKeyRefused(GitDaytonaError, entry="host-key-refused", status=11):
@@ -118,10 +114,7 @@ class ServerError(BadAnswer, entry="server-error", transient=True):
 
 
 class Conflict(GitDaytonaError, entry="sandbox-changing", status=16, transient=True):
-    """The sandbox is busy or in a state that does not allow this.
-
-    HTTP 409: it is changing its state just now.
-    """
+    """The sandbox is busy or in a state that does not allow this."""
 
 
 class SandboxNotRunning(GitDaytonaError, entry="sandbox-not-running", status=Conflict.status):

@@ -17,8 +17,7 @@ POLL_SECONDS = 0.01
 
 
 def private_directory(path: Path) -> None:
-    """Make the directory with its missing parents, each 0700 whatever the umask. Raises BadSetting,
-    also for what another user has planted on the way to it."""
+    """Make the directory with its missing parents, each 0700. Raises BadSetting."""
     try:
         missing = list(itertools.takewhile(lambda each: not each.is_dir(), (path, *path.parents)))
         _refuse_planted(missing[-1].parent if missing else path)

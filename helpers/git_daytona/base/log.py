@@ -83,10 +83,7 @@ def about(**subject: object) -> Iterator[None]:
 
 @contextlib.contextmanager
 def event(name: str, **subject: object) -> Iterator[dict[str, object]]:
-    """Log one line when the block ends: ``name key=value … ms=12 ok``, or the error in place of ok.
-
-    The yielded dictionary takes more key=value pairs while the block runs.
-    """
+    """Log ``name key=value … ms=12 ok`` (or the error) at the block's end; it may add pairs."""
     begin, pairs, outcome = time.monotonic(), {**_subject.get({}), **subject}, "ok"
     try:
         yield pairs

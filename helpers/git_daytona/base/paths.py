@@ -28,8 +28,7 @@ def opencode_config() -> Path:
 
 
 def daytona_cli_config() -> Path:
-    """The file with the Daytona CLI's profiles: ``$DAYTONA_CONFIG_DIR``, else ``daytona`` in the
-    directory that Go's os.UserConfigDir gives."""
+    """The Daytona CLI's profiles, where it looks for them itself (Go's os.UserConfigDir)."""
     if named := os.environ.get("DAYTONA_CONFIG_DIR"):
         return Path(named) / "config.json"
     apple = Path.home() / "Library" / "Application Support"

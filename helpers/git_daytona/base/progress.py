@@ -15,10 +15,7 @@ PATIENCE_SECONDS = 3.0
 
 
 class Progress:
-    """Steps of one command, for its user: call it with each as it begins, in a ``with`` block.
-
-    A step is announced at once, and again with its duration every few seconds.
-    """
+    """Steps of one command: each is announced, and again with its time every few seconds."""
 
     def __init__(self, *, seconds: float = LINE_SECONDS) -> None:
         self._seconds = seconds

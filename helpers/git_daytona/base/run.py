@@ -72,8 +72,7 @@ _ending = threading.Event()
 
 
 def end_all() -> None:
-    """End every child that run() has started in any thread, and from now on each new one at once:
-    this process is about to end."""
+    """End every child of run() in any thread, and each new one: this process is about to end."""
     _ending.set()
     for process in list(_alive):
         end_group(process)
@@ -230,8 +229,7 @@ class _Output:
 
 
 def _exchange(process: Process, stdin: bytes, *outputs: _Output) -> Iterator[None]:
-    """Feed and read the child until it has ended, and yield at each look at it. A grandchild that
-    keeps a stream open does not keep us: what was read counts."""
+    """Feed and read the child until it ends, whoever keeps its streams; yield at each look."""
     rest = memoryview(stdin)
 
     def feed() -> bool:

@@ -31,8 +31,7 @@ _PATTERNS = (
 
 @contextlib.contextmanager
 def key_out_of_environment() -> Iterator[None]:
-    """Take the API key out of our environment for the block: the import of a module that starts
-    programs. (asyncssh has ctypes look for a library, which asks gcc and ld where it is.)"""
+    """Take the API key out of our environment while asyncssh is imported: it starts gcc and ld."""
     key = os.environ.pop("DAYTONA_API_KEY", None)
     try:
         yield

@@ -25,8 +25,7 @@ _STAMP = "%Y%m%dT%H%M%S"
 
 @contextlib.contextmanager
 def changing(repository: Repository) -> Iterator[None]:
-    """Hold the repository's lock: whoever writes its configuration or moves several refs, in any
-    process, does it one at a time."""
+    """Hold the repository's lock, while its configuration is written or several refs are moved."""
     place = str(repository.common_dir).encode("utf-8", "surrogateescape")
     path = paths.locks() / f"repository-{hashlib.sha256(place).hexdigest()[:24]}"
     with files.lock(path, holds=f"the repository '{repository.common_dir}'"):
@@ -37,10 +36,9 @@ def changing(repository: Repository) -> Iterator[None]:
 
 
 def in_the_way(repository: Repository, prefix: str = SANDBOX_BRANCH) -> NoRepository | None:
-    """What to say of a local branch ``opencode``, which makes ``opencode/N`` impossible (case 38);
-    None where there is none."""
+    """What to say of a branch ``opencode``, which makes ``opencode/N`` impossible (case 38)."""
     for name in itertools.accumulate(prefix.split("/"), "{}/{}".format):
-        if repository.has_ref(f"refs/heads/{name}"):
+        if f"refs/heads/{name}" in repository.refs(f"refs/heads/{name}"):
             return NoRepository(
                 f"the local branch '{name}' is in the way of '{prefix}/N'",
                 hint=f"rename it: git branch -m {name} other-name",
@@ -128,8 +126,7 @@ def set_remote(repository: Repository, names: Names, endpoint: Endpoint) -> None
 def remove_remote(repository: Repository, names: Names) -> None:
     """Remove remote sandbox-N, its tracking refs and what a fetch left; the branch stays."""
     with changing(repository):
-        if repository.config(f"remote.{names.remote}.url") is not None:
-            repository.set_config("--remove-section", f"remote.{names.remote}")
+        repository.set_config("--remove-section", f"remote.{names.remote}")
         _remove(repository, names.tracking, names.incoming, names.resetting)
 
 
@@ -155,11 +152,7 @@ class Kept:
 
 
 class _Keeper:
-    """Keeps what would be lost, each under a ref of its own, unless a kept ref holds it already.
-
-    ``here`` are the repository's refs, those under ``names.kept`` among them. ``commands`` make the
-    new refs.
-    """
+    """Keeps what would be lost under refs of its own, unless a ref among ``here`` keeps it."""
 
     def __init__(self, repository: Repository, names: Names, here: Mapping[str, str]) -> None:
         self.repository, self.names = repository, names
@@ -207,8 +200,7 @@ def keep_branches(repository: Repository, names: Names) -> list[Kept]:
 
 
 def kept_before(repository: Repository, moment: int) -> dict[str, str]:
-    """Refs with what was kept before a moment (seconds since the epoch), and their commits. A ref
-    that does not say when is never old."""
+    """Refs that were kept before a moment (seconds since the epoch), and their commits."""
     limit = time.strftime(_STAMP, time.gmtime(min(moment, 2**33)))
     refs = repository.refs(KEPT)
     stamps = {ref: re.match(r"\d{8}T\d{6}(?=-)", ref.rpartition("/")[2]) for ref in refs}
@@ -272,8 +264,7 @@ def _below(refs: Mapping[str, str], prefix: str) -> dict[str, str]:
 def _moves(
     keeper: _Keeper, here: Mapping[str, str], head: str | None
 ) -> tuple[list[str], list[str]]:
-    """The commands that delete tracking refs, and those that move the branch and tracking refs;
-    what they lose is kept."""
+    """The commands that delete tracking refs, and those that move refs; what is lost is kept."""
     names, old = keeper.names, here.get(keeper.names.ref)
     fetched, tracked = _below(here, f"{names.incoming}heads/"), _below(here, names.tracking)
     tips = sorted({*fetched.values(), *filter(None, [head])})
@@ -307,8 +298,7 @@ def _keep_extra(
 
 
 def finish_reset(repository: Repository, names: Names) -> list[Kept]:
-    """Finish what a crash interrupted between the branch's move and the worktrees' reset; what was
-    edited since then is kept."""
+    """Finish the reset of worktrees that a crash interrupted; what was edited since is kept."""
     old = repository.refs(names.resetting).get(names.resetting)
     if old is None:
         return []

@@ -16,8 +16,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class BranchPosition:
-    """Where a session's branch is. None: there is no such ref (an adopted session has no base), or
-    its commits could not be counted."""
+    """Where a session's branch is; None where there is no such ref, or no count."""
 
     base: str | None = None
     tip: str | None = None

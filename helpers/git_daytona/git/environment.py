@@ -62,8 +62,7 @@ def config_arguments(pairs: tuple[str, ...]) -> list[str]:
 def user_ssh(
     environ: Mapping[str, str], core_ssh_command: str | None, ssh_variant: str | None
 ) -> dict[str, str]:
-    """Tell the wrapper which ssh is the user's own, for other hosts than the gateway; in git's
-    order: GIT_SSH_COMMAND, core.sshCommand, GIT_SSH."""
+    """Tell the wrapper which ssh is the user's own, for other hosts; git's order of precedence."""
     result: dict[str, str] = {}
     if command := environ.get("GIT_SSH_COMMAND") or core_ssh_command:
         result["DAYTONA_SSH_OTHER_COMMAND"] = command

@@ -14,8 +14,7 @@ _TOKEN_URL = re.compile(r"ssh://(?P<token>[^/@\s]+)@(?P<rest>[^/\s]+/home/dayton
 
 
 def rewrite(repository: Repository) -> str:
-    """Take the tokens out of URLs of earlier tools (``ssh://TOKEN@host/home/daytona/…``), and say
-    how many there were (empty: none)."""
+    """Take the tokens out of such URLs, and say how many there were (empty: none)."""
     tokens: list[str] = []
     for entry in repository.git("config", "--local", "--list", "-z").text.split("\0"):
         key, _, value = entry.partition("\n")

@@ -83,10 +83,6 @@ class Repository:
         listing = self.git("for-each-ref", "--format=%(refname) %(objectname)", *prefixes).text
         return dict(line.split(" ", 1) for line in listing.splitlines())
 
-    def has_ref(self, name: str) -> bool:
-        """Whether there is a ref of exactly this name: ``refs`` would list all below it, too."""
-        return self.git("show-ref", "--verify", "--quiet", name, check=False).status == 0
-
     def update_refs(self, commands: Sequence[str]) -> bool:
         """Apply ``update-ref --stdin`` commands, all or none; False when a ref has moved."""
         if not commands:
@@ -98,11 +94,6 @@ class Repository:
     def contains(self, tips: Sequence[str], oid: str) -> bool:
         """Whether the commit is in the history of any of the tips."""
         return oid in tips or not self.git("rev-list", "--max-count=1", oid, "--not", *tips).text
-
-    def config(self, key: str) -> str | None:
-        """A configuration value, or None."""
-        result = self.git("config", "--get", key, check=False)
-        return result.text if result.status == 0 else None
 
     def section(self, name: str) -> dict[str, str]:
         """The values of a section, by key in lower case; of several with one key the last."""
@@ -171,10 +162,7 @@ def here() -> Path:
 
 
 def discover(start: Path) -> Repository:
-    """Find a directory's repository as git would (``git --git-dir=… daytona`` sets GIT_DIR).
-
-    Raises NoRepository, MissingProgram.
-    """
+    """Find a directory's repository as git would. Raises NoRepository, MissingProgram."""
     if shutil.which("git") is None:
         raise MissingProgram("git is not installed", hint="install it (Debian: apt install git)")
     env = environment.base() | {name: os.environ[name] for name in _SEARCH if name in os.environ}
@@ -211,8 +199,7 @@ def _not_found(start: Path, complaint: str) -> NoRepository:
 
 
 def _check_together(worktree: str, git_dir: Path) -> None:
-    """Raise NoRepository unless the worktree itself leads to the git directory: what runs in it
-    later on is not told where that is."""
+    """Raise NoRepository unless the worktree leads to the git directory by itself, as later on."""
     argv = ("git", "-C", worktree, "rev-parse", "--absolute-git-dir", "--show-toplevel")
     found = run(argv, env=environment.base(), timeout=LOCAL_SECONDS)
     if found.status != 0 or found.text != f"{git_dir}\n{worktree}":

@@ -43,8 +43,7 @@ def snapshot(repository: Repository, new: str, old: str | None) -> str | None:
 
 
 def _add_overwritten(repository: Repository, new: str, env: dict[str, str]) -> None:
-    """Add ignored files that ``new`` tracks: they are nobody's to sync, but the reset would
-    overwrite them."""
+    """Add ignored files that ``new`` tracks: the reset would overwrite them."""
     assert repository.worktree is not None
     tree = repository.git("write-tree", env=env).text
     words = ("-r", "-z", "--name-only", "--diff-filter=A", tree, new)
@@ -56,8 +55,7 @@ def _add_overwritten(repository: Repository, new: str, env: dict[str, str]) -> N
 
 
 def _has(worktree: Path, name: bytes) -> bool:
-    """Whether the worktree itself has that path: not by way of a link in it, which a reset replaces
-    and git refuses to follow."""
+    """Whether the worktree has that path, but not by way of a link, which git does not follow."""
     path = worktree / os.fsdecode(name)
     folders = itertools.takewhile(lambda folder: folder != worktree, path.parents)
     return os.path.lexists(path) and not any(folder.is_symlink() for folder in folders)

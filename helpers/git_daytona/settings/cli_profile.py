@@ -26,8 +26,7 @@ class Found:
 
 
 def look(api_url: str) -> Found | None:
-    """The key of the active profile if that is for this API: a key goes nowhere but where it was
-    made for. None without a CLI."""
+    """The key of the active profile, if that is for this API; None without a CLI."""
     path = paths.daytona_cli_config()
     file = f"'{path}' of the Daytona CLI"
     try:
@@ -65,8 +64,7 @@ def _active(config: object) -> object:
 
 
 def warning(api_url: str, source: str) -> str | None:
-    """What is wrong with the way the key from ``source`` is kept, if that is a profile and
-    something is."""
+    """What is wrong with the way a profile's key is kept, if ``source`` is one."""
     found = look(api_url)
     return found.remark if found and found.key and found.source == source else None
 

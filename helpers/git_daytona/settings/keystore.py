@@ -68,14 +68,12 @@ class Stored:
 
 
 def find(api_url: str) -> Stored | None:
-    """Look for the API's key; None also where there is no keyring. Raises BadSetting for one that
-    cannot be asked."""
+    """Look for the API's key; None also without a keyring. Raises BadSetting for a broken one."""
     return _within(LOOKUP_SECONDS, lambda: _first(api_url), "read")
 
 
 def required(api_url: str) -> Stored | None:
-    """Look for the API's key before another is stored. Raises BadSetting, too, where no keyring
-    keeps anything."""
+    """Look as find() does before another is stored; raises BadSetting if none would keep it."""
 
     def look() -> Stored | None:
         from keyring.backends import fail, null
@@ -107,8 +105,7 @@ def keep(api_url: str, key: Secret) -> Place:
 
 
 def forget(api_url: str) -> Place | None:
-    """Remove the key, and look whether it is gone; where it was, None if there was none. Raises
-    BadSetting."""
+    """Remove the key; return where it was. Raises BadSetting, also if it is still there."""
 
     def drop() -> Place | None:
         rings = [ring for ring in _rings() if _get(ring, api_url) is not None]
@@ -206,8 +203,7 @@ def _within(seconds: float, work: Callable[[], T], what: str) -> T:
 
 @contextlib.contextmanager
 def _terminal_kept() -> Iterator[None]:
-    """Leave the terminal as it was: a backend that asks for a passphrase there, with the echo off,
-    may be given up while it waits."""
+    """Leave the terminal as it was: a backend may be given up while it asks with the echo off."""
     try:
         terminal = Path("/dev/tty").open("rb", buffering=0)  # noqa: SIM115 — closed below
     except OSError:

@@ -44,8 +44,7 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class Preference:
-    """A value in git's configuration, its scope (local, global, …) and its place
-    (``file:.git/config``)."""
+    """A value in git's configuration, its scope (local, …) and place (``file:.git/config``)."""
 
     value: str
     scope: str
@@ -59,8 +58,7 @@ class Preference:
 
 @dataclass(frozen=True)
 class Preferences:
-    """Names in lower case → the value that counts. What makes no sense raises BadSetting when it is
-    asked for, and not before."""
+    """Names in lower case → the value that counts; BadSetting is raised where one is read."""
 
     directory: Path
     found: Mapping[str, Preference]
@@ -112,8 +110,7 @@ class Preferences:
         return problems
 
     def applied(self, settings: Settings) -> Settings:
-        """The settings with the snapshot that is preferred here: behind the environment, before the
-        project's ``.env``."""
+        """The settings with the preferred snapshot: behind the environment, before ``.env``."""
         preference = self.get(SNAPSHOT)
         snapshot = preference.value.strip() if preference else ""
         if not preference or not snapshot or os.environ.get("DAYTONA_SNAPSHOT", "").strip():
@@ -127,8 +124,7 @@ def _git(directory: Path, *arguments: str) -> Result:
 
 
 def load(directory: Path) -> Preferences:
-    """All of ``daytona.*`` as git finds it from a directory, by one call; none where git cannot
-    say."""
+    """All of ``daytona.*`` as git finds it from a directory; none where git cannot say."""
     show = ("-z", "--show-scope", "--show-origin")
     try:
         words = _git(directory, "config", *show, "--get-regexp", r"^daytona\.").text.split("\0")

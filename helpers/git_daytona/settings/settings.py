@@ -36,8 +36,7 @@ class Settings:
     """Variable → where it came from, as messages name that; without those that are unset."""
 
     def api_key(self) -> tuple[Secret, str]:
-        """The API key and where it came from. Raises NoKey, or BadSetting for a keyring that cannot
-        be asked."""
+        """The API key and where it came from. Raises NoKey, or BadSetting for a broken keyring."""
         if self.key is not None:
             return self.key, self.key_source or "the environment"
         if stored := keystore.find(self.api_url):
