@@ -64,23 +64,16 @@ def read_bounded(path: Path, limit: int) -> tuple[bytes, int]:
 
 
 @contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, RuntimeError) as problem:  # RuntimeError: links in a circle
-        raise BadSetting(
-            f"cannot write '{path}': {getattr(problem, 'strerror', None) or problem}",
-            hint="make the file and its directory writable, or free some space",
-        ) from problem
-
-
-@contextlib.contextmanager
-def _temporary(path: Path, content: bytes, mode: int | None) -> Iterator[Path]:
-    """Write a file next to the path, on the disk when the block begins and gone when it ends."""
+def _written(path: Path, content: bytes, mode: int | None = 0o600) -> Iterator[Path]:
+    """Write a file next to the path, on the disk when the block begins and gone when it ends; with
+    the path's own mode if none is given. Raises BadSetting, for what fails in the block, too."""
     temporary = path.parent / f".{path.name}.{secrets.token_hex(6)}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    descriptor = os.open(temporary, flags, 0o666 if mode is None else 0o600)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if mode is None and path.exists():
+            mode = path.stat().st_mode & 0o7777
+        descriptor = os.open(temporary, flags, 0o666 if mode is None else 0o600)
         with os.fdopen(descriptor, "wb") as handle:
             if mode is not None:
                 os.fchmod(descriptor, mode)
@@ -88,8 +81,14 @@ def _temporary(path: Path, content: bytes, mode: int | None) -> Iterator[Path]:
             handle.flush()
             os.fsync(descriptor)
         yield temporary
+    except OSError as problem:
+        raise BadSetting(
+            f"cannot write '{path}': {problem.strerror or problem}",
+            hint="make the file and its directory writable, or free some space",
+        ) from problem
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 def write_whole(path: Path, content: bytes, *, replace: bool = True) -> bool:
@@ -99,7 +98,7 @@ def write_whole(path: Path, content: bytes, *, replace: bool = True) -> bool:
     Raises BadSetting.
     """
     private_directory(path.parent)
-    with _writing(path), _temporary(path, content, 0o600) as temporary:
+    with _written(path, content) as temporary:
         if replace:
             temporary.replace(path)
             return True
@@ -113,12 +112,9 @@ def write_whole(path: Path, content: bytes, *, replace: bool = True) -> bool:
 def rewrite(path: Path, content: bytes) -> None:
     """Write a file of the user's whole, keeping its mode; behind a link the file that it names is
     written. A new one gets the mode that the umask leaves. Raises BadSetting."""
-    with _writing(path):
-        real = path.resolve()
-        real.parent.mkdir(parents=True, exist_ok=True)
-        mode = real.stat().st_mode & 0o7777 if real.exists() else None
-        with _temporary(real, content, mode) as temporary:
-            temporary.replace(real)
+    real = Path(os.path.realpath(path))
+    with _written(real, content, mode=None) as temporary:
+        temporary.replace(real)
 
 
 @contextlib.contextmanager

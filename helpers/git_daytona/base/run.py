@@ -173,14 +173,12 @@ def run(
         _alive.add(process)  # before the look at _ending, which end_all() sets before its own
         begun = time.monotonic()
         try:
-            if limits is not None:
-                _limit(process, limits)
+            _limit(process, limits)
             for _ in _exchange(process, stdin or b"", out, err):
                 if came or _ending.is_set():
                     end_group(process)
                     break
-                if process.returncode is None:
-                    _check_time(argv[0], begun, timeout, max(out.last, err.last), idle)
+                _check_time(process, argv[0], begun, timeout, max(out.last, err.last), idle)
         except BaseException as problem:  # a limit, say: nothing that was started here survives
             end_group(process)
             if isinstance(problem, TimedOut):
@@ -191,10 +189,11 @@ def run(
     return Result(process.returncode, bytes(out.kept), bytes(err.kept))
 
 
-def _limit(process: Process, limits: Limits) -> None:
+def _limit(process: Process, limits: Limits | None) -> None:
     """Set the limits of a child that has just started; its own children inherit them."""
-    sizes = {"RLIMIT_FSIZE": limits.file, "RLIMIT_DATA": limits.memory, "RLIMIT_CORE": 0}
-    if prlimit := getattr(resource, "prlimit", None):
+    prlimit = getattr(resource, "prlimit", None)
+    if prlimit and limits:
+        sizes = {"RLIMIT_FSIZE": limits.file, "RLIMIT_DATA": limits.memory, "RLIMIT_CORE": 0}
         for which, size in sizes.items():
             # it has ended, or has a lower limit that we may not raise
             with contextlib.suppress(OSError, ValueError):
@@ -263,8 +262,12 @@ def _exchange(process: Process, stdin: bytes, *outputs: _Output) -> Iterator[Non
         yield
 
 
-def _check_time(program: str, begun: float, timeout: float, last: float, idle: float) -> None:
+def _check_time(
+    process: Process, program: str, begun: float, timeout: float, last: float, idle: float
+) -> None:
     now, hint = time.monotonic(), "check the network, then try again"
+    if process.returncode is not None:
+        return
     if now >= begun + timeout:
         raise TimedOut(
             f"'{program}' did not finish within {timeout:.0f} seconds and was ended", hint=hint

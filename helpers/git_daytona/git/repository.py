@@ -179,7 +179,7 @@ def discover(start: Path) -> Repository:
     git_dir = Path(parsed("--absolute-git-dir").text)
     common_dir = (start / parsed("--git-common-dir").text).resolve()
     top = parsed("--show-toplevel").text if inside == "true" else ""
-    if top and any(name in os.environ for name in _MEANT):
+    if top and not os.environ.keys().isdisjoint(_MEANT):
         _check_together(top, git_dir)
     return Repository(git_dir, common_dir, Path(top) if top else None, object_format)
 

@@ -76,7 +76,7 @@ def _look_again(
     skipped = {line[2:] for line in lines if line[:1] in (b"S", b"s")}
     unchanged = {line[2:] for line in lines if line[:1].islower()} - skipped
     # Else they are outside a sparse checkout's patterns: nothing is there, and nothing shall be.
-    there = {name for name in skipped & changed if os.path.lexists(top + b"/" + name)}
+    there = set(filter(lambda name: os.path.lexists(top + b"/" + name), skipped & changed))
     marked = there | (unchanged if everywhere else unchanged & changed)
     for option in ("--no-assume-unchanged", "--no-skip-worktree") if marked else ():
         names = b"\0".join(marked)
