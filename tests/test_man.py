@@ -14,7 +14,6 @@ import pytest
 
 from develop import errors_page
 from git_daytona import ssh
-from git_daytona.base import errors
 from git_daytona.sessions import state
 from git_daytona.settings import settings
 
@@ -228,7 +227,7 @@ def test_pages_that_are_referred_to_exist(where: Path) -> None:
 
 
 def table() -> dict[int, str]:
-    return dict(errors.table())
+    return dict(errors_page.table())
 
 
 @pytest.mark.parametrize("name", ["git-daytona.1", "git-daytona.7", "daytona-token.1"])
@@ -326,9 +325,9 @@ def test_every_error_has_its_entry_and_every_message_its_line() -> None:
     assert re.findall(r"^\.SS (\S+)\nExit status (\d+)\.", text, re.MULTILINE) == [
         (entry, str(kind.status)) for entry, kind in errors_page.entries().items()
     ]
-    assert len(errors_page.entries()) == sum("entry" in vars(kind) for kind in errors.kinds()), (
-        "two kinds of error share an entry"
-    )
+    assert len(errors_page.entries()) == sum(
+        "entry" in vars(kind) for kind in errors_page.kinds()
+    ), "two kinds of error share an entry"
     assert errors_page.renew(text) == text, (
         "renew man/git-daytona-errors.7: .venv/bin/python tests/develop/errors_page.py"
     )

@@ -19,11 +19,27 @@ BEGIN = '.\\" messages of {}'
 END = '.\\" end of messages'
 
 
+def kinds() -> list[type[errors.GitDaytonaError]]:
+    """List every kind of error, each before those that are special cases of it."""
+    found: list[type[errors.GitDaytonaError]] = [errors.GitDaytonaError]
+    for kind in found:
+        found.extend(kind.__subclasses__())
+    return found
+
+
+def table() -> list[tuple[int, str]]:
+    """List the exit statuses and their meanings in order."""
+    rows = {0: "Success.", errors.INTERRUPTED: "Interrupted with Ctrl-C."}
+    for kind in kinds():
+        rows.setdefault(kind.status, (kind.__doc__ or "").partition("\n")[0])
+    return sorted(rows.items())
+
+
 def entries() -> dict[str, type[errors.GitDaytonaError]]:
     """Entry → the kind of error, in the order of exit statuses, then as errors.py has them."""
     return {
         kind.entry: kind
-        for kind in sorted(errors.kinds(), key=lambda kind: kind.status)
+        for kind in sorted(kinds(), key=lambda kind: kind.status)
         if "entry" in vars(kind)
     }
 
@@ -85,7 +101,7 @@ def _trees() -> list[ast.Module]:
 def messages() -> dict[str, list[str]]:
     """Entry → its messages, sorted."""
     trees = _trees()
-    entry_of = {kind.__name__: kind.entry for kind in errors.kinds()}
+    entry_of = {kind.__name__: kind.entry for kind in kinds()}
     # special cases that stand with what raises them have the entry of what they are a case of
     for tree in trees:
         for each in ast.walk(tree):

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from git_daytona.base import errors
+from develop import errors_page
+from git_daytona.base.errors import InternalError
 from support.program import Told
 
-STATUSES = {status for status, _ in errors.table()}
+STATUSES = {status for status, _ in errors_page.table()}
 USAGE, UNREACHABLE, NO_KEY, KEY_REFUSED, FORBIDDEN, NOT_FOUND, NO_REPOSITORY = 2, 4, 5, 6, 7, 8, 9
 MISSING, SETTING, ANSWER = 12, 13, 15
 
@@ -312,7 +313,7 @@ def test_case_33_a_redirect_takes_the_key_nowhere(local, repo, begin, tell, stra
             ("daytona-token", "exec", session.sandbox_id, "true"),
         ):
             told = tell(*words, cwd=repo.path)
-            assert told.status in STATUSES - {0, 1, errors.InternalError.status}, (words, told)
+            assert told.status in STATUSES - {0, 1, InternalError.status}, (words, told)
             assert told.complaint
     text = "\n".join(heard)
     assert local.api_key not in text

@@ -1,4 +1,4 @@
-"""Every error that a person can meet. The tables of the man pages are made of this one.
+"""Every error that a person can meet. The man pages are compared with this list.
 
 A message is one line, lower case, no full stop, subjects in single quotes; the hint says what to
 do. Details go to the log. The docstring's first line is what git-daytona(7) says of a status.
@@ -143,19 +143,3 @@ class InternalError(GitDaytonaError, entry="internal", status=70):
 
 INTERRUPTED = 130
 """Ended by Ctrl-C, as a shell reports it."""
-
-
-def kinds() -> list[type[GitDaytonaError]]:
-    """List every kind of error, each before those that are special cases of it."""
-    found: list[type[GitDaytonaError]] = [GitDaytonaError]
-    for kind in found:
-        found.extend(kind.__subclasses__())
-    return found
-
-
-def table() -> list[tuple[int, str]]:
-    """List the exit statuses and their meanings in order, for man pages and README."""
-    rows = {0: "Success.", INTERRUPTED: "Interrupted with Ctrl-C."}
-    for kind in kinds():
-        rows.setdefault(kind.status, (kind.__doc__ or "").partition("\n")[0])
-    return sorted(rows.items())

@@ -16,7 +16,7 @@ BROKEN_PIPE = 128 + 13
 
 
 def run(command: click.Command, program: str, arguments: Sequence[str]) -> int:
-    """Run a command and return its own exit status, or that of the error (errors.table())."""
+    """Run a command and return its own exit status, or that of the error."""
     usage = program.replace("git-", "git ")
     try:
         result = command.main(

@@ -84,11 +84,8 @@ def _look_again(
 
 
 def _commit(repository: Repository, tree: str, parents: list[str], message: str) -> str:
-    identity = {
-        f"GIT_{who}_{what}": value
-        for who in ("AUTHOR", "COMMITTER")
-        for what, value in (("NAME", "git-daytona"), ("EMAIL", "git-daytona@localhost"))
-    }
+    identity = dict.fromkeys(("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"), "git-daytona")
+    identity |= dict.fromkeys(("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"), "git-daytona@localhost")
     return repository.git("commit-tree", tree, *parents, "-m", message, env=identity).text
 
 
