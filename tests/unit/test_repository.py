@@ -1,0 +1,18 @@
+"""Finding the repository of a directory, by kinds of errors."""
+
+import subprocess
+
+import pytest
+
+from git_daytona.base.errors import NoRepository
+from git_daytona.git.repository import NotInRepository, discover
+
+
+def test_only_a_directory_without_a_repository_is_not_in_one(tmp_path):
+    with pytest.raises(NotInRepository):
+        discover(tmp_path)
+    subprocess.run(("git", "init", "--quiet", str(tmp_path)), check=True, timeout=60)
+    assert discover(tmp_path).worktree == tmp_path
+    with pytest.raises(NoRepository, match=r"inside a \.git directory") as refused:
+        discover(tmp_path / ".git" / "objects")
+    assert not isinstance(refused.value, NotInRepository)
