@@ -132,7 +132,7 @@ def lock(path: Path, *, seconds: float = LOCK_SECONDS, holds: str = "") -> Itera
     # off a thread's own: each call is a lock of its own, and threads exclude each other, too
     guard = filelock.FileLock(path, seconds, mode=0o600, thread_local=False)
     try:
-        guard.acquire(poll_interval=POLL_SECONDS)
+        held = guard.acquire(poll_interval=POLL_SECONDS)
     except filelock.Timeout as problem:
         raise TimedOut(
             f"another process has been holding the lock on {holds or path.name}"
@@ -144,7 +144,5 @@ def lock(path: Path, *, seconds: float = LOCK_SECONDS, holds: str = "") -> Itera
             f"cannot lock '{path}': {problem.strerror or problem}",
             hint="make its directory writable",
         ) from problem
-    try:
+    with held:
         yield
-    finally:
-        guard.release()

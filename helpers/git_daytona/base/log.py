@@ -87,12 +87,10 @@ def event(name: str, **subject: object) -> Iterator[dict[str, object]]:
     begin, pairs, outcome = time.monotonic(), {**_subject.get({}), **subject}, "ok"
     try:
         yield pairs
-    except GitDaytonaError as problem:
-        details = f"\n{problem.details}" if problem.details else ""
-        outcome = f"{type(problem).__name__}: {problem.message}{details}"
-        raise
     except BaseException as problem:
         outcome = type(problem).__name__
+        if isinstance(problem, GitDaytonaError):
+            outcome = "\n".join(filter(None, (f"{outcome}: {problem.message}", problem.details)))
         raise
     finally:
         words = " ".join(f"{key}={value}" for key, value in pairs.items())

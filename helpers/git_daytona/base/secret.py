@@ -41,7 +41,7 @@ def key_out_of_environment() -> Iterator[None]:
 
 
 class Secret:
-    """A value whose repr, str and format are redacted; only ``reveal()`` gives it, for grep."""
+    """A value that is redacted wherever it is shown; only ``reveal()`` gives it, for grep."""
 
     __slots__ = ("__weakref__", "_value")
 
@@ -53,13 +53,7 @@ class Secret:
     def reveal(self) -> str:
         return self._value
 
-    def __repr__(self) -> str:
-        return f"Secret({REDACTED})"
-
-    def __str__(self) -> str:
-        return REDACTED
-
-    def __format__(self, spec: str) -> str:
+    def __repr__(self) -> str:  # str() and format() show the same
         return REDACTED
 
     def __reduce__(self) -> NoReturn:
