@@ -13,10 +13,9 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from git_daytona.cli import clients
 from git_daytona.local.core.registry import Timings
 from git_daytona.local.server import LocalDaytona
-from git_daytona.service import hooks, host_tools
+from git_daytona.service import host_tools
 from git_daytona.transfer import leases
 from support.processes import until
 from support.round_trip import BIN, stop, trust_by_hand
@@ -534,10 +533,6 @@ def test_how_a_user_opts_in(repo):
 
 
 # -- hook ------------------------------------------------------------------------------------------
-
-
-def test_the_events_are_the_same():
-    assert clients.EVENTS == hooks.EVENTS
 
 
 def test_hooks(command, repo, local, coordinate):

@@ -9,6 +9,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
+import wcwidth
 
 from git_daytona.cli import table
 from git_daytona.git import commit_counts
@@ -128,7 +129,7 @@ def test_200_sessions_on_a_terminal(repo, coordinate, width):
     )
     assert [int(line.split()[0]) for line in lines] == list(range(1, 201))
     for number, line in enumerate(lines, start=1):
-        assert table.columns(line) <= width, line
+        assert wcwidth.width(line) <= width, line
         assert f" +{ahead_of[number]}" in line
         assert STATES[number % len(STATES)] in line and "unknown" in line
         whole = state.one_line(TITLES[number % len(TITLES)])
@@ -151,7 +152,7 @@ def test_no_line_is_wider_than_the_window_at_any_width():
     assert not any(table.CUT in line for line in whole[1:] if "…" not in line)
     for width in range(1, 260):
         for line in table.lines(rows, width=width, now=1_000_000):
-            assert table.columns(line) <= width, (width, line)
+            assert wcwidth.width(line) <= width, (width, line)
         # what there is room for is whole: the number, the state and how the work came back
         if width >= 40:
             lines = table.lines(rows, width=width, now=1_000_000)

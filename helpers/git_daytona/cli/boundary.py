@@ -1,18 +1,42 @@
-"""Where errors become words and exit statuses, for every executable."""
+"""Where a program's command line is run: errors become words and exit statuses, and a shell that
+completes a line is answered (click's way).
+
+``_GIT_DAYTONA_COMPLETE=lines_complete`` with COMP_WORDS (shell-quoted) and COMP_CWORD in the
+environment makes ``git-daytona`` print one line for each candidate: type (``plain``, ``file``,
+``dir``), value and help, with tabs between. The scripts are in completions/.
+"""
 
 import os
 import sys
 from collections.abc import Sequence
 
 import click
+from click.shell_completion import (
+    CompletionItem,
+    ShellComplete,
+    add_completion_class,
+    split_arg_string,
+)
 
 from git_daytona.base import errors, log, messages, paths
 
-# makes the format known that our completion scripts ask for
-from git_daytona.cli import completion as _completion  # noqa: F401
-
 BROKEN_PIPE = 128 + 13
 """The exit status of a program that SIGPIPE ended."""
+
+
+@add_completion_class
+class Lines(ShellComplete):
+    """One format for every shell."""
+
+    name = "lines"
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        words = split_arg_string(os.environ.get("COMP_WORDS", ""))
+        index = int(os.environ.get("COMP_CWORD", "0"))
+        return words[1:index], words[index] if index < len(words) else ""
+
+    def format_completion(self, item: CompletionItem[str]) -> str:
+        return "\t".join((item.type, item.value, " ".join((item.help or "").split())))
 
 
 def run(command: click.Command, program: str, arguments: Sequence[str]) -> int:

@@ -1,70 +1,97 @@
-"""What the commands of ``git daytona`` share: the coordinator of the repository we stand in, and
-how an outcome is told."""
+"""What the commands of ``git daytona`` share: the coordinator of the repository we stand in, the
+argument that names a session, and how an outcome is shown."""
 
+import contextlib
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import CompletionItem
 
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
-    from git_daytona.sessions.coordinator import Coordinator
-    from git_daytona.sessions.sync import Outcome
+from git_daytona.base import log, messages, threads
+from git_daytona.base.errors import GitDaytonaError, NoRepository
+from git_daytona.base.progress import Progress
+from git_daytona.base.secret import printable
+from git_daytona.git import repository
+from git_daytona.sandbox import report
+from git_daytona.service import previews
+from git_daytona.sessions import recovery
+from git_daytona.sessions.coordinator import Coordinator
+from git_daytona.sessions.sync import Outcome
+from git_daytona.settings import settings
 
 PROGRAM = "git-daytona"
+PORTS_SECONDS = 2.0
+"""How long a person who pressed Tab waits for the ports of a sandbox."""
 
 
-def _complete(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> "list[CompletionItem[str]]":
-    from git_daytona.cli.completion import sessions
-
-    return sessions(context, parameter, incomplete)
+# -- arguments, and how they are completed: a Tab complains of nothing -----------------------------
 
 
-def _complete_port(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> "list[CompletionItem[str]]":
-    from git_daytona.cli.completion import ports
-
-    return ports(context, parameter, incomplete)
+def _coordinator_for_tab() -> Coordinator:
+    found = repository.discover(repository.here())
+    return Coordinator(found, settings.load(found.worktree))
 
 
-port = click.argument(
-    "port", required=False, type=click.IntRange(1, 65535), shell_complete=_complete_port
-)
+def _sessions(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem[str]]:
+    """Session numbers, each with its branch and how the last sync went."""
+    found = []
+    with contextlib.suppress(GitDaytonaError, OSError):
+        for session in _coordinator_for_tab().sessions():
+            branch = f"{session.prefix}/{session.number}, " if session.number else ""
+            text = printable(f"{branch}{session.git_return.state}")
+            found.append(CompletionItem(str(session.number or session.id), help=text))
+    return [item for item in found if item.value.startswith(incomplete)]
+
+
+def listening(coordinator: Coordinator, sandbox_id: str) -> list[int]:
+    """The ports that servers of the user listen on in a sandbox: one API call."""
+    return sorted(set(report.ports(coordinator.cloud, sandbox_id)) - previews.DAYTONAS_OWN)
+
+
+def _ports(
+    context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem[str]]:
+    """The ports in the session's sandbox, which is not started for this."""
+
+    def ask() -> list[int]:
+        coordinator = _coordinator_for_tab()
+        session = coordinator.find(str(context.params.get("name")))
+        return listening(coordinator, session.sandbox_id)
+
+    found: list[int] = []
+    with contextlib.suppress(threads.Late, GitDaytonaError, OSError):
+        found = threads.within(PORTS_SECONDS, ask)
+    return [CompletionItem(str(port)) for port in found if str(port).startswith(incomplete)]
+
+
+port = click.argument("port", required=False, type=click.IntRange(1, 65535), shell_complete=_ports)
 """A port of the session's sandbox."""
-session = click.argument("name", metavar="N", shell_complete=_complete)
+session = click.argument("name", metavar="N", shell_complete=_sessions)
 """The session that a command is for."""
 
 
-@contextmanager
-def coordinator(*, anywhere: bool = False) -> Iterator["Coordinator"]:
+# -- running and showing ---------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def coordinator(*, anywhere: bool = False) -> Iterator[Coordinator]:
     """The coordinator of the repository we stand in; with ``anywhere`` also of a directory without
     one."""
-    from git_daytona.base import log, messages
-    from git_daytona.base.errors import NoRepository
-    from git_daytona.base.progress import Progress
-    from git_daytona.git import repository
-    from git_daytona.sessions import recovery
-    from git_daytona.sessions.coordinator import Coordinator
-    from git_daytona.settings import settings
-
     log.to_file()
     recovery.scrub_old_log()
     place: repository.Repository | Path
     try:
         place = repository.discover(repository.here())
-        directory = place.worktree
+        project = place.worktree
     except NoRepository:
         if not anywhere:
             raise
-        place = directory = repository.here()
-    found = settings.load(directory)
+        place = project = repository.here()
+    found = settings.load(project)
     for line in found.warnings:
         messages.warning(PROGRAM, line)
     with Progress() as progress:
@@ -77,24 +104,19 @@ def coordinator(*, anywhere: bool = False) -> Iterator["Coordinator"]:
                 messages.warning(PROGRAM, line)
 
 
-def waiting(coordinator: "Coordinator", line: str) -> None:
-    """What the user waits for next; it is only told if it takes its time."""
-    from git_daytona.base.progress import Progress
-
+def waiting(coordinator: Coordinator, line: str) -> None:
+    """Begin a step that the user reads of only if it takes its time."""
     if isinstance(coordinator.tell, Progress):
         coordinator.tell.quietly(line)
 
 
-def show() -> bool:
-    """Whether git's progress goes to the terminal."""
+def show_progress() -> bool:
+    """Return whether git's progress goes to the terminal."""
     return sys.stderr.isatty()
 
 
-def tell(outcome: "Outcome") -> None:
-    """What came back, and each thing that was kept, on a line of its own."""
-    from git_daytona.base import messages
-    from git_daytona.base.secret import printable
-
+def print_outcome(outcome: Outcome) -> None:
+    """Print what came back, and each thing that was kept, on a line of its own."""
     click.echo(printable(outcome.message))
     for kept in outcome.kept:
         messages.note(f"kept: {kept.what}\nhint: git log {kept.ref}")

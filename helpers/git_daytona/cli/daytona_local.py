@@ -13,15 +13,16 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from git_daytona import __version__
 from git_daytona.base import messages, paths
 from git_daytona.base.errors import BadSetting, GitDaytonaError
 from git_daytona.base.secret import key_out_of_environment
+from git_daytona.cli import options
+from git_daytona.cli.program import program
+from git_daytona.cli.signals import handling, unwind
 
 if TYPE_CHECKING:
     from git_daytona.local.server import LocalDaytona
@@ -33,9 +34,17 @@ NOT_EXECUTABLE, NOT_FOUND = 126, 127
 CONTRADICTING = ("DAYTONA_SERVER_URL", "DAYTONA_JWT_TOKEN", "DAYTONA_ORGANIZATION_ID")
 """Variables that would make the SDKs ignore the URL or the key that `exec` sets."""
 
+F = TypeVar("F", bound=Callable[..., object])
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FORWARDED = (*ENDING, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)
 FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH)
+
+SECTIONS = {
+    "Commands": {
+        "serve": ("daytona_local", "Run until Ctrl-C, and print what to export"),
+        "exec": ("daytona_local", "Run a command with a Daytona of its own"),
+    }
+}
 
 root_option = click.option(
     "--root",
@@ -59,29 +68,20 @@ like_option = click.option(
 )
 
 
-@click.group(name=PROGRAM, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, "--version", message=f"{PROGRAM} %(version)s")
+@program(PROGRAM, SECTIONS)
 def cli() -> None:
     """A Daytona of your own on loopback: API, toolbox and SSH gateway. Sandboxes are directories of
     this machine."""
 
 
-@cli.command()
+def _port(name: str, text: str) -> Callable[[F], F]:
+    return click.option(name, type=click.IntRange(0, 65535), default=0, metavar="N", help=text)
+
+
+@click.command()
 @root_option
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    metavar="N",
-    help="Port of the API; 0: the last one, or any.",
-)
-@click.option(
-    "--gateway-port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    metavar="N",
-    help="Port of the SSH gateway, likewise.",
-)
+@_port("--port", "Port of the API; 0: the last one, or any.")
+@_port("--gateway-port", "Port of the SSH gateway, likewise.")
 @isolation_option
 @like_option
 @click.option(
@@ -101,10 +101,11 @@ def serve(
 ) -> None:
     """Run until Ctrl-C. Prints what to export; then, in another terminal: eval "$(that)"."""
     ended = threading.Event()
+    ports = {"api_port": port, "gateway_port": gateway_port}
     with (
         _warnings(),
-        _signals(ENDING, lambda number: ended.set()),
-        _server(root or paths.local_root(), isolation, like, port, gateway_port) as local,
+        handling(ENDING, lambda _number: ended.set()),
+        _server(root or paths.local_root(), isolation=isolation, like=like, **ports) as local,
     ):
         exports = "".join(
             f"export {name}={shlex.quote(value)}\n" for name, value in _variables(local).items()
@@ -120,16 +121,16 @@ def serve(
             ended.wait()
 
 
-@cli.command(
+@click.command(
     "exec",
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings=options.PASSING_ON,
     options_metavar="[--root DIR] [--isolation MODE] [--like SERVER] --",
 )
 @root_option
 @isolation_option
 @like_option
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def execute(root: Path | None, isolation: str, like: str, command: tuple[str, ...]) -> None:
+@options.command
+def execute(root: Path | None, isolation: str, like: str, command: tuple[str, ...]) -> int:
     """Run COMMAND with a Daytona of its own, and exit with its status.
 
     DAYTONA_API_URL and DAYTONA_API_KEY are set for it. Without --root, everything is thrown away
@@ -137,15 +138,12 @@ def execute(root: Path | None, isolation: str, like: str, command: tuple[str, ..
     """
     with (
         _warnings(),
-        _root(root) as directory,
-        _signals(ENDING, _unwind),
-        _server(directory, isolation, like) as local,
+        contextlib.nullcontext(root) if root else _temporary() as directory,
+        handling(ENDING, unwind),
+        _server(directory, isolation=isolation, like=like) as local,
     ):
-        environment = {
-            name: value for name, value in os.environ.items() if name not in CONTRADICTING
-        }
-        status = _run(command, environment | _variables(local))
-    raise SystemExit(status)
+        kept = {name: value for name, value in os.environ.items() if name not in CONTRADICTING}
+        return _run(command, kept | _variables(local))
 
 
 def isolation_here() -> str:
@@ -154,11 +152,8 @@ def isolation_here() -> str:
     from git_daytona.local.isolation.choose import choose
 
     # Where nothing isolates, choose() says so on stderr: here that is the answer, not a warning.
-    with (
-        tempfile.TemporaryDirectory(prefix="daytona-local-") as folder,
-        contextlib.redirect_stderr(io.StringIO()),
-    ):
-        return choose(Path(folder)).name
+    with _temporary() as folder, contextlib.redirect_stderr(io.StringIO()):
+        return choose(folder).name
 
 
 def _variables(local: "LocalDaytona") -> dict[str, str]:
@@ -166,9 +161,13 @@ def _variables(local: "LocalDaytona") -> dict[str, str]:
 
 
 @contextmanager
-def _server(
-    root: Path, isolation: str, like: str, port: int = 0, gateway_port: int = 0
-) -> "Iterator[LocalDaytona]":
+def _temporary() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="daytona-local-", ignore_cleanup_errors=True) as path:
+        yield Path(path)
+
+
+@contextmanager
+def _server(root: Path, **options: Any) -> "Iterator[LocalDaytona]":
     """A running server; what hinders it becomes an error for people."""
     from git_daytona.local.core.model import ApiError
     from git_daytona.local.core.store import RootInUse
@@ -176,38 +175,22 @@ def _server(
     with key_out_of_environment():
         from git_daytona.local.server import LocalDaytona
 
-    local = LocalDaytona(
-        root, api_port=port, gateway_port=gateway_port, isolation=isolation, like=like
-    )
-    try:
-        local.__enter__()
-    except RootInUse as error:
-        raise GitDaytonaError(
-            str(error), hint="use it, end it, or give this one another --root"
-        ) from error
-    except ApiError as error:
-        raise BadSetting(error.message, hint="use '--isolation auto'") from error
-    except OSError as error:
-        named = f"'{error.filename}': " if error.filename else ""
-        raise BadSetting(
-            f"cannot start on '{root}': {named}{error.strerror or error}",
-            hint="give another --root, --port or --gateway-port",
-        ) from error
-    try:
+    with contextlib.ExitStack() as stack:
+        try:
+            local = stack.enter_context(LocalDaytona(root, **options))
+        except RootInUse as error:
+            raise GitDaytonaError(
+                str(error), hint="use it, end it, or give this one another --root"
+            ) from error
+        except ApiError as error:
+            raise BadSetting(error.message, hint="use '--isolation auto'") from error
+        except OSError as error:
+            named = f"'{error.filename}': " if error.filename else ""
+            raise BadSetting(
+                f"cannot start on '{root}': {named}{error.strerror or error}",
+                hint="give another --root, --port or --gateway-port",
+            ) from error
         yield local
-    finally:
-        local.__exit__(None, None, None)
-
-
-@contextmanager
-def _root(given: Path | None) -> Iterator[Path]:
-    if given is not None:
-        yield given
-        return
-    with tempfile.TemporaryDirectory(
-        prefix="daytona-local-", ignore_cleanup_errors=True
-    ) as directory:
-        yield Path(directory)
 
 
 def _run(command: tuple[str, ...], environment: Mapping[str, str]) -> int:
@@ -227,28 +210,23 @@ def _run(command: tuple[str, ...], environment: Mapping[str, str]) -> int:
         else:
             child.send_signal(number)
 
-    with _signals(FORWARDED, forward):
+    with handling(FORWARDED, forward):
         try:
             # Not by run.py: that one is for children without a terminal, and with a limit of time.
             child = subprocess.Popen(command, env=environment)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            return _cannot_run(command[0], error, NOT_FOUND)
         except OSError as error:
-            return _cannot_run(command[0], error, NOT_EXECUTABLE)
+            messages.error(
+                PROGRAM,
+                GitDaytonaError(
+                    f"cannot run '{command[0]}': {error.strerror}", hint="check its name and PATH"
+                ),
+            )
+            missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+            return NOT_FOUND if missing else NOT_EXECUTABLE
         for number in early:
             child.send_signal(number)
         status = child.wait()
     return status if status >= 0 else 128 - status
-
-
-def _cannot_run(program: str, error: OSError, status: int) -> int:
-    messages.error(
-        PROGRAM,
-        GitDaytonaError(
-            f"cannot run '{program}': {error.strerror}", hint="check its name and PATH"
-        ),
-    )
-    return status
 
 
 def _in_foreground() -> bool:
@@ -257,28 +235,6 @@ def _in_foreground() -> bool:
         return os.tcgetpgrp(0) == os.getpgrp()
     except OSError:
         return False
-
-
-def _unwind(number: int) -> None:
-    raise SystemExit(128 + number)
-
-
-@contextmanager
-def _signals(numbers: tuple[signal.Signals, ...], act: Callable[[int], None]) -> Iterator[None]:
-    """Meet these signals so for a while. One that is ignored stays so (nohup)."""
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        act(number)
-
-    before = {number: signal.getsignal(number) for number in numbers}
-    for number, earlier in before.items():
-        if earlier is not signal.SIG_IGN:
-            signal.signal(number, handle)
-    try:
-        yield
-    finally:
-        for number, earlier in before.items():
-            signal.signal(number, earlier)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from git_daytona import __version__
+from git_daytona.api.cloud import Cloud
 from git_daytona.base import messages, paths
 from git_daytona.base.endpoint import Endpoint
 from git_daytona.base.errors import (
@@ -18,40 +18,67 @@ from git_daytona.base.errors import (
     UsageError,
 )
 from git_daytona.base.secret import printable
-from git_daytona.cli import pin_output as output
+from git_daytona.cli import options
+from git_daytona.cli.options import print_json
+from git_daytona.cli.program import program
 from git_daytona.settings import settings
+from git_daytona.settings.settings import Settings
 from git_daytona.trust import known_hosts, manual_file, pin_file, presented, verify
 from git_daytona.trust.gateway import Mode, Policy
 from git_daytona.trust.host_keys import HostKey
-from git_daytona.trust.known_hosts import endpoint_of, keys_of
+from git_daytona.trust.known_hosts import Line, Verdict, endpoint_of, keys_of
+from git_daytona.trust.pin_file import Pins, Record
 from git_daytona.trust.published import Published
 
 PROGRAM = "daytona-pin"
+SECTIONS = {
+    "Commands": {
+        "verify": ("daytona_pin", "Compare published, trusted and presented keys"),
+        "show": ("daytona_pin", "Show what is trusted"),
+        "pin": ("daytona_pin", "Pin the keys that the API publishes now"),
+        "forget": ("daytona_pin", "Drop the pin of a gateway"),
+        "import": ("daytona_pin", "Pin the keys that a known_hosts file has"),
+        "path": ("daytona_pin", "Print the path of the file that is trusted"),
+        "scan": ("daytona_pin", "Print what the gateway presents, which proves nothing"),
+    }
+}
 
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object instead of text."
-)
-yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask before a key is dropped.")
-host_option = click.option(
-    "--host",
-    metavar="HOST",
-    help="The gateway, as HOST, HOST:PORT or [HOST]:PORT; default: the API's.",
-)
 
-
-@click.group(name=PROGRAM, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, "--version", message=f"{PROGRAM} %(version)s")
+@program(PROGRAM, SECTIONS)
 def cli() -> None:
     """See, check and change how the host key of Daytona's SSH gateway is trusted."""
 
 
-@cli.command("verify")
+def _endpoint(
+    _context: click.Context, _parameter: click.Parameter, text: str | None
+) -> Endpoint | None:
+    if text is None:
+        return None
+    # With one colon it is HOST:PORT; with more, an IPv6 address, or the form with brackets.
+    bare = text.count(":") == 1 and "[" not in text
+    found = endpoint_of("[{}]:{}".format(*text.split(":")) if bare else text)
+    if found is None:
+        raise UsageError(
+            f"'{printable(text)}' names no gateway", hint="write HOST, HOST:PORT or [HOST]:PORT"
+        )
+    return found
+
+
+host_option = click.option(
+    "--host",
+    metavar="HOST",
+    callback=_endpoint,
+    help="The gateway, as HOST, HOST:PORT or [HOST]:PORT; default: the API's.",
+)
+
+
+@click.command("verify")
 @click.option(
     "--live", is_flag=True, help="Ask the gateway, too, which keys it presents (no authentication)."
 )
 @click.option("--offline", is_flag=True, help="Do not ask the Daytona API.")
-@json_option
-def verify_command(live: bool, offline: bool, as_json: bool) -> int:
+@options.as_json
+def verify_(live: bool, offline: bool, as_json: bool) -> int:
     """Compare published, trusted and presented keys.
 
     Exits 0 if verified, 1 on a mismatch, 3 if there is nothing to verify against, 4 if the API or
@@ -61,18 +88,17 @@ def verify_command(live: bool, offline: bool, as_json: bool) -> int:
         report = verify.look(_policy(), offline=offline, probe=presented.all_keys if live else None)
     except HostKeyRefused as problem:
         if as_json:
-            output.as_json(
-                {"verdict": problem.message, "status": verify.MISMATCH, "advice": problem.hint}
-            )
+            verdict = {"verdict": problem.message, "status": verify.MISMATCH}
+            print_json(verdict | {"advice": problem.hint})
         messages.error(PROGRAM, problem)
         return verify.MISMATCH
     if as_json:
-        output.as_json(
+        print_json(
             {
                 "mode": report.mode.value,
-                "gateway": output.gateway(report.endpoint),
+                "gateway": _gateway(report.endpoint),
                 "file": str(report.file) if report.file else None,
-                "keys": [{**output.key(key), "seen": list(seen)} for key, seen in report.keys],
+                "keys": [{**_key(key), "seen": list(seen)} for key, seen in report.keys],
                 "verdict": report.verdict,
                 "status": report.status,
                 "advice": report.advice,
@@ -80,11 +106,11 @@ def verify_command(live: bool, offline: bool, as_json: bool) -> int:
             }
         )
         return report.status
-    output.line(f"mode:     {report.mode.value}")
-    output.line(f"gateway:  {report.endpoint.known_hosts_name}")
-    output.line(f"file:     {report.file or '(that of your own ssh)'}")
-    output.table("key:", ((str(key), ", ".join(seen)) for key, seen in report.keys))
-    output.line(f"verdict:  {report.verdict}")
+    _print(f"mode:     {report.mode.value}")
+    _print(f"gateway:  {report.endpoint.known_hosts_name}")
+    _print(f"file:     {report.file or '(that of your own ssh)'}")
+    _print_keys((key, ", ".join(seen)) for key, seen in report.keys)
+    _print(f"verdict:  {report.verdict}")
     for note in report.notes:
         messages.note(f"note: {note}")
     if report.advice:
@@ -92,56 +118,34 @@ def verify_command(live: bool, offline: bool, as_json: bool) -> int:
     return report.status
 
 
-@cli.command()
-@json_option
-def show(as_json: bool) -> int:
+@click.command()
+@options.as_json
+def show(as_json: bool) -> None:
     """Show what is trusted: each gateway in the pin file, or the lines of DAYTONA_SSH_KNOWN_HOSTS.
     Asks nobody."""
     found = settings.load(None)
-    path, lines, records = _file(found)
-    rows = []
-    for line in lines:
-        when = next(
-            (
-                each
-                for each in reversed(records)
-                if line.key and line.serves(each.endpoint.known_hosts_name)
-            ),
-            None,
-        )
-        rows.append((line, when))
-    mode = (
-        Mode.MANUAL if found.ssh_known_hosts else Mode.PINNED if found.auto_pin else Mode.INHERITED
-    )
+    file, mode = _file(found), Mode.PINNED if found.auto_pin else Mode.INHERITED
+    if found.ssh_known_hosts:
+        mode, pins = Mode.MANUAL, Pins(lines=manual_file.load(file))
+    else:
+        pins = pin_file.load(file)
+    rows = [(line, _record(line, pins)) for line in pins.lines]
     if as_json:
-        keys = [
-            {
-                "line": line.number,
-                "host": output.text(line.hosts),
-                "marker": line.marker.value or None,
-                **(output.key(line.key) if line.key else {"problem": line.problem}),
-                "source": record.source if record else None,
-                "pinned": record.when if record else None,
-            }
-            for line, record in rows
-        ]
-        output.as_json({"mode": mode.value, "file": str(path), "keys": keys})
-        return 0
-    output.line(f"mode:     {mode.value}")
-    output.line(f"file:     {path}{'' if path.exists() else ' (there is none yet)'}")
+        keys = [_document(line, record) for line, record in rows]
+        print_json({"mode": mode.value, "file": str(file), "keys": keys})
+        return
+    _print(f"mode:     {mode.value}")
+    _print(f"file:     {file}{'' if file.exists() else ' (there is none yet)'}")
     for line, record in rows:
-        origin = f"  (from {record.source} on {record.when})" if record else ""
         marker = f"{line.marker.value} " if line.marker.value else ""
-        output.line(
-            f"{marker}{output.text(line.hosts)}  "
-            f"{line.key or f'line {line.number} is skipped: {line.problem}'}{origin}"
-        )
-    return 0
+        key = line.key or f"line {line.number} is skipped: {line.problem}"
+        origin = f"  (from {record.source} on {record.when})" if record else ""
+        _print(f"{marker}{_text(line.hosts)}  {key}{origin}")
 
 
-@cli.command()
-@json_option
-def pin(as_json: bool) -> int:
+@click.command()
+@options.as_json
+def pin(as_json: bool) -> None:
     """Ask the API for the gateway's host keys and pin them now."""
     policy = _policy()
     if policy.settings.ssh_known_hosts:
@@ -165,23 +169,20 @@ def pin(as_json: bool) -> int:
             f"{policy.settings.api_url} publishes no host keys, there is nothing to pin",
             hint="get the key from who runs the gateway, and: daytona-pin import FILE",
         )
-    _changed(trust.endpoint, before, as_json)
-    return 0
+    _print_change(trust.endpoint, before, as_json)
 
 
-@cli.command()
-@click.argument("host", required=False)
-@yes_option
-@json_option
-def forget(host: str | None, yes: bool, as_json: bool) -> int:
+@click.command()
+@click.argument("host", required=False, callback=_endpoint)
+@options.yes
+@options.as_json
+def forget(host: Endpoint | None, yes: bool, as_json: bool) -> None:
     """Drop the pin of a gateway (default: that of the API in use); the next start pins what is
     published then."""
-    policy = _policy()
-    with pin_file.changing(paths.pin_file()):
-        pins = pin_file.load(paths.pin_file())
-        endpoint = _host(host) if host else policy.endpoint(None, pins.lines, pins)
-        if endpoint is None:
-            endpoint = _ask_endpoint(policy)
+    policy, file = _policy(), paths.pin_file()
+    with pin_file.changing(file):
+        pins = pin_file.load(file)
+        endpoint = host or policy.endpoint(None, pins.lines, pins) or _ask_endpoint(policy)
         dropped = keys_of(pins.serving(endpoint))
         if not dropped:
             raise NothingToVerify(
@@ -189,20 +190,19 @@ def forget(host: str | None, yes: bool, as_json: bool) -> int:
                 hint="'daytona-pin show' lists what is",
             )
         _confirm(endpoint, dropped, yes)
-        pin_file.forget(paths.pin_file(), pins, endpoint)
-    _changed(endpoint, dropped, as_json)
-    return 0
+        pin_file.forget(file, pins, endpoint)
+    _print_change(endpoint, dropped, as_json)
 
 
-@cli.command("import")
+@click.command("import")
 @click.argument("file", type=click.Path(path_type=Path))
 @host_option
-@yes_option
-@json_option
-def import_command(file: Path, host: str | None, yes: bool, as_json: bool) -> int:
+@options.yes
+@options.as_json
+def import_(file: Path, host: Endpoint | None, yes: bool, as_json: bool) -> None:
     """Pin the keys that FILE, in known_hosts form, has for a gateway, in place of those pinned
     before."""
-    policy = _policy()
+    policy, place = _policy(), paths.pin_file()
     try:
         lines = known_hosts.parse(pin_file.read_bounded(file))
     except OSError as problem:
@@ -210,54 +210,45 @@ def import_command(file: Path, host: str | None, yes: bool, as_json: bool) -> in
             f"cannot read '{file}': {(problem.strerror or str(problem)).lower()}",
             hint="check the path",
         ) from problem
-    endpoint = _host(host) if host else _ask_endpoint(policy, lines)
+    endpoint = host or _ask_endpoint(policy, lines)
     mine = manual_file.check(file, lines, endpoint)
-    keys = tuple(
-        key for key in keys_of(mine) if known_hosts.verdict(mine, key) is known_hosts.Verdict.OK
-    )
+    keys = [key for key in keys_of(mine) if known_hosts.verdict(mine, key) is Verdict.OK]
     if not keys:
         raise HostKeyRefused(
             f"'{file}' vouches for no key of '{endpoint.known_hosts_name}'",
             hint="look for @revoked lines in it",
         )
-    with pin_file.changing(paths.pin_file()):
-        pins = pin_file.load(paths.pin_file())
+    with pin_file.changing(place):
+        pins = pin_file.load(place)
         before = keys_of(pins.serving(endpoint))
-        dropped = [key for key in before if key not in keys]
-        if dropped:
+        fresh = [key for key in keys if key not in before]
+        if dropped := [key for key in before if key not in keys]:
             _confirm(endpoint, dropped, yes)
-            pins = pin_file.forget(paths.pin_file(), pins, endpoint)
-        fresh = [key for key in keys if dropped or key not in before]
+            pins, fresh = pin_file.forget(place, pins, endpoint), keys
         if fresh:
-            pin_file.add(
-                paths.pin_file(), pins, endpoint, fresh, f"'{printable(str(file.resolve()))}'"
-            )
-    _changed(endpoint, before, as_json)
-    return 0
+            origin = f"'{printable(str(file.resolve()))}'"
+            pin_file.add(place, pins, endpoint, fresh, origin)
+    _print_change(endpoint, before, as_json)
 
 
-@cli.command()
-@json_option
-def path(as_json: bool) -> int:
+@click.command()
+@options.as_json
+def path(as_json: bool) -> None:
     """Print the path of the file that is trusted."""
-    found = settings.load(None)
-    where = (
-        manual_file.path_of(found.ssh_known_hosts) if found.ssh_known_hosts else paths.pin_file()
-    )
+    file = _file(settings.load(None))
     if as_json:
-        output.as_json({"file": str(where), "exists": where.exists()})
+        print_json({"file": str(file), "exists": file.exists()})
     else:
-        output.line(str(where))
-    return 0
+        _print(str(file))
 
 
-@cli.command()
+@click.command()
 @host_option
-@json_option
-def scan(host: str | None, as_json: bool) -> int:
+@options.as_json
+def scan(host: Endpoint | None, as_json: bool) -> None:
     """Print what the gateway presents, in known_hosts form. It proves nothing: a forged gateway
     presents its own key."""
-    endpoint = _host(host) if host else _ask_endpoint(_policy())
+    endpoint = host or _ask_endpoint(_policy())
     keys = presented.all_keys(endpoint)
     messages.warning(
         PROGRAM,
@@ -265,55 +256,37 @@ def scan(host: str | None, as_json: bool) -> int:
         "fingerprints",
     )
     if as_json:
-        output.as_json(
-            {"gateway": output.gateway(endpoint), "keys": [output.key(key) for key in keys]}
-        )
-        return 0
+        print_json({"gateway": _gateway(endpoint), "keys": [_key(key) for key in keys]})
+        return
     for key in keys:
         messages.note(str(key))
-        output.line(f"{endpoint.known_hosts_name} {key.line}")
-    return 0
+        _print(f"{endpoint.known_hosts_name} {key.line}")
 
 
-# -- what the commands share -----------------------------------------------------------------------
+# -- looking ---------------------------------------------------------------------------------------
 
 
 def _policy() -> Policy:
-    """The policy for the settings of the environment; the SDK is loaded only once the API is
-    asked."""
     found = settings.load(None)
-
-    def ask() -> dict[str, Any]:
-        from git_daytona.api.cloud import Cloud
-
-        return Cloud(found).config()
-
-    return Policy(found, ask, preflight=False)
+    return Policy(found, Cloud(found).config, preflight=False)
 
 
-def _file(
-    found: settings.Settings,
-) -> tuple[Path, Sequence[known_hosts.Line], Sequence[pin_file.Record]]:
+def _file(found: Settings) -> Path:
+    """The file that is trusted. Raises BadSetting."""
     if found.ssh_known_hosts:
-        path = manual_file.path_of(found.ssh_known_hosts)
-        return path, manual_file.load(path), ()
-    pins = pin_file.load(paths.pin_file())
-    return paths.pin_file(), pins.lines, pins.records
+        return manual_file.path_of(found.ssh_known_hosts)
+    return paths.pin_file()
 
 
-def _host(text: str) -> Endpoint:
-    # With one colon it is HOST:PORT; with more, an IPv6 address, or the form with brackets.
-    found = endpoint_of(
-        "[{}]:{}".format(*text.split(":")) if text.count(":") == 1 and "[" not in text else text
-    )
-    if found is None:
-        raise UsageError(
-            f"'{printable(text)}' names no gateway", hint="write HOST, HOST:PORT or [HOST]:PORT"
-        )
-    return found
+def _record(line: Line, pins: Pins) -> Record | None:
+    """The last record of where a line's key came from."""
+    for record in reversed(pins.records):
+        if line.key and line.serves(record.endpoint.known_hosts_name):
+            return record
+    return None
 
 
-def _ask_endpoint(policy: Policy, lines: Sequence[known_hosts.Line] = ()) -> Endpoint:
+def _ask_endpoint(policy: Policy, lines: Sequence[Line] = ()) -> Endpoint:
     """The API's gateway; if it cannot be asked, the one that the lines or the pin file name. Raises
     what asking raised."""
     answer = policy.answer()
@@ -340,16 +313,54 @@ def _confirm(endpoint: Endpoint, keys: Iterable[HostKey], yes: bool) -> None:
     click.confirm(f"Stop trusting this for '{endpoint.known_hosts_name}'?", abort=True, err=True)
 
 
-def _changed(endpoint: Endpoint, before: Sequence[HostKey], as_json: bool) -> None:
-    """Say what is pinned now and what changed."""
-    now = keys_of(pin_file.load(paths.pin_file()).serving(endpoint))
+# -- printing: text for people, JSON for programs --------------------------------------------------
+
+
+def _print(words: str) -> None:
+    click.echo(printable(words))
+
+
+def _print_keys(rows: Iterable[tuple[HostKey, str]]) -> None:
+    """A line for each key, with a remark; the remarks are aligned."""
+    listed = [(str(key), remark) for key, remark in rows]
+    width = max((len(key) for key, _ in listed), default=0)
+    for key, remark in listed:
+        _print(f"key:      {key:{width}}  {remark}")
+
+
+def _print_change(endpoint: Endpoint, before: Sequence[HostKey], as_json: bool) -> None:
+    """Print what is pinned now and what changed."""
+    file = paths.pin_file()
+    now = keys_of(pin_file.load(file).serving(endpoint))
     rows = [(key, "kept" if key in before else "added") for key in now]
     rows += [(key, "dropped") for key in before if key not in now]
     if as_json:
-        keys = [{**output.key(key), "change": change} for key, change in rows]
-        output.as_json(
-            {"gateway": output.gateway(endpoint), "file": str(paths.pin_file()), "keys": keys}
-        )
+        keys = [{**_key(key), "change": change} for key, change in rows]
+        print_json({"gateway": _gateway(endpoint), "file": str(file), "keys": keys})
         return
-    output.line(f"gateway:  {endpoint.known_hosts_name}")
-    output.table("key:", ((str(key), change) for key, change in rows))
+    _print(f"gateway:  {endpoint.known_hosts_name}")
+    _print_keys(rows)
+
+
+def _key(key: HostKey) -> dict[str, str]:
+    return {"type": key.type, "fingerprint": key.fingerprint, "key": key.line}
+
+
+def _gateway(endpoint: Endpoint) -> dict[str, Any]:
+    return {"host": endpoint.host, "port": endpoint.port, "name": endpoint.known_hosts_name}
+
+
+def _document(line: Line, record: Record | None) -> dict[str, Any]:
+    return {
+        "line": line.number,
+        "host": _text(line.hosts),
+        "marker": line.marker.value or None,
+        **(_key(line.key) if line.key else {"problem": line.problem}),
+        "source": record.source if record else None,
+        "pinned": record.when if record else None,
+    }
+
+
+def _text(raw: bytes) -> str:
+    """Bytes of a file, fit for a terminal."""
+    return printable(raw.decode("utf-8", "replace"))

@@ -1,32 +1,23 @@
-"""``daytona-token``: which commands there are, and where each stands."""
+"""``daytona-token``: its commands, and the module of each."""
 
-import click
-
-from git_daytona import __version__
-from git_daytona.cli.lazy import LazyGroup
+from git_daytona.cli.program import program
 
 SECTIONS = {
-    "Your API key": ("login", "logout", "whoami"),
-    "A sandbox's tokens": ("mint", "revoke", "exec", "reap"),
-}
-PLACES = {
-    "login": "login",
-    "logout": "login",
-    "whoami": "login",
-    "mint": "tokens",
-    "revoke": "tokens",
-    "exec": "tokens:exec_",
-    "reap": "tokens",
+    "Your API key": {
+        "login": ("api_key", "Store an API key in the keyring of the system"),
+        "logout": ("api_key", "Remove the API key from the keyring of the system"),
+        "whoami": ("api_key", "Show whose API key is used, and what it may do"),
+    },
+    "A sandbox's tokens": {
+        "mint": ("sandbox_tokens", "Mint a token for a sandbox and print it"),
+        "revoke": ("sandbox_tokens", "Revoke a token, or all tokens of a sandbox"),
+        "exec": ("sandbox_tokens", "Run a command with a token that is revoked after it"),
+        "reap": ("sandbox_tokens", "Revoke what killed leases left behind"),
+    },
 }
 
 
-@click.group(
-    cls=LazyGroup,
-    sections=SECTIONS,
-    places=PLACES,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-@click.version_option(__version__, "--version", message="daytona-token %(version)s")
+@program("daytona-token", SECTIONS)
 def cli() -> None:
     """Keep your API key; mint, revoke and lease the SSH access tokens of Daytona sandboxes.
 

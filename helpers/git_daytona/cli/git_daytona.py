@@ -1,68 +1,52 @@
-"""``git daytona …``, for people and for the programs that run agents: which commands there are, and
-where each stands."""
+"""``git daytona …``, for people and for the programs that run agents: its commands, and the module
+of each."""
 
-import click
-
-from git_daytona import __version__
-from git_daytona.cli.lazy import LazyGroup
+from git_daytona.cli.program import program
 
 SECTIONS = {
-    "Work in sessions": (
-        "start",
-        "exec",
-        "shell",
-        "cp",
-        "sync",
-        "fetch",
-        "push",
-        "merge",
-        "apply",
-        "wait",
-        "delete",
-    ),
-    "Look": ("status", "log", "diff", "open", "logs"),
-    "Mend": ("doctor", "version", "recover", "adopt", "prune"),
-    "Set up": ("install", "uninstall", "config", "completion", "serve", "hook"),
-}
-PLACES = {
-    "start": "sessions",
-    "exec": "sessions:exec_",
-    "shell": "inside",
-    "cp": "inside",
-    "sync": "sessions",
-    "fetch": "sessions",
-    "push": "sessions",
-    "merge": "review",
-    "apply": "review",
-    "wait": "sessions",
-    "delete": "sessions",
-    "status": "listing",
-    "log": "review",
-    "diff": "review",
-    "open": "inside:open_",
-    "doctor": "setup",
-    "version": "setup",
-    "logs": "repair",
-    "recover": "repair",
-    "adopt": "repair",
-    "prune": "repair",
-    "install": "setup",
-    "uninstall": "setup",
-    "config": "configuring",
-    "completion": "completion",
-    "serve": "clients",
-    "hook": "clients",
+    "Work in sessions": {
+        "start": ("work", "Start a session: a sandbox with HEAD in it"),
+        "exec": ("work", "Run a command in a session's sandbox"),
+        "shell": ("work", "Open a shell in a session's sandbox"),
+        "cp": ("work", "Copy files into a sandbox, or out of it"),
+        "sync": ("work", "Bring a session's work back to opencode/N"),
+        "fetch": ("work", "Fetch a sandbox's branches into sandbox-N/*, no more"),
+        "push": ("work", "Push opencode/N into its sandbox, fast-forward only"),
+        "merge": ("plain_git", "Merge opencode/N into the branch you are on"),
+        "apply": ("plain_git", "Put a session's changes into your files, uncommitted"),
+        "wait": ("work", "Wait until a session's work is here"),
+        "delete": ("work", "Sync a session a last time and delete its sandbox"),
+    },
+    "Look": {
+        "status": ("look", "List the sessions, and where each one's work is"),
+        "log": ("plain_git", "Show the commits of a session"),
+        "diff": ("plain_git", "Show what a session has changed"),
+        "open": ("look", "Print and open a link to a server in a sandbox"),
+        "logs": ("look", "Print the end of the log"),
+    },
+    "Mend": {
+        "doctor": ("mend", "Check the whole chain, and say what to do"),
+        "version": ("mend", "Print versions, all that a bug report needs"),
+        "recover": ("mend", "Make good what an interrupted process left"),
+        "adopt": ("mend", "Make a session from an existing sandbox"),
+        "prune": ("mend", "Remove sandboxes, remotes and leases that nobody uses"),
+    },
+    "Set up": {
+        "install": ("set_up", "Add the plugin to OpenCode's configuration"),
+        "uninstall": ("set_up", "Take the plugin out of it again"),
+        "config": ("set_up", "Show every setting, and where it came from"),
+        "completion": ("set_up", "Print the completion script for a shell"),
+        "serve": ("serve", "Serve OpenCode's plugin (it starts this itself)"),
+        "hook": ("hook", "Handle one event of another client"),
+    },
 }
 
 
-@click.group(
-    cls=LazyGroup,
-    sections=SECTIONS,
-    places=PLACES,
-    context_settings={"help_option_names": ["-h", "--help"]},
+@program(
+    "git-daytona",
+    SECTIONS,
     epilog="N is a number, sandbox-N, opencode/N, a sandbox id or a session id. See git-daytona(1) "
     "for exit statuses and files.",
 )
-@click.version_option(__version__, "--version", message="git-daytona %(version)s")
 def cli() -> None:
     """Run OpenCode sessions in Daytona sandboxes and get their work back through git."""

@@ -1,5 +1,5 @@
 # Completion in fish, as a file in a conf.d folder: fish's completion of git asks for that of git-daytona when it sees `git daytona`,
-# and would not look for it elsewhere. The program itself says what fits (cli/completing.py): one line each, type, value and help with tabs between.
+# and would not look for it elsewhere. The program itself says what fits (cli/boundary.py): one line each, type, value and help with tabs between.
 function __daytona_candidates
     set -l words (commandline -opc) (commandline -ct)
     set -l program (string replace -r '.*/' '' -- $words[1])

@@ -1,19 +1,24 @@
 """``daytona-token login``, ``logout`` and ``whoami``: the API key, where it is kept, and what it
 may do."""
 
+import getpass
 import json
+import signal
 import sys
+import warnings
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import click
 
-from git_daytona.cli.tokens import PROGRAM, settings_here
-
-if TYPE_CHECKING:
-    from git_daytona.api.account import Account, KeyInfo
-    from git_daytona.base.secret import Secret
-    from git_daytona.settings.settings import Settings
+from git_daytona.api.account import Account, KeyInfo
+from git_daytona.base import messages
+from git_daytona.base.errors import GitDaytonaError, KeyRefused, UsageError
+from git_daytona.base.secret import KEY_CHARACTERS, Secret, key_problem, printable
+from git_daytona.cli import options, signals
+from git_daytona.cli.sandbox_tokens import PROGRAM, settings_here
+from git_daytona.settings import cli_profile, keystore
+from git_daytona.settings.settings import DEFAULT_API_URL, KEYS_PAGE, Settings
 
 NEEDED = ("write:sandboxes", "delete:sandboxes")
 """The permissions without which no session can be started or ended."""
@@ -25,9 +30,6 @@ class KeylessCommand(click.Command):
     key."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        from git_daytona.base.errors import UsageError
-        from git_daytona.settings.settings import KEYS_PAGE
-
         try:
             return super().parse_args(ctx, args)
         except click.UsageError:
@@ -47,15 +49,9 @@ def login(no_check: bool) -> None:
     The key is asked for without echo, or is the first line of standard input if that is no
     terminal. It is stored only if the API takes it.
     """
-    from git_daytona.api.account import Account
-    from git_daytona.base import messages
-    from git_daytona.base.errors import GitDaytonaError, KeyRefused
-    from git_daytona.settings import keystore
-    from git_daytona.settings.settings import KEYS_PAGE
-
     found, _ = settings_here()
     before = keystore.required(found.api_url)  # before anybody types a key that could not be kept
-    key, source = _given(found)
+    key, source = _typed(found) if sys.stdin and sys.stdin.isatty() else _piped()
     name = ""
     if not no_check:
         try:
@@ -66,7 +62,7 @@ def login(no_check: bool) -> None:
                 problem.hint = f"copy it whole, or make a new one ({KEYS_PAGE}), then try again"
             raise
         name = f" '{info.name}'" if info.name else ""
-        _warn(info)
+        _warn_of_missing(info.permissions)
     place = keystore.keep(found.api_url, key)
     messages.note(
         f"the key{name} for {found.api_url} is in the OS keyring: "
@@ -88,10 +84,6 @@ def logout() -> None:
     The key itself stays valid: revoke it in Daytona's dashboard. Exits with 1 if there is none in
     the keyring.
     """
-    from git_daytona.base import messages
-    from git_daytona.base.errors import GitDaytonaError
-    from git_daytona.settings import cli_profile, keystore
-
     found, _ = settings_here()
     place = keystore.forget(found.api_url)
     profile = cli_profile.look(found.api_url)
@@ -109,50 +101,35 @@ def logout() -> None:
 
 
 @click.command(cls=KeylessCommand)
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON: organization, apiUrl, source, key."
-)
+@options.as_json
 def whoami(as_json: bool) -> None:
     """Show whose API key is used, where it comes from, and what it may do."""
-    from git_daytona.api.account import Account
-    from git_daytona.base import messages
-    from git_daytona.base.secret import printable
-    from git_daytona.settings import cli_profile
-
     found, _ = settings_here()
     account = Account(found)
     info = account.key_info()
     source = account.settings.key_source or ""
     if remark := cli_profile.warning(found.api_url, source):
         messages.warning(PROGRAM, remark)
-    _warn(info)
+    _warn_of_missing(info.permissions)
     name = _organization(account, info)
     if as_json:
-        answer = {
-            "organization": {"id": info.organization_id or None, "name": name},
-            "apiUrl": found.api_url,
-            "source": source,
-            "key": {
-                "name": info.name,
-                "permissions": list(info.permissions),
-                "expiresAt": info.expires_at.isoformat() if info.expires_at else None,
-            },
+        key = {
+            "name": info.name,
+            "permissions": list(info.permissions),
+            "expiresAt": info.expires_at.isoformat() if info.expires_at else None,
         }
-        click.echo(json.dumps(answer))
+        organization = {"id": info.organization_id or None, "name": name}
+        answer = {"organization": organization, "apiUrl": found.api_url, "source": source}
+        click.echo(json.dumps(answer | {"key": key}))
         return
-    identity = (
-        f"{name} ({info.organization_id})"
-        if name
-        else info.organization_id or "the API does not say"
-    )
-    expiry = f"{info.expires_at:%Y-%m-%d %H:%M %Z}" if info.expires_at else "never"
+    identity = info.organization_id or "the API does not say"
     rows = {
-        "organisation": identity,
+        "organisation": f"{name} ({identity})" if name else identity,
         "API": found.api_url,
         "key": f"'{info.name}'" if info.name else "without a name",
         "source": source,
-        "may": _words(info.permissions),
-        "expires": expiry,
+        "may": _words(info.permissions) or "the API does not say",
+        "expires": f"{info.expires_at:%Y-%m-%d %H:%M %Z}" if info.expires_at else "never",
     }
     for label, text in rows.items():
         click.echo(f"{label:<14}{printable(' '.join(text.split()))}")
@@ -161,29 +138,40 @@ def whoami(as_json: bool) -> None:
 # -- inside ----------------------------------------------------------------------------------------
 
 
-def _given(found: "Settings") -> "tuple[Secret, str]":
-    """The key that somebody types or pipes, and where it was. Raises UsageError, which never quotes
+def _piped() -> tuple[Secret, str]:
+    """The key on standard input, and that as its source. Raises UsageError, which never quotes
     it."""
-    from git_daytona.base.errors import UsageError
-    from git_daytona.base.secret import KEY_CHARACTERS, Secret, key_problem
-
     if sys.stdin is None:
         raise UsageError("standard input is closed, and the key is read from it", hint=FROM_A_FILE)
-    if sys.stdin.isatty():
-        text, source = _typed(found), "the prompt"
-    else:
-        # Bytes: what is no text is no key either. One more than fits, so that a longer one is
-        # noticed.
-        text, source = (
-            sys.stdin.buffer.readline(KEY_CHARACTERS + 2).decode("utf-8", "replace"),
-            "standard input",
-        )
-    text = text.strip()
+    # Bytes: what is no text is no key either. One more than fits, so that a longer one is noticed.
+    text = sys.stdin.buffer.readline(KEY_CHARACTERS + 2).decode("utf-8", "replace").strip()
     if not text:
-        raise UsageError(
-            f"there was no key on {source}" if source == "standard input" else "no key was typed",
-            hint=FROM_A_FILE,
-        )
+        raise UsageError("there was no key on standard input", hint=FROM_A_FILE)
+    return _checked(text, "standard input")
+
+
+def _typed(found: Settings) -> tuple[Secret, str]:
+    """The key that somebody types. Raises UsageError, which never quotes it."""
+
+    def end(number: int) -> None:
+        messages.note("")
+        signals.unwind(number)  # so that the terminal gets its echo back
+
+    page = f"; they are made at {KEYS_PAGE}" if found.api_url == DEFAULT_API_URL else ""
+    messages.note(f"paste an API key for {found.api_url}{page}")
+    try:
+        with signals.handling((signal.SIGTERM,), end), warnings.catch_warnings():
+            # Without this it would go on, and show what is typed.
+            warnings.simplefilter("error", getpass.GetPassWarning)
+            text: str = click.prompt("API key (not shown)", hide_input=True, err=True).strip()
+    except getpass.GetPassWarning:
+        raise UsageError("this terminal cannot hide what is typed", hint=FROM_A_FILE) from None
+    if not text:
+        raise UsageError("no key was typed", hint=FROM_A_FILE)
+    return _checked(text, "the prompt")
+
+
+def _checked(text: str, source: str) -> tuple[Secret, str]:
     if problem := key_problem(text):
         raise UsageError(
             f"what came from {source} is no API key: it {problem}",
@@ -192,40 +180,8 @@ def _given(found: "Settings") -> "tuple[Secret, str]":
     return Secret(text), source
 
 
-def _typed(found: "Settings") -> str:
-    import getpass
-    import signal
-    import warnings
-
-    from git_daytona.base import messages
-    from git_daytona.base.errors import UsageError
-    from git_daytona.settings.settings import DEFAULT_API_URL, KEYS_PAGE
-
-    page = f"; they are made at {KEYS_PAGE}" if found.api_url == DEFAULT_API_URL else ""
-    messages.note(f"paste an API key for {found.api_url}{page}")
-
-    def end(*_: object) -> None:
-        """By an exception: an end by SIGTERM must give the terminal its echo back, too."""
-        messages.note("")
-        sys.exit(128 + signal.SIGTERM)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        with warnings.catch_warnings():
-            # Without this it would go on, and show what is typed.
-            warnings.simplefilter("error", getpass.GetPassWarning)
-            text: str = click.prompt("API key (not shown)", hide_input=True, err=True)
-    except getpass.GetPassWarning:
-        raise UsageError("this terminal cannot hide what is typed", hint=FROM_A_FILE) from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    return text
-
-
-def _organization(account: "Account", info: "KeyInfo") -> str | None:
+def _organization(account: Account, info: KeyInfo) -> str | None:
     """Its name; None where the API does not tell a key."""
-    from git_daytona.base.errors import GitDaytonaError
-
     if not info.organization_id:
         return None
     try:
@@ -234,10 +190,8 @@ def _organization(account: "Account", info: "KeyInfo") -> str | None:
         return None
 
 
-def _warn(info: "KeyInfo") -> None:
-    from git_daytona.base import messages
-
-    missing = [name for name in NEEDED if info.permissions and name not in info.permissions]
+def _warn_of_missing(permissions: tuple[str, ...]) -> None:
+    missing = [name for name in NEEDED if permissions and name not in permissions]
     if missing:
         messages.warning(
             PROGRAM,
@@ -246,15 +200,10 @@ def _warn(info: "KeyInfo") -> None:
         )
 
 
-def _words(permissions: tuple[str, ...]) -> str:
+def _words(permissions: Iterable[str]) -> str:
     """Permissions (``write:sandboxes``) by what they are for."""
     verbs: dict[str, list[str]] = {}
     for permission in permissions:
-        verb, _, thing = permission.partition(":")
-        verbs.setdefault(thing or "anything", []).append(verb.replace("_", " "))
-    return (
-        "; ".join(
-            f"{' and '.join(names)} {thing.replace('_', ' ')}" for thing, names in verbs.items()
-        )
-        or "the API does not say"
-    )
+        verb, _, thing = permission.replace("_", " ").partition(":")
+        verbs.setdefault(thing or "anything", []).append(verb)
+    return "; ".join(f"{' and '.join(names)} {thing}" for thing, names in verbs.items())

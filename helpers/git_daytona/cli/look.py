@@ -1,0 +1,211 @@
+"""``git daytona status, open, logs``: looking at sessions, into a sandbox, and at the log."""
+
+import contextlib
+import html
+import os
+import sys
+import webbrowser
+from collections.abc import Sequence
+
+import click
+
+from git_daytona.base import files, log, messages, paths
+from git_daytona.base.errors import NotFound, TransferFailed, UsageError
+from git_daytona.cli import common, options, screen, table
+from git_daytona.cli.common import PROGRAM
+from git_daytona.service import previews
+from git_daytona.sessions import state
+from git_daytona.sessions import status as statuses
+from git_daytona.sessions.coordinator import Coordinator
+from git_daytona.sessions.status import Row
+
+WATCH_SECONDS = 2.0
+FAILURES = 5
+"""How many failed syncs are shown in full."""
+
+
+@click.command()
+@options.as_json
+@click.option(
+    "--porcelain",
+    is_flag=False,
+    flag_value="v1",
+    type=click.Choice(["v1"]),
+    help="Print lines for scripts: tabs between the fields, a form that stays as it is.",
+)
+@click.option(
+    "--watch", "-w", is_flag=True, help="Show the list, and what changes in it, until Ctrl-C."
+)
+@click.option(
+    "--offline",
+    is_flag=True,
+    help="Do not ask Daytona for the sandboxes' states; show those seen last.",
+)
+@click.option(
+    "--exit-code", is_flag=True, help="Exit with 10 if the work of any session is not here."
+)
+@click.option(
+    "--color",
+    type=click.Choice(["always", "auto", "never"]),
+    help="Whether to colour it; by default as git does.",
+)
+def status(
+    as_json: bool,
+    porcelain: str | None,
+    watch: bool,
+    offline: bool,
+    exit_code: bool,
+    color: str | None,
+) -> int:
+    """List the sessions of this repository, a line each.
+
+    Shown are number, branch, the sandbox's state, how and when the work came back last, the commits
+    that the branch has over the one it started from, worktree and title; in a narrow window the
+    rest without worktree and branch. If Daytona cannot be asked within three seconds, each
+    sandbox's state is the one seen last, with its age.
+    """
+    if as_json and porcelain:
+        raise UsageError(
+            "--json and --porcelain exclude each other", hint="see 'git daytona status --help'"
+        )
+    if watch and (as_json or porcelain or exit_code or not sys.stdout.isatty()):
+        raise UsageError(
+            "--watch shows the list on a terminal, and takes no --json, --porcelain or --exit-code",
+            hint="in a script, ask again: git daytona status --porcelain",
+        )
+    with common.coordinator(anywhere=True) as coordinator:
+        if watch:
+            _watch(coordinator, offline=offline, color=color)
+            return 0
+        found = statuses.overview(coordinator, offline=offline)
+        if found.problem is not None:
+            why = found.problem.message
+            messages.warning(PROGRAM, f"{why}; the sandboxes' states are those seen last")
+        if as_json:
+            options.print_json([row.document() for row in found.rows])
+        elif porcelain:
+            for row in found.rows:
+                click.echo(table.porcelain(row))
+        else:
+            _print_table(found.rows, screen.colour(color, coordinator.directory))
+            _print_failures(found.rows)
+        unsynced = any(statuses.verdict(session) for session in coordinator.sessions())
+        return TransferFailed.status if exit_code and unsynced else 0
+
+
+def _print_table(rows: Sequence[Row], colour: bool) -> None:
+    if not rows:
+        messages.note("no sessions here yet; start one: git daytona start")
+        return
+    for line in table.lines(rows, width=screen.width(), now=state.now(), colour=colour):
+        click.echo(line, color=colour)
+
+
+def _print_failures(rows: Sequence[Row]) -> None:
+    failed = [row for row in rows if row.git_return in (state.FAILED, state.SETUP_FAILED)]
+    for row in failed[:FAILURES]:
+        messages.note(f"session {row.number or row.session_id}: {' '.join(row.message.split())}")
+    if failed:
+        more = f"; and {len(failed) - FAILURES} more failed" if len(failed) > FAILURES else ""
+        first = failed[0].number or failed[0].session_id
+        messages.note(f"hint: try again: git daytona sync {first}{more}")
+
+
+def _watch(coordinator: Coordinator, *, offline: bool, color: str | None) -> None:
+    """Draw it again every two seconds. What it showed last stays on the screen when it ends."""
+    colour = screen.colour(color, coordinator.directory)
+    found = statuses.overview(coordinator, offline=True)
+
+    def picture(columns: int) -> list[str]:
+        remark = "offline" if offline else ""
+        if found.problem:
+            remark = f"not reached: {found.problem.message}"
+        head = table.cut(f"git daytona status  Ctrl-C ends it  {remark}".rstrip(), columns)
+        body = table.lines(found.rows, width=columns, now=state.now(), colour=colour)
+        return [head, "", *(body if found.rows else ["no sessions here yet"])]
+
+    with contextlib.suppress(KeyboardInterrupt), screen.second() as draw:
+        draw(picture, 0)
+        while True:
+            found = statuses.overview(coordinator, offline=offline)
+            draw(picture, WATCH_SECONDS)
+    if found.rows:
+        _print_table(found.rows, colour)
+
+
+@click.command("open")
+@click.option(
+    "--browser/--no-browser",
+    default=None,
+    help="Whether to open it; by default on a graphical terminal.",
+)
+@common.session
+@common.port
+def open_(browser: bool | None, name: str, port: int | None) -> None:
+    """Print a link to a PORT that a server in the session's sandbox listens on, and open it in the
+    browser.
+
+    Without PORT it is the one that listens. Whoever has the link can open it, for 24 hours.
+    """
+    with common.coordinator(anywhere=True) as coordinator:
+        sandbox_id = coordinator.find(name).sandbox_id
+        listening = coordinator.sandboxes.while_awake(
+            sandbox_id, lambda: common.listening(coordinator, sandbox_id)
+        )
+        port = port or _only(listening, name)
+        if port not in listening:
+            messages.warning(PROGRAM, f"nothing listens on port {port} in the sandbox yet")
+        link = coordinator.cloud.preview(sandbox_id, port, seconds=previews.LINK_SECONDS)
+    click.echo(link)
+    if browser or (browser is None and sys.stdout.isatty() and _graphical()):
+        _browse(link)
+
+
+def _only(ports: Sequence[int], name: str) -> int:
+    if not ports:
+        raise NotFound(
+            f"nothing listens in the sandbox of session '{name}'",
+            hint="start a server there first",
+        )
+    if len(ports) > 1:
+        raise UsageError(
+            f"several ports listen there: {', '.join(map(str, ports))}",
+            hint=f"name one: git daytona open {name} {ports[0]}",
+        )
+    return ports[0]
+
+
+def _graphical() -> bool:
+    """Whether a browser would open a window, rather than take the terminal."""
+    displays = ("DISPLAY", "WAYLAND_DISPLAY")
+    return sys.platform == "darwin" or any(os.environ.get(name) for name in displays)
+
+
+def _browse(link: str) -> None:
+    """Open a link through a page of our own that only the user can read: the link opens the port to
+    whoever has it, and a process's arguments can be read by all on this machine."""
+    page = paths.own_state() / "open.html"
+    text = (
+        '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; '
+        f'url={html.escape(link)}">\n'
+    )
+    files.write_whole(page, text.encode())
+    if not webbrowser.open(page.as_uri()):
+        messages.warning(PROGRAM, "no browser was found; open the link yourself")
+
+
+@click.command()
+@click.option("--follow", "-f", is_flag=True, help="Go on printing what is added, until Ctrl-C.")
+@click.option(
+    "--lines",
+    "-n",
+    type=click.IntRange(0),
+    default=50,
+    show_default=True,
+    metavar="COUNT",
+    help="How many of the last lines.",
+)
+def logs(follow: bool, lines: int) -> None:
+    """Print the end of the log."""
+    for line in log.tail(lines, follow=follow):
+        click.echo(line)

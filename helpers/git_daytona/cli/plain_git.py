@@ -1,0 +1,142 @@
+"""``git daytona log, diff, merge, apply``: plain git on a session's branch. Each prints the git
+command that it runs."""
+
+import os
+import shlex
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from git_daytona.base import messages, run
+from git_daytona.base.errors import NotFound, UsageError
+from git_daytona.cli import common, options
+from git_daytona.git.refs import Names
+from git_daytona.git.repository import Repository
+from git_daytona.sessions.coordinator import names_of
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The branch of a session, in the repository that has it."""
+
+    repository: Repository
+    names: Names
+
+    @property
+    def branch(self) -> str:
+        """The branch as git shortens it: it begins with no hyphen, and means the branch also where
+        a tag has its name."""
+        found = self.repository.git("rev-parse", "--abbrev-ref=strict", self.names.ref, check=False)
+        return found.text if found.status == 0 and found.text else self.names.ref
+
+    @property
+    def range(self) -> str:
+        if not self.repository.has_ref(self.names.base):
+            raise NotFound(
+                f"it is not known from which commit session {self.names.number} started",
+                hint=f"compare it with one of yours: git log HEAD..{self.names.branch}",
+            )
+        return f"{self.names.base}..{self.branch}"
+
+
+def _plain(work: Callable[[_Work, tuple[str, ...]], int]) -> click.Command:
+    """Make a command of a function that gets a session's work, and the words behind N, which all
+    go to git, whatever they look like."""
+
+    def invoke(name: str, words: tuple[str, ...]) -> int:
+        return work(_find(name, work.__name__), words)
+
+    rest = click.argument(
+        "words", nargs=-1, type=click.UNPROCESSED, metavar="[GIT OPTION | PATH]..."
+    )
+    return click.command(work.__name__, help=work.__doc__, context_settings=options.PASSING_ON)(
+        common.session(rest(invoke))
+    )
+
+
+@_plain
+def log(work: _Work, words: tuple[str, ...]) -> int:
+    """Show the commits that opencode/N has over the commit it started from, by 'git log'."""
+    return _git("log", work.range, *words)
+
+
+@_plain
+def diff(work: _Work, words: tuple[str, ...]) -> int:
+    """Show the changes of opencode/N against the commit it started from, by 'git diff'."""
+    return _git("diff", work.range, *words)
+
+
+@_plain
+def merge(work: _Work, words: tuple[str, ...]) -> int:
+    """Merge opencode/N into the branch that is checked out, by 'git merge'."""
+    return _git("merge", *words, work.branch)
+
+
+@_plain
+def apply(work: _Work, words: tuple[str, ...]) -> int:
+    """Put the changes of opencode/N since the commit it started from into your files and index,
+    without a commit.
+
+    It is 'git apply --3way': what does not fit becomes a conflict to resolve. The options go to
+    'git apply'.
+    """
+    # The plumbing's form is the same whatever diff.* is set to. No program of a textconv or a diff
+    # driver runs.
+    flags = ("-p", "--binary", "--full-index", "--no-ext-diff", "--no-textconv")
+    arguments = ("diff-tree", *flags, work.range)
+    patch = work.repository.git(*arguments).stdout
+    if not patch:
+        messages.note(f"{work.names.branch} has changed nothing since it started")
+        return 0
+    # In a subdirectory 'git apply' leaves the rest of a patch out without a word.
+    worktree = work.repository.worktree
+    place = () if worktree in (None, Path.cwd()) else ("-C", str(worktree))
+    command = ("git", *place, "apply", "--3way", *words)
+    messages.note(f"+ git {shlex.join(arguments)} | {shlex.join(command)}")
+    with tempfile.TemporaryFile() as source:
+        source.write(patch)
+        source.seek(0)
+        return _foreground(command, source.fileno())
+
+
+# -- inside ----------------------------------------------------------------------------------------
+
+
+def _find(name: str, verb: str) -> _Work:
+    """Find a session whose branch is here. Says so if the sandbox may have newer work."""
+    if name.startswith("-"):
+        raise UsageError(
+            f"'{name}' stands where the session belongs",
+            hint=f"the session first: git daytona {verb} N {name}",
+        )
+    with common.coordinator() as coordinator:
+        session = coordinator.find(name)
+        work = _Work(coordinator.repository, names_of(session))
+    number = work.names.number
+    if not work.repository.has_ref(work.names.ref):
+        raise NotFound(
+            f"there is no local branch '{work.names.branch}'",
+            hint=f"get it: git daytona sync {number}",
+        )
+    if session.needs_sync:
+        messages.note(
+            f"hint: session {number} was used since its last sync; to see that, too: "
+            f"git daytona sync {number}"
+        )
+    return work
+
+
+def _git(*words: str) -> int:
+    command = ("git", *words)
+    messages.note(f"+ {shlex.join(command)}")
+    return _foreground(command)
+
+
+def _foreground(command: tuple[str, ...], stdin: int | None = None) -> int:
+    """Run it as the user would have: own configuration, pager, editor, terminal. Our own variables
+    (the key) are none of its business."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("DAYTONA_")}
+    return run.foreground(command, env, stdin=stdin)

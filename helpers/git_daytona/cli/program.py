@@ -1,0 +1,84 @@
+"""An executable as a group of commands, each imported when it is called: ``git daytona status``
+does not pay for ``doctor``."""
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from git_daytona import __version__
+
+Sections = Mapping[str, Mapping[str, tuple[str, str]]]
+"""Heading of ``--help`` → name of a command → its module in git_daytona.cli, and its short help (at
+most 56 characters: one line)."""
+
+
+class Program(click.Group):
+    """A group whose commands are looked up in the modules that its sections name."""
+
+    def __init__(self, *arguments: Any, sections: Sections, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.sections = sections
+        self.places = {name: place for rows in sections.values() for name, place in rows.items()}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.places)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.places:
+            return None
+        module, short_help = self.places[cmd_name]
+        named = vars(import_module(f"git_daytona.cli.{module}")).values()
+        command = next(c for c in named if isinstance(c, click.Command) and c.name == cmd_name)
+        command.short_help = short_help
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            name = args[0]
+            # a key, perhaps, typed in the wrong place: it is not repeated
+            if not re.fullmatch(r"-*[a-z-]{1,30}", name):
+                raise click.UsageError("No such command", ctx) from None
+            near = difflib.get_close_matches(name, self.places, 1)
+            clause = f"; did you mean '{near[0]}'?" if near else ""
+            raise click.UsageError(f"No such command '{name}'{clause}", ctx) from None
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Complete names and options, without the import of every command that click's own does."""
+        names = [
+            CompletionItem(name, help=short_help)
+            for name, (_, short_help) in self.places.items()
+            if name.startswith(incomplete)
+        ]
+        return names + click.Command.shell_complete(self, ctx, incomplete)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for heading, rows in self.sections.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, short_help) for name, (_, short_help) in rows.items()])
+
+
+def program(
+    name: str, sections: Sections, epilog: str | None = None
+) -> Callable[[Callable[[], None]], Program]:
+    """Make the decorator for the function whose docstring describes an executable."""
+
+    def make(function: Callable[[], None]) -> Program:
+        version = click.version_option(__version__, "--version", message=f"{name} %(version)s")
+        return click.group(
+            name,
+            cls=Program,
+            sections=sections,
+            epilog=epilog,
+            context_settings={"help_option_names": ["-h", "--help"]},
+        )(version(function))
+
+    return make

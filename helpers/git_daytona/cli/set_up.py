@@ -1,0 +1,139 @@
+"""``git daytona install, uninstall, config, completion``: OpenCode, settings and shells."""
+
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from git_daytona.base import messages
+from git_daytona.base.errors import BadSetting, GitDaytonaError, NoRepository
+from git_daytona.base.secret import printable
+from git_daytona.cli import options
+from git_daytona.cli.setting_rows import collect
+from git_daytona.git import repository
+from git_daytona.opencode import install as plans
+from git_daytona.opencode import registration
+from git_daytona.opencode.install import Change
+
+PROGRAM = "git-daytona"
+SCRIPTS = {"bash": "bash/git-daytona", "zsh": "zsh/_git-daytona", "fish": "fish/git-daytona.fish"}
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def _scope(command: F) -> F:
+    """Whose configuration of OpenCode is changed."""
+    project = "The configuration of this repository (the default)."
+    everywhere = "The configuration for all projects."
+    command = click.option("--global", "scope", flag_value="global", help=everywhere)(command)
+    return click.option("--project", "scope", flag_value="project", help=project)(command)
+
+
+@click.command()
+@options.dry_run
+@_scope
+def install(scope: str | None, dry_run: bool) -> None:
+    """Add the plugin to OpenCode's configuration, and show the change.
+
+    Everything else in the file stays as it is. A plugin of another installation of git-daytona is
+    replaced.
+    """
+    if not (registration.PLUGIN / "index.js").is_file():
+        raise BadSetting(
+            f"the plugin file '{registration.PLUGIN}' is missing", hint="install git-daytona again"
+        )
+    worktree = _worktree(scope)
+    change = plans.install(worktree)
+    for spec in change.replaced:
+        messages.note(f"replaced: '{spec}', a plugin of another installation")
+    if not change:
+        messages.note(f"nothing to do: '{change.path}' has it already")
+    else:
+        _make(change, dry_run)
+        if worktree is not None:
+            messages.note(f"note: '{change.path.name}' now names a file of this machine")
+            messages.note(
+                "hint: in a repository that others use, too, better: git daytona install --global"
+            )
+    for line in plans.rivals(worktree, Path.cwd(), change.path):
+        messages.warning(PROGRAM, line)
+
+
+@click.command()
+@options.dry_run
+@_scope
+def uninstall(scope: str | None, dry_run: bool) -> None:
+    """Take the plugin out of OpenCode's configuration again, and show the change.
+
+    A file that 'install' made and nobody changed is removed. Exits with 1 if the plugin is not
+    there.
+    """
+    worktree = _worktree(scope)
+    changes = plans.uninstall(worktree)
+    if not changes:
+        which, other = ("project", "global") if worktree is not None else ("global", "project")
+        raise GitDaytonaError(
+            f"OpenCode's {which} configuration does not name the plugin",
+            hint=f"look into the other one: git daytona uninstall --{other}",
+        )
+    for change in changes:
+        _make(change, dry_run)
+
+
+def _worktree(scope: str | None) -> Path | None:
+    """The worktree whose configuration is meant; None for the one of all projects."""
+    if scope == "global":
+        return None
+    try:
+        return repository.need_worktree(repository.discover(Path.cwd()))
+    except NoRepository as problem:
+        if scope is None:
+            problem.hint = f"{problem.hint}; or, for all projects: --global"
+        raise
+
+
+def _make(change: Change, dry_run: bool) -> None:
+    click.echo(change.diff())
+    if not dry_run:
+        change.make()
+    verb = "removed" if change.after is None else "written" if change.before is None else "changed"
+    messages.note(f"'{change.path}' would be {verb}" if dry_run else f"{verb}: '{change.path}'")
+
+
+@click.command()
+@options.as_json
+def config(as_json: bool) -> int:
+    """Show every setting, its value, and where it came from: environment, .env, git's
+    configuration, keyring or default.
+
+    Preferences that trust does not depend on are set by git itself: git config daytona.NAME VALUE.
+    See git-daytona(1) for them.
+    """
+    found, rows, problems = collect()
+    for warning in found.warnings:
+        messages.warning(PROGRAM, warning)
+    if as_json:
+        options.print_json([row.document() for row in rows])
+    else:
+        values = [printable(row.value) if row.value is not None else "-" for row in rows]
+        name_width, value_width = max(len(row.name) for row in rows), min(44, max(map(len, values)))
+        for row, value in zip(rows, values, strict=True):
+            click.echo(f"{row.name:{name_width}}  {value:{value_width}}  {row.source}".rstrip())
+    for problem in problems:
+        messages.error(PROGRAM, problem)
+    return BadSetting.status if problems else 0
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(tuple(SCRIPTS)))
+def completion(shell: str) -> None:
+    """Print the script that completes git daytona and the other programs in SHELL.
+
+    An installation from a wheel has it in its share folder, where the shells find it if the
+    installation is the system's. Otherwise: for bash add 'eval "$(git-daytona completion bash)"' to
+    ~/.bashrc, for zsh 'source <(git-daytona completion zsh)' to ~/.zshrc behind compinit, for fish
+    save it as ~/.config/fish/conf.d/git-daytona.fish.
+    """
+    script = resources.files("git_daytona").joinpath("completions", SCRIPTS[shell])
+    click.echo(script.read_text("utf-8"), nl=False)

@@ -1,0 +1,201 @@
+"""``git daytona start, exec, shell, cp, sync, fetch, push, wait, delete``: a session's life."""
+
+import shlex
+import sys
+
+import click
+
+from git_daytona.base import messages
+from git_daytona.base.errors import GitDaytonaError, UsageError
+from git_daytona.base.secret import printable
+from git_daytona.cli import common, options
+from git_daytona.cli.common import PROGRAM
+from git_daytona.sessions import copy
+from git_daytona.sessions import shell as terminal
+from git_daytona.sessions import status as statuses
+
+LEFT_OUT = 20
+"""How many names of what `cp` leaves out are shown."""
+
+
+@click.command()
+@click.option(
+    "--session", metavar="ID", help="The session's id, if a client such as OpenCode gave it one."
+)
+@click.option("--title", metavar="TEXT", help="What 'git daytona status' shall call it.")
+@click.option(
+    "--no-sync",
+    is_flag=True,
+    help="A sandbox with an empty project, also where there is no repository; nothing is synced.",
+)
+def start(session: str | None, title: str | None, no_sync: bool) -> None:
+    """Start a session: a sandbox with HEAD in it, and branch opencode/N for what comes back.
+
+    Starting a session that exists is safe: it makes good what an earlier start left undone.
+    """
+    with common.coordinator(anywhere=no_sync) as coordinator:
+        started = coordinator.start(session, synced=not no_sync, show=common.show_progress())
+        if title is not None:
+            coordinator.state.set_title(started.session.id, title)
+        if started.replaced:
+            messages.warning(
+                PROGRAM, "the session's sandbox was gone; what it had not synced is lost"
+            )
+        name, rest = started.session.id, "nothing is synced"
+        if started.session.number is not None:
+            name, rest = str(started.names.number), f"branch {started.names.branch}"
+        word = "started" if started.new else "already there"
+        click.echo(f"session {name} {word}: sandbox {started.session.sandbox_id}, {rest}")
+
+
+@click.command("exec", context_settings=options.PASSING_ON)
+@click.option(
+    "--timeout",
+    type=click.IntRange(1, 86400),
+    default=3600,
+    show_default=True,
+    metavar="S",
+    help="End it after S seconds.",
+)
+@common.session
+@options.command
+def exec_(timeout: int, name: str, command: tuple[str, ...]) -> int:
+    """Run COMMAND in the session's project directory, and exit with its status.
+
+    Several words are one command with its arguments; a single word is a shell command line. It runs
+    at most once, with standard input closed; what it prints comes when it has ended.
+    """
+    with common.coordinator(anywhere=True) as coordinator:
+        line = command[0] if len(command) == 1 else shlex.join(command)
+        common.waiting(coordinator, "running the command")
+        executed = coordinator.execute(name, line, timeout=timeout)
+        if executed.notice:
+            messages.warning(PROGRAM, executed.notice)
+        output = executed.result.output
+        sys.stdout.write(printable(output) if sys.stdout.isatty() else output)
+        return executed.result.status
+
+
+@click.command()
+@common.session
+def shell(name: str) -> int:
+    """Open a shell in the project directory of the session's sandbox, and exit with its status.
+
+    On a terminal it is a whole one: keys, Ctrl-C and the window's size go there. Otherwise it reads
+    commands from standard input. It may stay open as long as you like; what you change there comes
+    back with the next sync.
+    """
+    with common.coordinator(anywhere=True) as coordinator:
+        session = coordinator.find(name)
+        status = terminal.shell(coordinator, session.id)
+        if session.number is not None and sys.stdin.isatty():
+            messages.note(f"hint: bring back what you changed: git daytona sync {session.number}")
+        return status
+
+
+@click.command()
+@click.option(
+    "--recursive",
+    "-r",
+    is_flag=True,
+    help="Nothing: a directory is always copied whole. Taken for the sake of habit.",
+)
+@click.argument("source")
+@click.argument("target")
+def cp(recursive: bool, source: str, target: str) -> int:
+    """Copy a file or directory: SOURCE or TARGET is N:PATH, a path in the session's sandbox,
+    relative to its project.
+
+    What is there is overwritten, as cp does; an existing directory gets it below its own name. A
+    directory comes out of a sandbox without .git. Links that lead out of it, devices and pipes are
+    left out and named, and the exit status then is 1.
+    """
+    from_, to = copy.place(source), copy.place(target)
+    if (from_.session is None) == (to.session is None):
+        raise UsageError(
+            "one of the two has to be in a sandbox, and one here",
+            hint="git daytona cp N:PATH TARGET, or git daytona cp SOURCE N:PATH; a name with a "
+            "colon: ./a:b",
+        )
+    with common.coordinator(anywhere=True) as coordinator:
+        common.waiting(coordinator, "copying")
+        if from_.session is not None:
+            done = copy.copy_out(coordinator, from_.session, from_.path, to.path)
+        else:
+            done = copy.copy_in(coordinator, to.session or "", from_.path, to.path)
+    for line in done.left_out[:LEFT_OUT]:
+        messages.warning(PROGRAM, f"left out: {line}")
+    if len(done.left_out) > LEFT_OUT:
+        messages.warning(PROGRAM, f"left out: {len(done.left_out) - LEFT_OUT} more")
+    if done.repositories:
+        unnamed = len(done.repositories) - LEFT_OUT
+        more = f" and {unnamed} more" if unnamed > 0 else ""
+        names = ", ".join(done.repositories[:LEFT_OUT])
+        messages.note(f"without {names}{more}: history comes by git daytona sync")
+    messages.note(f"{done.files} {'file' if done.files == 1 else 'files'} copied")
+    return GitDaytonaError.status if done.left_out else 0
+
+
+@click.command()
+@common.session
+def sync(name: str) -> None:
+    """Commit what is pending in the sandbox and bring all of it back to opencode/N.
+
+    What that would overwrite here is kept under refs/daytona/kept/ and named.
+    """
+    with common.coordinator() as coordinator:
+        common.waiting(coordinator, f"syncing session {name}")
+        common.print_outcome(coordinator.sync(name, show=common.show_progress()))
+
+
+@click.command()
+@common.session
+def fetch(name: str) -> None:
+    """Fetch the sandbox's branches into sandbox-N/*, and leave opencode/N where it is."""
+    with common.coordinator() as coordinator:
+        common.waiting(coordinator, f"fetching from session {name}")
+        common.print_outcome(coordinator.fetch(name, show=common.show_progress()))
+
+
+@click.command()
+@common.session
+def push(name: str) -> None:
+    """Push the local branch opencode/N into the sandbox, fast-forward only."""
+    with common.coordinator() as coordinator:
+        common.waiting(coordinator, f"pushing to session {name}")
+        commit = coordinator.push(name, show=common.show_progress())
+        click.echo(f"the sandbox is at {commit[:10]}")
+
+
+@click.command()
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, 86400),
+    default=300.0,
+    show_default=True,
+    metavar="S",
+    help="Give up after S seconds.",
+)
+@common.session
+def wait(timeout: float, name: str) -> None:
+    """Wait until what a session is busy with has ended and its work is here.
+
+    Exits with 0 when it is (or nothing is synced), with 10 when the last sync failed, with 18 when
+    the time is over.
+    """
+    with common.coordinator() as coordinator:
+        click.echo(statuses.wait(coordinator, name, timeout))
+
+
+@click.command()
+@click.option("--force", is_flag=True, help="Delete it even if its work cannot be brought back.")
+@common.session
+def delete(force: bool, name: str) -> None:
+    """Sync a session once more, then delete its sandbox. Branch opencode/N stays."""
+    with common.coordinator(anywhere=True) as coordinator:
+        outcome = coordinator.delete(name, force=force, show=common.show_progress())
+        if outcome is None:
+            messages.note("there was nothing to bring back any more")
+        else:
+            common.print_outcome(outcome)
+        click.echo("deleted")
