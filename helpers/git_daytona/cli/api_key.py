@@ -42,7 +42,7 @@ class KeylessCommand(click.Command):
 
 
 @click.command(cls=KeylessCommand)
-@click.option("--no-check", is_flag=True, help="Do not ask the API whether it takes the key.")
+@options.flag("--no-check", help="Do not ask the API whether it takes the key.")
 def login(no_check: bool) -> None:
     """Store an API key in the keyring of the system.
 

@@ -10,10 +10,11 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,6 +22,7 @@ from git_daytona.base import messages, paths
 from git_daytona.base.errors import BadSetting, GitDaytonaError
 from git_daytona.base.secret import key_out_of_environment
 from git_daytona.cli import options
+from git_daytona.cli.options import number
 from git_daytona.cli.program import program
 from git_daytona.cli.signals import handling, unwind
 
@@ -34,7 +36,6 @@ NOT_EXECUTABLE, NOT_FOUND = 126, 127
 CONTRADICTING = ("DAYTONA_SERVER_URL", "DAYTONA_JWT_TOKEN", "DAYTONA_ORGANIZATION_ID")
 """Variables that would make the SDKs ignore the URL or the key that `exec` sets."""
 
-F = TypeVar("F", bound=Callable[..., object])
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FORWARDED = (*ENDING, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)
 FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH)
@@ -66,6 +67,7 @@ like_option = click.option(
     show_default=True,
     help="Which Daytona to behave like: the newest known, or the last with published source.",
 )
+port_option = partial(number, metavar="N", within=(0, 65535), default=0)
 
 
 @program(PROGRAM, SECTIONS)
@@ -74,42 +76,27 @@ def cli() -> None:
     this machine."""
 
 
-def _port(name: str, text: str) -> Callable[[F], F]:
-    return click.option(name, type=click.IntRange(0, 65535), default=0, metavar="N", help=text)
-
-
 @click.command()
 @root_option
-@_port("--port", "Port of the API; 0: the last one, or any.")
-@_port("--gateway-port", "Port of the SSH gateway, likewise.")
+@port_option("--port", help="Port of the API; 0: the last one, or any.")
+@port_option("--gateway-port", help="Port of the SSH gateway, likewise.")
 @isolation_option
 @like_option
 @click.option(
     "--env-file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write what to export to FILE, too (mode 0600), once everything listens; removed at the "
-    "end.",
+    help="Write what to export to FILE, too (mode 0600), while everything listens.",
 )
-def serve(
-    root: Path | None,
-    port: int,
-    gateway_port: int,
-    isolation: str,
-    like: str,
-    env_file: Path | None,
-) -> None:
+def serve(root: Path | None, env_file: Path | None, **server: Any) -> None:
     """Run until Ctrl-C. Prints what to export; then, in another terminal: eval "$(that)"."""
     ended = threading.Event()
-    ports = {"api_port": port, "gateway_port": gateway_port}
     with (
-        _warnings(),
         handling(ENDING, lambda _number: ended.set()),
-        _server(root or paths.local_root(), isolation=isolation, like=like, **ports) as local,
+        _server(root or paths.local_root(), **server) as local,
     ):
-        exports = "".join(
-            f"export {name}={shlex.quote(value)}\n" for name, value in _variables(local).items()
-        )
+        variables = _variables(local).items()
+        exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables)
         click.echo(exports, nl=False)
         gateway = f"{local.gateway_host}:{local.gateway_port}"
         messages.note(
@@ -117,7 +104,7 @@ def serve(
             f"{local.isolation.name}"
         )
         messages.note(f"{PROGRAM}: sandboxes in '{local.root}'; end with Ctrl-C")
-        with _file(env_file, exports):
+        with _key_file(env_file, exports) if env_file else contextlib.nullcontext():
             ended.wait()
 
 
@@ -130,17 +117,16 @@ def serve(
 @isolation_option
 @like_option
 @options.command
-def execute(root: Path | None, isolation: str, like: str, command: tuple[str, ...]) -> int:
+def execute(root: Path | None, command: tuple[str, ...], **server: Any) -> int:
     """Run COMMAND with a Daytona of its own, and exit with its status.
 
     DAYTONA_API_URL and DAYTONA_API_KEY are set for it. Without --root, everything is thrown away
     afterwards.
     """
     with (
-        _warnings(),
         contextlib.nullcontext(root) if root else _temporary() as directory,
         handling(ENDING, unwind),
-        _server(directory, isolation=isolation, like=like) as local,
+        _server(directory, **server) as local,
     ):
         kept = {name: value for name, value in os.environ.items() if name not in CONTRADICTING}
         return _run(command, kept | _variables(local))
@@ -166,8 +152,17 @@ def _temporary() -> Iterator[Path]:
         yield Path(path)
 
 
+class _Warnings(logging.Handler):
+    """Shows the server's warnings on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        messages.warning(PROGRAM, record.getMessage())
+
+
 @contextmanager
-def _server(root: Path, **options: Any) -> "Iterator[LocalDaytona]":
+def _server(
+    root: Path, *, isolation: str, like: str, port: int = 0, gateway_port: int = 0
+) -> "Iterator[LocalDaytona]":
     """A running server; what hinders it becomes an error for people."""
     from git_daytona.local.core.model import ApiError
     from git_daytona.local.core.store import RootInUse
@@ -175,9 +170,15 @@ def _server(root: Path, **options: Any) -> "Iterator[LocalDaytona]":
     with key_out_of_environment():
         from git_daytona.local.server import LocalDaytona
 
+    local = LocalDaytona(
+        root, api_port=port, gateway_port=gateway_port, isolation=isolation, like=like
+    )
+    logger, handler = logging.getLogger("git_daytona.local"), _Warnings(logging.WARNING)
     with contextlib.ExitStack() as stack:
+        logger.addHandler(handler)
+        stack.callback(logger.removeHandler, handler)
         try:
-            local = stack.enter_context(LocalDaytona(root, **options))
+            stack.enter_context(local)
         except RootInUse as error:
             raise GitDaytonaError(
                 str(error), hint="use it, end it, or give this one another --root"
@@ -238,11 +239,8 @@ def _in_foreground() -> bool:
 
 
 @contextmanager
-def _file(path: Path | None, content: str) -> Iterator[None]:
+def _key_file(path: Path, content: str) -> Iterator[None]:
     """The file holds the key: private at birth, and gone at the end."""
-    if path is None:
-        yield
-        return
     from git_daytona.local.core.store import write_private
 
     try:
@@ -255,19 +253,3 @@ def _file(path: Path | None, content: str) -> Iterator[None]:
         yield
     finally:
         path.unlink(missing_ok=True)
-
-
-class _Talk(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        messages.warning(PROGRAM, record.getMessage())
-
-
-@contextmanager
-def _warnings() -> Iterator[None]:
-    """Show the server's warnings on stderr."""
-    logger, handler = logging.getLogger("git_daytona.local"), _Talk(logging.WARNING)
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)

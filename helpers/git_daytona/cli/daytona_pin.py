@@ -19,7 +19,7 @@ from git_daytona.base.errors import (
 )
 from git_daytona.base.secret import printable
 from git_daytona.cli import options
-from git_daytona.cli.options import print_json
+from git_daytona.cli.options import flag
 from git_daytona.cli.program import program
 from git_daytona.settings import settings
 from git_daytona.settings.settings import Settings
@@ -49,9 +49,7 @@ def cli() -> None:
     """See, check and change how the host key of Daytona's SSH gateway is trusted."""
 
 
-def _endpoint(
-    _context: click.Context, _parameter: click.Parameter, text: str | None
-) -> Endpoint | None:
+def _endpoint(_context: click.Context, _: click.Parameter, text: str | None) -> Endpoint | None:
     if text is None:
         return None
     # With one colon it is HOST:PORT; with more, an IPv6 address, or the form with brackets.
@@ -73,10 +71,8 @@ host_option = click.option(
 
 
 @click.command("verify")
-@click.option(
-    "--live", is_flag=True, help="Ask the gateway, too, which keys it presents (no authentication)."
-)
-@click.option("--offline", is_flag=True, help="Do not ask the Daytona API.")
+@flag("--live", help="Ask the gateway, too, which keys it presents (no authentication).")
+@flag("--offline", help="Do not ask the Daytona API.")
 @options.as_json
 def verify_(live: bool, offline: bool, as_json: bool) -> int:
     """Compare published, trusted and presented keys.
@@ -87,34 +83,35 @@ def verify_(live: bool, offline: bool, as_json: bool) -> int:
     try:
         report = verify.look(_policy(), offline=offline, probe=presented.all_keys if live else None)
     except HostKeyRefused as problem:
+        status = verify.MISMATCH
         if as_json:
-            verdict = {"verdict": problem.message, "status": verify.MISMATCH}
-            print_json(verdict | {"advice": problem.hint})
+            verdict = {"verdict": problem.message, "status": status, "advice": problem.hint}
+            options.print_json(verdict)
         messages.error(PROGRAM, problem)
-        return verify.MISMATCH
-    if as_json:
-        print_json(
-            {
-                "mode": report.mode.value,
-                "gateway": _gateway(report.endpoint),
-                "file": str(report.file) if report.file else None,
-                "keys": [{**_key(key), "seen": list(seen)} for key, seen in report.keys],
-                "verdict": report.verdict,
-                "status": report.status,
-                "advice": report.advice,
-                "notes": list(report.notes),
-            }
-        )
-        return report.status
-    _print(f"mode:     {report.mode.value}")
-    _print(f"gateway:  {report.endpoint.known_hosts_name}")
-    _print(f"file:     {report.file or '(that of your own ssh)'}")
-    _print_keys((key, ", ".join(seen)) for key, seen in report.keys)
-    _print(f"verdict:  {report.verdict}")
-    for note in report.notes:
-        messages.note(f"note: {note}")
-    if report.advice:
-        messages.note(f"hint: {report.advice}")
+        return status
+    document = {
+        "mode": report.mode.value,
+        "gateway": _gateway(report.endpoint),
+        "file": str(report.file) if report.file else None,
+        "keys": [{**_key(key), "seen": list(seen)} for key, seen in report.keys],
+        "verdict": report.verdict,
+        "status": report.status,
+        "advice": report.advice,
+        "notes": list(report.notes),
+    }
+    lines = [
+        f"mode:     {report.mode.value}",
+        f"gateway:  {report.endpoint.known_hosts_name}",
+        f"file:     {report.file or '(that of your own ssh)'}",
+        *_key_lines([(key, ", ".join(seen)) for key, seen in report.keys]),
+        f"verdict:  {report.verdict}",
+    ]
+    _print(as_json, document, lines)
+    if not as_json:
+        for note in report.notes:
+            messages.note(f"note: {note}")
+        if report.advice:
+            messages.note(f"hint: {report.advice}")
     return report.status
 
 
@@ -129,18 +126,13 @@ def show(as_json: bool) -> None:
         mode, pins = Mode.MANUAL, Pins(lines=manual_file.load(file))
     else:
         pins = pin_file.load(file)
-    rows = [(line, _record(line, pins)) for line in pins.lines]
-    if as_json:
-        keys = [_document(line, record) for line, record in rows]
-        print_json({"mode": mode.value, "file": str(file), "keys": keys})
-        return
-    _print(f"mode:     {mode.value}")
-    _print(f"file:     {file}{'' if file.exists() else ' (there is none yet)'}")
-    for line, record in rows:
-        marker = f"{line.marker.value} " if line.marker.value else ""
-        key = line.key or f"line {line.number} is skipped: {line.problem}"
-        origin = f"  (from {record.source} on {record.when})" if record else ""
-        _print(f"{marker}{_text(line.hosts)}  {key}{origin}")
+    lines = [
+        f"mode:     {mode.value}",
+        f"file:     {file}{'' if file.exists() else ' (there is none yet)'}",
+        *(_line(line, pins) for line in pins.lines),
+    ]
+    keys = [_document(line, pins) for line in pins.lines]
+    _print(as_json, {"mode": mode.value, "file": str(file), "keys": keys}, lines)
 
 
 @click.command()
@@ -236,10 +228,7 @@ def import_(file: Path, host: Endpoint | None, yes: bool, as_json: bool) -> None
 def path(as_json: bool) -> None:
     """Print the path of the file that is trusted."""
     file = _file(settings.load(None))
-    if as_json:
-        print_json({"file": str(file), "exists": file.exists()})
-    else:
-        _print(str(file))
+    _print(as_json, {"file": str(file), "exists": file.exists()}, [str(file)])
 
 
 @click.command()
@@ -255,12 +244,11 @@ def scan(host: Endpoint | None, as_json: bool) -> None:
         "this is what answers at that address just now, which proves nothing: compare the "
         "fingerprints",
     )
-    if as_json:
-        print_json({"gateway": _gateway(endpoint), "keys": [_key(key) for key in keys]})
-        return
-    for key in keys:
-        messages.note(str(key))
-        _print(f"{endpoint.known_hosts_name} {key.line}")
+    if not as_json:
+        for key in keys:
+            messages.note(str(key))
+    document = {"gateway": _gateway(endpoint), "keys": [_key(key) for key in keys]}
+    _print(as_json, document, [f"{endpoint.known_hosts_name} {key.line}" for key in keys])
 
 
 # -- looking ---------------------------------------------------------------------------------------
@@ -313,19 +301,16 @@ def _confirm(endpoint: Endpoint, keys: Iterable[HostKey], yes: bool) -> None:
     click.confirm(f"Stop trusting this for '{endpoint.known_hosts_name}'?", abort=True, err=True)
 
 
-# -- printing: text for people, JSON for programs --------------------------------------------------
+# -- printing --------------------------------------------------------------------------------------
 
 
-def _print(words: str) -> None:
-    click.echo(printable(words))
-
-
-def _print_keys(rows: Iterable[tuple[HostKey, str]]) -> None:
-    """A line for each key, with a remark; the remarks are aligned."""
-    listed = [(str(key), remark) for key, remark in rows]
-    width = max((len(key) for key, _ in listed), default=0)
-    for key, remark in listed:
-        _print(f"key:      {key:{width}}  {remark}")
+def _print(as_json: bool, document: dict[str, Any], lines: Iterable[str]) -> None:
+    """Print the document for programs, or the lines for people."""
+    if as_json:
+        options.print_json(document)
+        return
+    for line in lines:
+        click.echo(printable(line))
 
 
 def _print_change(endpoint: Endpoint, before: Sequence[HostKey], as_json: bool) -> None:
@@ -334,12 +319,15 @@ def _print_change(endpoint: Endpoint, before: Sequence[HostKey], as_json: bool) 
     now = keys_of(pin_file.load(file).serving(endpoint))
     rows = [(key, "kept" if key in before else "added") for key in now]
     rows += [(key, "dropped") for key in before if key not in now]
-    if as_json:
-        keys = [{**_key(key), "change": change} for key, change in rows]
-        print_json({"gateway": _gateway(endpoint), "file": str(file), "keys": keys})
-        return
-    _print(f"gateway:  {endpoint.known_hosts_name}")
-    _print_keys(rows)
+    keys = [{**_key(key), "change": change} for key, change in rows]
+    document = {"gateway": _gateway(endpoint), "file": str(file), "keys": keys}
+    _print(as_json, document, [f"gateway:  {endpoint.known_hosts_name}", *_key_lines(rows)])
+
+
+def _key_lines(rows: Sequence[tuple[HostKey, str]]) -> list[str]:
+    """A line for each key, with a remark; the remarks are aligned."""
+    width = max((len(str(key)) for key, _ in rows), default=0)
+    return [f"key:      {key!s:{width}}  {remark}" for key, remark in rows]
 
 
 def _key(key: HostKey) -> dict[str, str]:
@@ -350,10 +338,11 @@ def _gateway(endpoint: Endpoint) -> dict[str, Any]:
     return {"host": endpoint.host, "port": endpoint.port, "name": endpoint.known_hosts_name}
 
 
-def _document(line: Line, record: Record | None) -> dict[str, Any]:
+def _document(line: Line, pins: Pins) -> dict[str, Any]:
+    record = _record(line, pins)
     return {
         "line": line.number,
-        "host": _text(line.hosts),
+        "host": printable(line.hosts.decode("utf-8", "replace")),
         "marker": line.marker.value or None,
         **(_key(line.key) if line.key else {"problem": line.problem}),
         "source": record.source if record else None,
@@ -361,6 +350,9 @@ def _document(line: Line, record: Record | None) -> dict[str, Any]:
     }
 
 
-def _text(raw: bytes) -> str:
-    """Bytes of a file, fit for a terminal."""
-    return printable(raw.decode("utf-8", "replace"))
+def _line(line: Line, pins: Pins) -> str:
+    marker = f"{line.marker.value} " if line.marker.value else ""
+    key = line.key or f"line {line.number} is skipped: {line.problem}"
+    record = _record(line, pins)
+    origin = f"  (from {record.source} on {record.when})" if record else ""
+    return f"{marker}{line.hosts.decode('utf-8', 'replace')}  {key}{origin}"

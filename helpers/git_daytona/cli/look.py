@@ -13,6 +13,7 @@ from git_daytona.base import files, log, messages, paths
 from git_daytona.base.errors import NotFound, TransferFailed, UsageError
 from git_daytona.cli import common, options, screen, table
 from git_daytona.cli.common import PROGRAM
+from git_daytona.cli.options import flag, number
 from git_daytona.service import previews
 from git_daytona.sessions import state
 from git_daytona.sessions import status as statuses
@@ -33,17 +34,9 @@ FAILURES = 5
     type=click.Choice(["v1"]),
     help="Print lines for scripts: tabs between the fields, a form that stays as it is.",
 )
-@click.option(
-    "--watch", "-w", is_flag=True, help="Show the list, and what changes in it, until Ctrl-C."
-)
-@click.option(
-    "--offline",
-    is_flag=True,
-    help="Do not ask Daytona for the sandboxes' states; show those seen last.",
-)
-@click.option(
-    "--exit-code", is_flag=True, help="Exit with 10 if the work of any session is not here."
-)
+@flag("--watch", "-w", help="Show the list, and what changes in it, until Ctrl-C.")
+@flag("--offline", help="Do not ask Daytona for the sandboxes' states; show those seen last.")
+@flag("--exit-code", help="Exit with 10 if the work of any session is not here.")
 @click.option(
     "--color",
     type=click.Choice(["always", "auto", "never"]),
@@ -195,15 +188,9 @@ def _browse(link: str) -> None:
 
 
 @click.command()
-@click.option("--follow", "-f", is_flag=True, help="Go on printing what is added, until Ctrl-C.")
-@click.option(
-    "--lines",
-    "-n",
-    type=click.IntRange(0),
-    default=50,
-    show_default=True,
-    metavar="COUNT",
-    help="How many of the last lines.",
+@flag("--follow", "-f", help="Go on printing what is added, until Ctrl-C.")
+@number(
+    "--lines", "-n", metavar="COUNT", within=(0, None), default=50, help="How many of the last."
 )
 def logs(follow: bool, lines: int) -> None:
     """Print the end of the log."""

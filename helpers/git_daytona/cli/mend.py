@@ -78,7 +78,7 @@ def _write_report(name: str, findings: list[str], log_lines: list[str]) -> None:
 
 
 @click.command()
-@click.option("--verbose", "-v", is_flag=True, help="All of them, not only git-daytona's.")
+@options.flag("--verbose", "-v", help="All of them, not only git-daytona's.")
 def version(verbose: bool) -> None:
     """Print the version; with --verbose those of all that takes part: Python, git, ssh, OpenCode,
     packages, system."""

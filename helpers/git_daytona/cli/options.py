@@ -1,21 +1,34 @@
 """Options and arguments that several commands have, and how they print JSON."""
 
 import json
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
 import click
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-yes = click.option("--yes", "-y", is_flag=True, help="Do not ask before anything is removed.")
-dry_run = click.option("--dry-run", "-n", is_flag=True, help="Only show what would be done.")
+F = TypeVar("F", bound=Callable[..., object])
 
 PASSING_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 """Context settings of a command whose last words go to another program as they are."""
 
+flag = partial(click.option, is_flag=True)
+as_json = flag("--json", "as_json", help="Print JSON instead of text.")
+yes = flag("--yes", "-y", help="Do not ask before anything is removed.")
+dry_run = flag("--dry-run", "-n", help="Only show what would be done.")
 
-def _command(
-    context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]
-) -> tuple[str, ...]:
+
+def number(
+    *names: str, metavar: str, within: tuple[int, int | None], default: float, help: str
+) -> Callable[[F], F]:
+    """Make an option for a number, which may have a fraction if its default is a float."""
+    kind = click.FloatRange if isinstance(default, float) else click.IntRange
+    return click.option(
+        *names, metavar=metavar, type=kind(*within), default=default, show_default=True, help=help
+    )
+
+
+def _command(context: click.Context, _: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
     given = words[1:] if words[:1] == ("--",) else words
     if not given:
         raise click.UsageError("Missing argument 'COMMAND...'.", context)

@@ -13,6 +13,7 @@ from git_daytona.base.errors import GitDaytonaError, UsageError
 from git_daytona.base.run import foreground
 from git_daytona.base.secret import Secret
 from git_daytona.cli import options
+from git_daytona.cli.options import flag, number
 from git_daytona.git.repository import Repository, discover
 from git_daytona.settings import settings
 from git_daytona.settings.settings import Settings
@@ -41,14 +42,7 @@ def settings_here() -> tuple[Settings, Repository | None]:
 
 @click.command()
 @click.argument("sandbox")
-@click.option(
-    "--minutes",
-    type=click.IntRange(1, 1440),
-    default=10,
-    show_default=True,
-    metavar="N",
-    help="How long the token lives.",
-)
+@number("--minutes", metavar="N", within=(1, 1440), default=10, help="How long the token lives.")
 @options.as_json
 def mint(sandbox: str, minutes: int, as_json: bool) -> None:
     """Mint a token for SANDBOX and print it on stdout.
@@ -73,7 +67,7 @@ def mint(sandbox: str, minutes: int, as_json: bool) -> None:
 
 @click.command()
 @click.argument("sandbox")
-@click.option("--all", "all_", is_flag=True, help="Revoke every token of the sandbox.")
+@flag("--all", "all_", help="Revoke every token of the sandbox.")
 def revoke(sandbox: str, all_: bool) -> None:
     """Revoke the token that is read from standard input, or all tokens of SANDBOX."""
     token = None if all_ else _piped_token(sandbox)

@@ -10,6 +10,7 @@ from git_daytona.base.errors import GitDaytonaError, UsageError
 from git_daytona.base.secret import printable
 from git_daytona.cli import common, options
 from git_daytona.cli.common import PROGRAM
+from git_daytona.cli.options import flag, number
 from git_daytona.sessions import copy
 from git_daytona.sessions import shell as terminal
 from git_daytona.sessions import status as statuses
@@ -23,9 +24,8 @@ LEFT_OUT = 20
     "--session", metavar="ID", help="The session's id, if a client such as OpenCode gave it one."
 )
 @click.option("--title", metavar="TEXT", help="What 'git daytona status' shall call it.")
-@click.option(
+@flag(
     "--no-sync",
-    is_flag=True,
     help="A sandbox with an empty project, also where there is no repository; nothing is synced.",
 )
 def start(session: str | None, title: str | None, no_sync: bool) -> None:
@@ -49,14 +49,7 @@ def start(session: str | None, title: str | None, no_sync: bool) -> None:
 
 
 @click.command("exec", context_settings=options.PASSING_ON)
-@click.option(
-    "--timeout",
-    type=click.IntRange(1, 86400),
-    default=3600,
-    show_default=True,
-    metavar="S",
-    help="End it after S seconds.",
-)
+@number("--timeout", metavar="S", within=(1, 86400), default=3600, help="End it after S seconds.")
 @common.session
 @options.command
 def exec_(timeout: int, name: str, command: tuple[str, ...]) -> int:
@@ -94,12 +87,7 @@ def shell(name: str) -> int:
 
 
 @click.command()
-@click.option(
-    "--recursive",
-    "-r",
-    is_flag=True,
-    help="Nothing: a directory is always copied whole. Taken for the sake of habit.",
-)
+@flag("--recursive", "-r", help="Nothing: a directory is always copied whole; taken from habit.")
 @click.argument("source")
 @click.argument("target")
 def cp(recursive: bool, source: str, target: str) -> int:
@@ -168,14 +156,7 @@ def push(name: str) -> None:
 
 
 @click.command()
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0, 86400),
-    default=300.0,
-    show_default=True,
-    metavar="S",
-    help="Give up after S seconds.",
-)
+@number("--timeout", metavar="S", within=(0, 86400), default=300.0, help="Give up after S seconds.")
 @common.session
 def wait(timeout: float, name: str) -> None:
     """Wait until what a session is busy with has ended and its work is here.
@@ -188,7 +169,7 @@ def wait(timeout: float, name: str) -> None:
 
 
 @click.command()
-@click.option("--force", is_flag=True, help="Delete it even if its work cannot be brought back.")
+@flag("--force", help="Delete it even if its work cannot be brought back.")
 @common.session
 def delete(force: bool, name: str) -> None:
     """Sync a session once more, then delete its sandbox. Branch opencode/N stays."""
