@@ -1,6 +1,6 @@
-"""``daytona-token login``, ``logout`` and ``whoami``: the API key, where it is kept, and what it
-may do."""
+"""``daytona-token login``, ``logout`` and ``whoami``: the API key and what it may do."""
 
+import contextlib
 import getpass
 import json
 import signal
@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import click
 
-from git_daytona.api.account import Account, KeyInfo
+from git_daytona.api.account import Account
 from git_daytona.base import messages
 from git_daytona.base.errors import GitDaytonaError, KeyRefused, UsageError
 from git_daytona.base.secret import KEY_CHARACTERS, Secret, key_problem, printable
 from git_daytona.cli import options, signals
-from git_daytona.cli.sandbox_tokens import PROGRAM, settings_here
+from git_daytona.cli.sandbox_tokens import PROGRAM, settings_here, warn
 from git_daytona.settings import cli_profile, keystore
 from git_daytona.settings.settings import DEFAULT_API_URL, KEYS_PAGE, Settings
 
@@ -26,8 +26,7 @@ FROM_A_FILE = f"{PROGRAM} login <FILE, where FILE holds the key alone"
 
 
 class KeylessCommand(click.Command):
-    """A command that takes no arguments, and does not repeat one that it is given: it may be a
-    key."""
+    """A command without arguments, which never repeats one that it is given: a key, perhaps."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -64,15 +63,12 @@ def login(no_check: bool) -> None:
         name = f" '{info.name}'" if info.name else ""
         _warn_of_missing(info.permissions)
     place = keystore.keep(found.api_url, key)
-    messages.note(
-        f"the key{name} for {found.api_url} is in the OS keyring: "
-        f"{place}{' (it replaced another)' if before else ''}"
-    )
+    remark = " (it replaced another)" if before else ""
+    messages.note(f"the key{name} for {found.api_url} is in the OS keyring: {place}{remark}")
     if place.plain:
-        messages.warning(PROGRAM, f"that is plain text: whoever reads '{place.file}' has the key")
+        warn(f"that is plain text: whoever reads '{place.file}' has the key")
     if found.key is not None:
-        messages.warning(
-            PROGRAM,
+        warn(
             f"here, the key from {found.key_source} is used instead: it comes before the keyring",
         )
 
@@ -89,15 +85,14 @@ def logout() -> None:
     profile = cli_profile.look(found.api_url)
     left = found.key_source if found.key else profile.source if profile and profile.key else None
     if place is None:
+        hint = "see DAYTONA_API_URL: each API has a key of its own"
         raise GitDaytonaError(
             f"there is no key for {found.api_url} in a keyring",
-            hint=f"the one in use is from {left}"
-            if left
-            else "see DAYTONA_API_URL: each API has a key of its own",
+            hint=f"the one in use is from {left}" if left else hint,
         )
     messages.note(f"the key for {found.api_url} was removed from the OS keyring: {place}")
     if left:
-        messages.warning(PROGRAM, f"there is still a key: the one from {left}")
+        warn(f"there is still a key: the one from {left}")
 
 
 @click.command(cls=KeylessCommand)
@@ -109,9 +104,11 @@ def whoami(as_json: bool) -> None:
     info = account.key_info()
     source = account.settings.key_source or ""
     if remark := cli_profile.warning(found.api_url, source):
-        messages.warning(PROGRAM, remark)
+        warn(remark)
     _warn_of_missing(info.permissions)
-    name = _organization(account, info)
+    name = None
+    with contextlib.suppress(GitDaytonaError):  # where the API does not tell a key
+        name = (info.organization_id and account.organization_name(info.organization_id)) or None
     if as_json:
         key = {
             "name": info.name,
@@ -135,12 +132,8 @@ def whoami(as_json: bool) -> None:
         click.echo(f"{label:<14}{printable(' '.join(text.split()))}")
 
 
-# -- inside ----------------------------------------------------------------------------------------
-
-
 def _piped() -> tuple[Secret, str]:
-    """The key on standard input, and that as its source. Raises UsageError, which never quotes
-    it."""
+    """Read the key from standard input. Raises UsageError, which never quotes it."""
     if sys.stdin is None:
         raise UsageError("standard input is closed, and the key is read from it", hint=FROM_A_FILE)
     # Bytes: what is no text is no key either. One more than fits, so that a longer one is noticed.
@@ -151,7 +144,7 @@ def _piped() -> tuple[Secret, str]:
 
 
 def _typed(found: Settings) -> tuple[Secret, str]:
-    """The key that somebody types. Raises UsageError, which never quotes it."""
+    """Read the key that somebody types. Raises UsageError, which never quotes it."""
 
     def end(number: int) -> None:
         messages.note("")
@@ -180,21 +173,10 @@ def _checked(text: str, source: str) -> tuple[Secret, str]:
     return Secret(text), source
 
 
-def _organization(account: Account, info: KeyInfo) -> str | None:
-    """Its name; None where the API does not tell a key."""
-    if not info.organization_id:
-        return None
-    try:
-        return account.organization_name(info.organization_id) or None
-    except GitDaytonaError:
-        return None
-
-
 def _warn_of_missing(permissions: tuple[str, ...]) -> None:
     missing = [name for name in NEEDED if permissions and name not in permissions]
     if missing:
-        messages.warning(
-            PROGRAM,
+        warn(
             f"the key lacks the permission {' and '.join(missing)}: sessions cannot be "
             "started and ended with it",
         )

@@ -1,9 +1,8 @@
-"""Where a program's command line is run: errors become words and exit statuses, and a shell that
-completes a line is answered (click's way).
+"""Where a command line is run or, for a shell, completed (click's way).
 
 ``_GIT_DAYTONA_COMPLETE=lines_complete`` with COMP_WORDS (shell-quoted) and COMP_CWORD in the
-environment makes ``git-daytona`` print one line for each candidate: type (``plain``, ``file``,
-``dir``), value and help, with tabs between. The scripts are in completions/.
+environment prints a line for each candidate: type (``plain``, ``file``, ``dir``), value and help,
+with tabs between. The scripts are in completions/.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""What the commands of ``git daytona`` share: the coordinator of the repository we stand in, the
-argument that names a session, and how an outcome is shown."""
+"""What the commands of ``git daytona`` that have to do with sessions share."""
 
 import contextlib
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import click
@@ -21,7 +21,7 @@ from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.sessions.sync import Outcome
 from git_daytona.settings import settings
 
-PROGRAM = "git-daytona"
+warn = partial(messages.warning, "git-daytona")
 PORTS_SECONDS = 2.0
 """How long a person who pressed Tab waits for the ports of a sandbox."""
 
@@ -79,8 +79,7 @@ session = click.argument("name", metavar="N", shell_complete=_sessions)
 
 @contextlib.contextmanager
 def coordinator(*, anywhere: bool = False) -> Iterator[Coordinator]:
-    """The coordinator of the repository we stand in; with ``anywhere`` also of a directory without
-    one."""
+    """The coordinator of the repository here; with ``anywhere`` also of a directory without one."""
     log.to_file()
     recovery.scrub_old_log()
     place: repository.Repository | Path
@@ -93,7 +92,7 @@ def coordinator(*, anywhere: bool = False) -> Iterator[Coordinator]:
         place = project = repository.here()
     found = settings.load(project)
     for line in found.warnings:
-        messages.warning(PROGRAM, line)
+        warn(line)
     with Progress() as progress:
         made = Coordinator(place, found, progress)
         try:
@@ -101,7 +100,7 @@ def coordinator(*, anywhere: bool = False) -> Iterator[Coordinator]:
         finally:
             made.close()
             for line in (*made.state.warnings, *made.policy.warnings):
-                messages.warning(PROGRAM, line)
+                warn(line)
 
 
 def waiting(coordinator: Coordinator, line: str) -> None:

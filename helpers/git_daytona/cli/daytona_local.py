@@ -1,5 +1,4 @@
-"""`daytona-local`: the embedded Daytona as a command. Heavy imports (the server) wait until a
-subcommand needs them."""
+"""`daytona-local`: the embedded Daytona, which is imported once a command needs it."""
 
 import contextlib
 import io
@@ -133,8 +132,7 @@ def execute(root: Path | None, command: tuple[str, ...], **server: Any) -> int:
 
 
 def isolation_here() -> str:
-    """The kind of isolation that sandboxes would have here (``plain``: none), for ``git daytona
-    doctor``."""
+    """Find the isolation that sandboxes would have here (``plain``: none), for the doctor."""
     from git_daytona.local.isolation.choose import choose
 
     # Where nothing isolates, choose() says so on stderr: here that is the answer, not a warning.

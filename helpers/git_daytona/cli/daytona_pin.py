@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from git_daytona.trust.pin_file import Pins, Record
 from git_daytona.trust.published import Published
 
 PROGRAM = "daytona-pin"
+warn = partial(messages.warning, PROGRAM)
 SECTIONS = {
     "Commands": {
         "verify": ("daytona_pin", "Compare published, trusted and presented keys"),
@@ -118,8 +120,7 @@ def verify_(live: bool, offline: bool, as_json: bool) -> int:
 @click.command()
 @options.as_json
 def show(as_json: bool) -> None:
-    """Show what is trusted: each gateway in the pin file, or the lines of DAYTONA_SSH_KNOWN_HOSTS.
-    Asks nobody."""
+    """Show what is trusted, the pin file or that of DAYTONA_SSH_KNOWN_HOSTS. Asks nobody."""
     found = settings.load(None)
     file, mode = _file(found), Mode.PINNED if found.auto_pin else Mode.INHERITED
     if found.ssh_known_hosts:
@@ -155,7 +156,7 @@ def pin(as_json: bool) -> None:
     before = keys_of(pin_file.load(paths.pin_file()).serving(answer.endpoint))
     trust = policy.default()
     for line in policy.warnings:
-        messages.warning(PROGRAM, line)
+        warn(line)
     if trust.mode is not Mode.PINNED:
         raise NothingToVerify(
             f"{policy.settings.api_url} publishes no host keys, there is nothing to pin",
@@ -169,8 +170,7 @@ def pin(as_json: bool) -> None:
 @options.yes
 @options.as_json
 def forget(host: Endpoint | None, yes: bool, as_json: bool) -> None:
-    """Drop the pin of a gateway (default: that of the API in use); the next start pins what is
-    published then."""
+    """Drop a gateway's pin (default: the API's); the next start pins what is published then."""
     policy, file = _policy(), paths.pin_file()
     with pin_file.changing(file):
         pins = pin_file.load(file)
@@ -192,8 +192,7 @@ def forget(host: Endpoint | None, yes: bool, as_json: bool) -> None:
 @options.yes
 @options.as_json
 def import_(file: Path, host: Endpoint | None, yes: bool, as_json: bool) -> None:
-    """Pin the keys that FILE, in known_hosts form, has for a gateway, in place of those pinned
-    before."""
+    """Pin a gateway's keys of FILE, in known_hosts form, in place of those pinned before."""
     policy, place = _policy(), paths.pin_file()
     try:
         lines = known_hosts.parse(pin_file.read_bounded(file))
@@ -235,12 +234,10 @@ def path(as_json: bool) -> None:
 @host_option
 @options.as_json
 def scan(host: Endpoint | None, as_json: bool) -> None:
-    """Print what the gateway presents, in known_hosts form. It proves nothing: a forged gateway
-    presents its own key."""
+    """Print what the gateway presents; it proves nothing: a forged one presents its own key."""
     endpoint = host or _ask_endpoint(_policy())
     keys = presented.all_keys(endpoint)
-    messages.warning(
-        PROGRAM,
+    warn(
         "this is what answers at that address just now, which proves nothing: compare the "
         "fingerprints",
     )
@@ -249,9 +246,6 @@ def scan(host: Endpoint | None, as_json: bool) -> None:
             messages.note(str(key))
     document = {"gateway": _gateway(endpoint), "keys": [_key(key) for key in keys]}
     _print(as_json, document, [f"{endpoint.known_hosts_name} {key.line}" for key in keys])
-
-
-# -- looking ---------------------------------------------------------------------------------------
 
 
 def _policy() -> Policy:
@@ -275,8 +269,7 @@ def _record(line: Line, pins: Pins) -> Record | None:
 
 
 def _ask_endpoint(policy: Policy, lines: Sequence[Line] = ()) -> Endpoint:
-    """The API's gateway; if it cannot be asked, the one that the lines or the pin file name. Raises
-    what asking raised."""
+    """Ask the API for its gateway; else take that of the lines or pins. Raises why it cannot."""
     answer = policy.answer()
     if isinstance(answer, Published):
         return answer.endpoint

@@ -1,5 +1,4 @@
-"""``git daytona …``, for people and for the programs that run agents: its commands, and the module
-of each."""
+"""``git daytona …``: its commands, and the module of each."""
 
 from git_daytona.cli.program import program
 

@@ -3,6 +3,7 @@
 import contextlib
 import html
 import os
+import shutil
 import sys
 import webbrowser
 from collections.abc import Sequence
@@ -12,7 +13,6 @@ import click
 from git_daytona.base import files, log, messages, paths
 from git_daytona.base.errors import NotFound, TransferFailed, UsageError
 from git_daytona.cli import common, options, screen, table
-from git_daytona.cli.common import PROGRAM
 from git_daytona.cli.options import flag, number
 from git_daytona.service import previews
 from git_daytona.sessions import state
@@ -57,40 +57,43 @@ def status(
     rest without worktree and branch. If Daytona cannot be asked within three seconds, each
     sandbox's state is the one seen last, with its age.
     """
-    if as_json and porcelain:
-        raise UsageError(
-            "--json and --porcelain exclude each other", hint="see 'git daytona status --help'"
-        )
-    if watch and (as_json or porcelain or exit_code or not sys.stdout.isatty()):
-        raise UsageError(
-            "--watch shows the list on a terminal, and takes no --json, --porcelain or --exit-code",
-            hint="in a script, ask again: git daytona status --porcelain",
-        )
+    _check_forms(as_json, porcelain is not None, watch, exit_code)
     with common.coordinator(anywhere=True) as coordinator:
         if watch:
             _watch(coordinator, offline=offline, color=color)
             return 0
         found = statuses.overview(coordinator, offline=offline)
         if found.problem is not None:
-            why = found.problem.message
-            messages.warning(PROGRAM, f"{why}; the sandboxes' states are those seen last")
+            common.warn(f"{found.problem.message}; the sandboxes' states are those seen last")
         if as_json:
             options.print_json([row.document() for row in found.rows])
         elif porcelain:
-            for row in found.rows:
-                click.echo(table.porcelain(row))
+            click.echo("".join(f"{table.porcelain(row)}\n" for row in found.rows), nl=False)
         else:
             _print_table(found.rows, screen.colour(color, coordinator.directory))
             _print_failures(found.rows)
-        unsynced = any(statuses.verdict(session) for session in coordinator.sessions())
-        return TransferFailed.status if exit_code and unsynced else 0
+        unsynced = exit_code and any(map(statuses.verdict, coordinator.sessions()))
+        return TransferFailed.status if unsynced else 0
+
+
+def _check_forms(json: bool, porcelain: bool, watch: bool, exit_code: bool) -> None:
+    if json and porcelain:
+        raise UsageError(
+            "--json and --porcelain exclude each other", hint="see 'git daytona status --help'"
+        )
+    if watch and (json or porcelain or exit_code or not sys.stdout.isatty()):
+        raise UsageError(
+            "--watch shows the list on a terminal, and takes no --json, --porcelain or --exit-code",
+            hint="in a script, ask again: git daytona status --porcelain",
+        )
 
 
 def _print_table(rows: Sequence[Row], colour: bool) -> None:
     if not rows:
         messages.note("no sessions here yet; start one: git daytona start")
         return
-    for line in table.lines(rows, width=screen.width(), now=state.now(), colour=colour):
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in table.lines(rows, width=width, now=state.now(), colour=colour):
         click.echo(line, color=colour)
 
 
@@ -117,11 +120,11 @@ def _watch(coordinator: Coordinator, *, offline: bool, color: str | None) -> Non
         body = table.lines(found.rows, width=columns, now=state.now(), colour=colour)
         return [head, "", *(body if found.rows else ["no sessions here yet"])]
 
-    with contextlib.suppress(KeyboardInterrupt), screen.second() as draw:
-        draw(picture, 0)
+    with contextlib.suppress(KeyboardInterrupt), screen.second():
+        screen.draw(picture, 0)
         while True:
             found = statuses.overview(coordinator, offline=offline)
-            draw(picture, WATCH_SECONDS)
+            screen.draw(picture, WATCH_SECONDS)
     if found.rows:
         _print_table(found.rows, colour)
 
@@ -147,7 +150,7 @@ def open_(browser: bool | None, name: str, port: int | None) -> None:
         )
         port = port or _only(listening, name)
         if port not in listening:
-            messages.warning(PROGRAM, f"nothing listens on port {port} in the sandbox yet")
+            common.warn(f"nothing listens on port {port} in the sandbox yet")
         link = coordinator.cloud.preview(sandbox_id, port, seconds=previews.LINK_SECONDS)
     click.echo(link)
     if browser or (browser is None and sys.stdout.isatty() and _graphical()):
@@ -175,16 +178,13 @@ def _graphical() -> bool:
 
 
 def _browse(link: str) -> None:
-    """Open a link through a page of our own that only the user can read: the link opens the port to
-    whoever has it, and a process's arguments can be read by all on this machine."""
-    page = paths.own_state() / "open.html"
-    text = (
-        '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; '
-        f'url={html.escape(link)}">\n'
-    )
-    files.write_whole(page, text.encode())
+    """Open a link through a page that only the user can read: everybody on this machine can read a
+    process's arguments, and the link opens the port to whoever has it."""
+    page, target = paths.own_state() / "open.html", html.escape(link)
+    refresh = f'<meta http-equiv="refresh" content="0; url={target}">'
+    files.write_whole(page, f'<!doctype html><meta charset="utf-8">{refresh}\n'.encode())
     if not webbrowser.open(page.as_uri()):
-        messages.warning(PROGRAM, "no browser was found; open the link yourself")
+        common.warn("no browser was found; open the link yourself")
 
 
 @click.command()

@@ -10,7 +10,6 @@ from git_daytona.base import files, log, messages
 from git_daytona.base.errors import BadSetting, GitDaytonaError
 from git_daytona.base.secret import printable
 from git_daytona.cli import common, options
-from git_daytona.cli.common import PROGRAM
 from git_daytona.cli.daytona_local import isolation_here
 from git_daytona.cli.setting_rows import collect
 from git_daytona.doctor import bundle as reports
@@ -56,8 +55,7 @@ def doctor(as_json: bool, bundle: str | None) -> int:
 
 
 def _write_report(name: str, findings: list[str], log_lines: list[str]) -> None:
-    """Write the report into a new file; by default one in the current directory that is named after
-    the moment."""
+    """Write the report into a new file, by default one here that is named after the moment."""
     key, config = None, []
     try:
         found, rows, problems = collect()
@@ -80,8 +78,7 @@ def _write_report(name: str, findings: list[str], log_lines: list[str]) -> None:
 @click.command()
 @options.flag("--verbose", "-v", help="All of them, not only git-daytona's.")
 def version(verbose: bool) -> None:
-    """Print the version; with --verbose those of all that takes part: Python, git, ssh, OpenCode,
-    packages, system."""
+    """Print the version; with --verbose those of all that takes part, such as git and ssh."""
     if not verbose:
         click.echo(f"git-daytona {__version__}")
         return
@@ -98,7 +95,7 @@ def recover() -> int:
         for line in found.done:
             click.echo(line)
         for line in found.failed:
-            messages.warning(PROGRAM, line)
+            common.warn(line)
         if not found.done and not found.failed:
             messages.note("there was nothing to recover")
         return GitDaytonaError.status if found.failed else 0

@@ -1,5 +1,4 @@
-"""``git daytona log, diff, merge, apply``: plain git on a session's branch. Each prints the git
-command that it runs."""
+"""``git daytona log, diff, merge, apply``: plain git on a session's branch, which is shown."""
 
 import os
 import shlex
@@ -43,8 +42,7 @@ class _Work:
 
 
 def _plain(work: Callable[[_Work, tuple[str, ...]], int]) -> click.Command:
-    """Make a command of a function that gets a session's work, and the words behind N, which all
-    go to git, whatever they look like."""
+    """Make a command of a function; it gets a session's work, and all words behind N, for git."""
 
     def invoke(name: str, words: tuple[str, ...]) -> int:
         return work(_find(name, work.__name__), words)
@@ -102,9 +100,6 @@ def apply(work: _Work, words: tuple[str, ...]) -> int:
         return _foreground(command, source.fileno())
 
 
-# -- inside ----------------------------------------------------------------------------------------
-
-
 def _find(name: str, verb: str) -> _Work:
     """Find a session whose branch is here. Says so if the sandbox may have newer work."""
     if name.startswith("-"):
@@ -136,7 +131,6 @@ def _git(*words: str) -> int:
 
 
 def _foreground(command: tuple[str, ...], stdin: int | None = None) -> int:
-    """Run it as the user would have: own configuration, pager, editor, terminal. Our own variables
-    (the key) are none of its business."""
+    """Run it with the user's configuration, pager and terminal, but without our key."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("DAYTONA_")}
     return run.foreground(command, env, stdin=stdin)

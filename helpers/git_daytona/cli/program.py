@@ -1,5 +1,4 @@
-"""An executable as a group of commands, each imported when it is called: ``git daytona status``
-does not pay for ``doctor``."""
+"""An executable as a group of commands, each imported when it is called."""
 
 import difflib
 import re
@@ -13,8 +12,7 @@ from click.shell_completion import CompletionItem
 from git_daytona import __version__
 
 Sections = Mapping[str, Mapping[str, tuple[str, str]]]
-"""Heading of ``--help`` → name of a command → its module in git_daytona.cli, and its short help (at
-most 56 characters: one line)."""
+"""Heading of ``--help`` → name → module in git_daytona.cli, short help (56 characters)."""
 
 
 class Program(click.Group):

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -23,6 +24,7 @@ from git_daytona.transfer.transfer import Transfers, configuration
 from git_daytona.trust.gateway import Policy
 
 PROGRAM = "daytona-token"
+warn = partial(messages.warning, PROGRAM)
 
 
 def settings_here() -> tuple[Settings, Repository | None]:
@@ -36,7 +38,7 @@ def settings_here() -> tuple[Settings, Repository | None]:
         repository = None
     found = settings.load(repository.worktree if repository else None)
     for line in found.warnings:
-        messages.warning(PROGRAM, line)
+        warn(line)
     return found, repository
 
 
@@ -109,7 +111,7 @@ def exec_(sandbox: str, command: tuple[str, ...]) -> int:
     try:
         with Transfers(found, cloud, policy).lease(sandbox) as (access, trust):
             for line in policy.warnings:
-                messages.warning(PROGRAM, line)
+                warn(line)
             warned = len(policy.warnings)
             env = {name: value for name, value in os.environ.items() if name != "DAYTONA_API_KEY"}
             configured = configuration(repository) if repository else ()
@@ -117,7 +119,7 @@ def exec_(sandbox: str, command: tuple[str, ...]) -> int:
             return foreground(command, env | {"DAYTONA_SSH_TOKEN": access.token.reveal()})
     finally:
         for line in policy.warnings[warned:]:
-            messages.warning(PROGRAM, line)
+            warn(line)
 
 
 @click.command()

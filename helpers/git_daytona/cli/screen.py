@@ -1,9 +1,7 @@
-"""What the terminal can and its user wants: colours, its size, and a picture that is drawn again
-and again."""
+"""Colours on a terminal, and a picture that is drawn on it again and again."""
 
 import contextlib
 import os
-import shutil
 import signal
 import sys
 import time
@@ -25,8 +23,7 @@ Picture = Callable[[int], Sequence[str]]
 
 
 def colour(choice: str | None, directory: Path) -> bool:
-    """Whether to colour what goes to stdout: as ``--color`` says; else not with NO_COLOR
-    (no-color.org); else as git does here (color.daytona, color.ui)."""
+    """Choose by ``--color``, NO_COLOR (no-color.org), or git's color.daytona and color.ui."""
     if choice in ("always", "never"):
         return choice == "always"
     terminal = sys.stdout.isatty() and os.environ.get("TERM") not in (None, "", "dumb")
@@ -42,27 +39,18 @@ def colour(choice: str | None, directory: Path) -> bool:
         return terminal
 
 
-def width() -> int | None:
-    """The columns of the terminal on stdout; None for a pipe or a file, where nothing is cut."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
-def _fit(lines: Sequence[str], size: os.terminal_size) -> Sequence[str]:
-    """As many lines as the screen has room for; the last one says what is missing."""
-    if len(lines) <= size.lines:
-        return lines
-    missing = len(lines) - size.lines + 1
-    last = f"… and {missing} more, below the end of this window"
-    return [*lines[: size.lines - 1], table.cut(last, size.columns)]
-
-
-def _draw(picture: Picture, seconds: float) -> None:
+def draw(picture: Picture, seconds: float) -> None:
     """Show a picture for so long, and draw it again when the window's size changes meanwhile."""
     end, drawn = time.monotonic() + seconds, None
     while True:
         size = os.get_terminal_size(sys.stdout.fileno())
         if size != drawn:
-            shown = "\r\n".join(f"{line}\x1b[K" for line in _fit(picture(size.columns), size))
+            lines = list(picture(size.columns))
+            if len(lines) > size.lines:
+                missing = len(lines) - size.lines + 1
+                last = f"… and {missing} more, below the end of this window"
+                lines[size.lines - 1 :] = [table.cut(last, size.columns)]
+            shown = "\r\n".join(f"{line}\x1b[K" for line in lines)
             sys.stdout.write(f"\x1b[H{shown}\x1b[J")
             sys.stdout.flush()
             drawn = size
@@ -73,13 +61,12 @@ def _draw(picture: Picture, seconds: float) -> None:
 
 
 @contextlib.contextmanager
-def second() -> Iterator[Callable[[Picture, float], None]]:
-    """Switch to the terminal's second screen for the block, which gets ``_draw``; however it ends,
-    the terminal then is as before."""
+def second() -> Iterator[None]:
+    """Use the terminal's second screen; however the block ends, the first is as before."""
     with signals.handling((signal.SIGTERM, signal.SIGHUP), signals.unwind):
         sys.stdout.write(ENTER)
         try:
-            yield _draw
+            yield
         finally:
             with contextlib.suppress(OSError, ValueError):
                 sys.stdout.write(LEAVE)

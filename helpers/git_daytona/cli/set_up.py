@@ -1,6 +1,7 @@
 """``git daytona install, uninstall, config, completion``: OpenCode, settings and shells."""
 
 from collections.abc import Callable
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import TypeVar
@@ -17,7 +18,7 @@ from git_daytona.opencode import install as plans
 from git_daytona.opencode import registration
 from git_daytona.opencode.install import Change
 
-PROGRAM = "git-daytona"
+warn = partial(messages.warning, "git-daytona")
 SCRIPTS = {"bash": "bash/git-daytona", "zsh": "zsh/_git-daytona", "fish": "fish/git-daytona.fish"}
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -57,7 +58,7 @@ def install(scope: str | None, dry_run: bool) -> None:
                 "hint: in a repository that others use, too, better: git daytona install --global"
             )
     for line in plans.rivals(worktree, Path.cwd(), change.path):
-        messages.warning(PROGRAM, line)
+        warn(line)
 
 
 @click.command()
@@ -112,7 +113,7 @@ def config(as_json: bool) -> int:
     """
     found, rows, problems = collect()
     for warning in found.warnings:
-        messages.warning(PROGRAM, warning)
+        warn(warning)
     if as_json:
         options.print_json([row.document() for row in rows])
     else:
@@ -121,7 +122,7 @@ def config(as_json: bool) -> int:
         for row, value in zip(rows, values, strict=True):
             click.echo(f"{row.name:{name_width}}  {value:{value_width}}  {row.source}".rstrip())
     for problem in problems:
-        messages.error(PROGRAM, problem)
+        messages.error("git-daytona", problem)
     return BadSetting.status if problems else 0
 
 

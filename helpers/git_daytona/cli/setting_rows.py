@@ -41,8 +41,7 @@ def _row(name: str, value: str | None, source: str | None) -> SettingRow:
 
 
 def collect() -> tuple[Settings, list[SettingRow], list[GitDaytonaError]]:
-    """Collect all settings for where we stand, and what is wrong with some of them. Raises
-    BadSetting where they cannot be read."""
+    """Collect all settings for the current directory, and what is wrong with some."""
     directory = repository.here()
     with contextlib.suppress(NoRepository):
         directory = repository.discover(directory).worktree or directory

@@ -1,5 +1,4 @@
-"""Sessions as lines of text: the table for people, which never wraps and says what it leaves out,
-and the lines for scripts."""
+"""Sessions as lines of text: a table for people that never wraps, and lines for scripts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,8 +28,7 @@ _COLOURS = {
 
 
 def cut(text: str, width: int, *, left: bool = False) -> str:
-    """The text in at most ``width`` columns; what is taken away, at the end or on the left, is
-    shown as an ellipsis."""
+    """Cut a text to so many columns; an ellipsis is for what is missing, on one side."""
     whole = wcwidth.width(text)
     if whole <= width:
         return text
@@ -101,8 +99,7 @@ _COLUMNS = (
 
 
 def lines(rows: Sequence[Row], *, width: int | None, now: int, colour: bool = False) -> list[str]:
-    """The table: a heading and a line per session, each at most ``width`` columns (None: as long as
-    they are)."""
+    """A heading and a line per session, each of at most ``width`` columns (None: any)."""
     columns = _COLUMNS if any(row.title for row in rows) else _COLUMNS[:-1]
     cells = {
         column: [column.heading, *(column.text(row, now) for row in rows)] for column in columns
@@ -121,8 +118,7 @@ def lines(rows: Sequence[Row], *, width: int | None, now: int, colour: bool = Fa
 
 
 def _fit(natural: Mapping[_Column, int], width: int) -> dict[_Column, int]:
-    """How wide each column becomes; those without room are left out, in the order of their
-    ranks."""
+    """Choose the columns' widths; those without room go, in the order of their ranks."""
     widths = dict(natural)
     going = sorted((column for column in widths if column.rank), key=lambda column: column.rank)
     while True:
@@ -149,8 +145,7 @@ def _paint(text: str, column: _Column, row: Row | None) -> str:
 
 
 def porcelain(row: Row) -> str:
-    """One session as ``--porcelain=v1`` has it: 13 fields, tabs between them. Described in
-    git-daytona(1); it does not change."""
+    """A session as ``--porcelain=v1`` prints it, for ever: 13 fields (git-daytona(1))."""
     fields = (
         row.number,
         row.branch,

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections.abc import Callable
 
 import click
 
@@ -9,11 +10,12 @@ from git_daytona.base import messages
 from git_daytona.base.errors import GitDaytonaError, UsageError
 from git_daytona.base.secret import printable
 from git_daytona.cli import common, options
-from git_daytona.cli.common import PROGRAM
 from git_daytona.cli.options import flag, number
 from git_daytona.sessions import copy
 from git_daytona.sessions import shell as terminal
 from git_daytona.sessions import status as statuses
+from git_daytona.sessions.coordinator import Coordinator
+from git_daytona.sessions.sync import Outcome
 
 LEFT_OUT = 20
 """How many names of what `cp` leaves out are shown."""
@@ -38,9 +40,7 @@ def start(session: str | None, title: str | None, no_sync: bool) -> None:
         if title is not None:
             coordinator.state.set_title(started.session.id, title)
         if started.replaced:
-            messages.warning(
-                PROGRAM, "the session's sandbox was gone; what it had not synced is lost"
-            )
+            common.warn("the session's sandbox was gone; what it had not synced is lost")
         name, rest = started.session.id, "nothing is synced"
         if started.session.number is not None:
             name, rest = str(started.names.number), f"branch {started.names.branch}"
@@ -63,7 +63,7 @@ def exec_(timeout: int, name: str, command: tuple[str, ...]) -> int:
         common.waiting(coordinator, "running the command")
         executed = coordinator.execute(name, line, timeout=timeout)
         if executed.notice:
-            messages.warning(PROGRAM, executed.notice)
+            common.warn(executed.notice)
         output = executed.result.output
         sys.stdout.write(printable(output) if sys.stdout.isatty() else output)
         return executed.result.status
@@ -112,9 +112,9 @@ def cp(recursive: bool, source: str, target: str) -> int:
         else:
             done = copy.copy_in(coordinator, to.session or "", from_.path, to.path)
     for line in done.left_out[:LEFT_OUT]:
-        messages.warning(PROGRAM, f"left out: {line}")
+        common.warn(f"left out: {line}")
     if len(done.left_out) > LEFT_OUT:
-        messages.warning(PROGRAM, f"left out: {len(done.left_out) - LEFT_OUT} more")
+        common.warn(f"left out: {len(done.left_out) - LEFT_OUT} more")
     if done.repositories:
         unnamed = len(done.repositories) - LEFT_OUT
         more = f" and {unnamed} more" if unnamed > 0 else ""
@@ -131,18 +131,20 @@ def sync(name: str) -> None:
 
     What that would overwrite here is kept under refs/daytona/kept/ and named.
     """
-    with common.coordinator() as coordinator:
-        common.waiting(coordinator, f"syncing session {name}")
-        common.print_outcome(coordinator.sync(name, show=common.show_progress()))
+    _bring_back(name, "syncing", Coordinator.sync)
 
 
 @click.command()
 @common.session
 def fetch(name: str) -> None:
     """Fetch the sandbox's branches into sandbox-N/*, and leave opencode/N where it is."""
+    _bring_back(name, "fetching from", Coordinator.fetch)
+
+
+def _bring_back(name: str, doing: str, bring: Callable[..., Outcome]) -> None:
     with common.coordinator() as coordinator:
-        common.waiting(coordinator, f"fetching from session {name}")
-        common.print_outcome(coordinator.fetch(name, show=common.show_progress()))
+        common.waiting(coordinator, f"{doing} session {name}")
+        common.print_outcome(bring(coordinator, name, show=common.show_progress()))
 
 
 @click.command()
