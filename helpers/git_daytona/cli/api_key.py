@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import click
 
-from git_daytona.api.account import Account
+from git_daytona.api.account import Account, KeyInfo
 from git_daytona.base import messages
 from git_daytona.base.errors import GitDaytonaError, KeyRefused, UsageError
 from git_daytona.base.secret import KEY_CHARACTERS, Secret, key_problem, printable
@@ -118,11 +118,15 @@ def whoami(as_json: bool) -> None:
         organization = {"id": info.organization_id or None, "name": name}
         answer = {"organization": organization, "apiUrl": found.api_url, "source": source}
         click.echo(json.dumps(answer | {"key": key}))
-        return
+    else:
+        _print_key(info, name, found.api_url, source)
+
+
+def _print_key(info: KeyInfo, name: str | None, api_url: str, source: str) -> None:
     identity = info.organization_id or "the API does not say"
     rows = {
         "organisation": f"{name} ({identity})" if name else identity,
-        "API": found.api_url,
+        "API": api_url,
         "key": f"'{info.name}'" if info.name else "without a name",
         "source": source,
         "may": _words(info.permissions) or "the API does not say",

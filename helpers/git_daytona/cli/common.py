@@ -1,7 +1,6 @@
 """What the commands of ``git daytona`` that have to do with sessions share."""
 
 import contextlib
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -78,8 +77,11 @@ session = click.argument("name", metavar="N", shell_complete=_sessions)
 
 
 @contextlib.contextmanager
-def coordinator(*, anywhere: bool = False) -> Iterator[Coordinator]:
-    """The coordinator of the repository here; with ``anywhere`` also of a directory without one."""
+def coordinator(*, anywhere: bool = False, step: str = "") -> Iterator[Coordinator]:
+    """The coordinator of the repository here; with ``anywhere`` also of a directory without one.
+
+    The user reads of the step only if it takes its time.
+    """
     log.to_file()
     recovery.scrub_old_log()
     place: repository.Repository | Path
@@ -94,6 +96,8 @@ def coordinator(*, anywhere: bool = False) -> Iterator[Coordinator]:
     for line in found.warnings:
         warn(line)
     with Progress() as progress:
+        if step:
+            progress.quietly(step)
         made = Coordinator(place, found, progress)
         try:
             yield made
@@ -101,17 +105,6 @@ def coordinator(*, anywhere: bool = False) -> Iterator[Coordinator]:
             made.close()
             for line in (*made.state.warnings, *made.policy.warnings):
                 warn(line)
-
-
-def waiting(coordinator: Coordinator, line: str) -> None:
-    """Begin a step that the user reads of only if it takes its time."""
-    if isinstance(coordinator.tell, Progress):
-        coordinator.tell.quietly(line)
-
-
-def show_progress() -> bool:
-    """Return whether git's progress goes to the terminal."""
-    return sys.stderr.isatty()
 
 
 def print_outcome(outcome: Outcome) -> None:

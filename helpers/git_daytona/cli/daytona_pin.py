@@ -193,15 +193,8 @@ def forget(host: Endpoint | None, yes: bool, as_json: bool) -> None:
 @options.as_json
 def import_(file: Path, host: Endpoint | None, yes: bool, as_json: bool) -> None:
     """Pin a gateway's keys of FILE, in known_hosts form, in place of those pinned before."""
-    policy, place = _policy(), paths.pin_file()
-    try:
-        lines = known_hosts.parse(pin_file.read_bounded(file))
-    except OSError as problem:
-        raise BadSetting(
-            f"cannot read '{file}': {(problem.strerror or str(problem)).lower()}",
-            hint="check the path",
-        ) from problem
-    endpoint = host or _ask_endpoint(policy, lines)
+    place, lines = paths.pin_file(), _read(file)
+    endpoint = host or _ask_endpoint(_policy(), lines)
     mine = manual_file.check(file, lines, endpoint)
     keys = [key for key in keys_of(mine) if known_hosts.verdict(mine, key) is Verdict.OK]
     if not keys:
@@ -220,6 +213,16 @@ def import_(file: Path, host: Endpoint | None, yes: bool, as_json: bool) -> None
             origin = f"'{printable(str(file.resolve()))}'"
             pin_file.add(place, pins, endpoint, fresh, origin)
     _print_change(endpoint, before, as_json)
+
+
+def _read(file: Path) -> Sequence[Line]:
+    try:
+        return known_hosts.parse(pin_file.read_bounded(file))
+    except OSError as problem:
+        raise BadSetting(
+            f"cannot read '{file}': {(problem.strerror or str(problem)).lower()}",
+            hint="check the path",
+        ) from problem
 
 
 @click.command()

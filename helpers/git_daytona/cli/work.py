@@ -36,7 +36,7 @@ def start(session: str | None, title: str | None, no_sync: bool) -> None:
     Starting a session that exists is safe: it makes good what an earlier start left undone.
     """
     with common.coordinator(anywhere=no_sync) as coordinator:
-        started = coordinator.start(session, synced=not no_sync, show=common.show_progress())
+        started = coordinator.start(session, synced=not no_sync, show=sys.stderr.isatty())
         if title is not None:
             coordinator.state.set_title(started.session.id, title)
         if started.replaced:
@@ -58,9 +58,8 @@ def exec_(timeout: int, name: str, command: tuple[str, ...]) -> int:
     Several words are one command with its arguments; a single word is a shell command line. It runs
     at most once, with standard input closed; what it prints comes when it has ended.
     """
-    with common.coordinator(anywhere=True) as coordinator:
+    with common.coordinator(anywhere=True, step="running the command") as coordinator:
         line = command[0] if len(command) == 1 else shlex.join(command)
-        common.waiting(coordinator, "running the command")
         executed = coordinator.execute(name, line, timeout=timeout)
         if executed.notice:
             common.warn(executed.notice)
@@ -105,8 +104,7 @@ def cp(recursive: bool, source: str, target: str) -> int:
             hint="git daytona cp N:PATH TARGET, or git daytona cp SOURCE N:PATH; a name with a "
             "colon: ./a:b",
         )
-    with common.coordinator(anywhere=True) as coordinator:
-        common.waiting(coordinator, "copying")
+    with common.coordinator(anywhere=True, step="copying") as coordinator:
         if from_.session is not None:
             done = copy.copy_out(coordinator, from_.session, from_.path, to.path)
         else:
@@ -142,18 +140,16 @@ def fetch(name: str) -> None:
 
 
 def _bring_back(name: str, doing: str, bring: Callable[..., Outcome]) -> None:
-    with common.coordinator() as coordinator:
-        common.waiting(coordinator, f"{doing} session {name}")
-        common.print_outcome(bring(coordinator, name, show=common.show_progress()))
+    with common.coordinator(step=f"{doing} session {name}") as coordinator:
+        common.print_outcome(bring(coordinator, name, show=sys.stderr.isatty()))
 
 
 @click.command()
 @common.session
 def push(name: str) -> None:
     """Push the local branch opencode/N into the sandbox, fast-forward only."""
-    with common.coordinator() as coordinator:
-        common.waiting(coordinator, f"pushing to session {name}")
-        commit = coordinator.push(name, show=common.show_progress())
+    with common.coordinator(step=f"pushing to session {name}") as coordinator:
+        commit = coordinator.push(name, show=sys.stderr.isatty())
         click.echo(f"the sandbox is at {commit[:10]}")
 
 
@@ -176,7 +172,7 @@ def wait(timeout: float, name: str) -> None:
 def delete(force: bool, name: str) -> None:
     """Sync a session once more, then delete its sandbox. Branch opencode/N stays."""
     with common.coordinator(anywhere=True) as coordinator:
-        outcome = coordinator.delete(name, force=force, show=common.show_progress())
+        outcome = coordinator.delete(name, force=force, show=sys.stderr.isatty())
         if outcome is None:
             messages.note("there was nothing to bring back any more")
         else:
