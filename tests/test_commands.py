@@ -347,20 +347,19 @@ def test_a_checkout_without_venv_says_what_to_do(checkout: Path) -> None:
     )
 
 
-def test_each_command_of_git_daytona_is_one_line_of_its_help() -> None:
-    from git_daytona.cli.git_daytona import cli
-
-    context = click.Context(cli)
-    for name in cli.list_commands(context):
-        command = cli.get_command(context, name)
-        assert command is not None and command.short_help, name
-        assert len(command.short_help) <= 56 and not command.short_help.endswith("."), name
-
-
 def commands(program: str) -> list[tuple[str, ...]]:
     """The words after the program's name of all its commands, and none for the program itself."""
     cli = import_module(f"git_daytona.cli.{program.replace('-', '_')}").cli
     return [(), *((name,) for name in cli.list_commands(click.Context(cli)))]
+
+
+@pytest.mark.parametrize("program", [name for name in PROGRAMS if name != "daytona-ssh"])
+def test_each_command_is_one_line_of_its_program_s_help(program: str) -> None:
+    cli = import_module(f"git_daytona.cli.{program.replace('-', '_')}").cli
+    for name in cli.list_commands(click.Context(cli)):
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None and command.name == name
+        assert 0 < len(command.short_help) <= 56 and not command.short_help.endswith("."), name
 
 
 @pytest.mark.parametrize("program", [name for name in PROGRAMS if name != "daytona-ssh"])

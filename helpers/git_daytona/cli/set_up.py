@@ -1,10 +1,8 @@
 """``git daytona install, uninstall, config, completion``: OpenCode, settings and shells."""
 
-from collections.abc import Callable
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import TypeVar
 
 import click
 
@@ -12,6 +10,7 @@ from git_daytona.base import messages
 from git_daytona.base.errors import BadSetting, GitDaytonaError, NoRepository
 from git_daytona.base.secret import printable
 from git_daytona.cli import options
+from git_daytona.cli.options import F
 from git_daytona.cli.setting_rows import collect
 from git_daytona.git import repository
 from git_daytona.opencode import install as plans
@@ -20,7 +19,6 @@ from git_daytona.opencode.install import Change
 
 warn = partial(messages.warning, "git-daytona")
 SCRIPTS = {"bash": "bash/git-daytona", "zsh": "zsh/_git-daytona", "fish": "fish/git-daytona.fish"}
-F = TypeVar("F", bound=Callable[..., object])
 
 
 def _scope(command: F) -> F:
