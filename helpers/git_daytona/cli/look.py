@@ -15,8 +15,7 @@ from git_daytona.base.errors import NotFound, TransferFailed, UsageError
 from git_daytona.cli import common, options, screen, table
 from git_daytona.cli.options import flag, number
 from git_daytona.service import previews
-from git_daytona.sessions import state
-from git_daytona.sessions import status as statuses
+from git_daytona.sessions import state, status
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.sessions.status import Row
 
@@ -25,7 +24,7 @@ FAILURES = 5
 """How many failed syncs are shown in full."""
 
 
-@click.command()
+@click.command("status")
 @options.as_json
 @click.option(
     "--porcelain",
@@ -42,7 +41,7 @@ FAILURES = 5
     type=click.Choice(["always", "auto", "never"]),
     help="Whether to colour it; by default as git does.",
 )
-def status(
+def status_(
     as_json: bool,
     porcelain: str | None,
     watch: bool,
@@ -62,7 +61,7 @@ def status(
         if watch:
             _watch(coordinator, offline=offline, color=color)
             return 0
-        found = statuses.overview(coordinator, offline=offline)
+        found = status.overview(coordinator, offline=offline)
         if found.problem is not None:
             common.warn(f"{found.problem.message}; the sandboxes' states are those seen last")
         if as_json:
@@ -72,7 +71,7 @@ def status(
         else:
             _print_table(found.rows, screen.colour(color, coordinator.directory))
             _print_failures(found.rows)
-        unsynced = exit_code and any(map(statuses.verdict, coordinator.sessions()))
+        unsynced = exit_code and any(map(status.verdict, coordinator.sessions()))
         return TransferFailed.status if unsynced else 0
 
 
@@ -110,7 +109,7 @@ def _print_failures(rows: Sequence[Row]) -> None:
 def _watch(coordinator: Coordinator, *, offline: bool, color: str | None) -> None:
     """Draw it again every two seconds. What it showed last stays on the screen when it ends."""
     colour = screen.colour(color, coordinator.directory)
-    found = statuses.overview(coordinator, offline=True)
+    found = status.overview(coordinator, offline=True)
 
     def picture(columns: int) -> list[str]:
         remark = "offline" if offline else ""
@@ -123,7 +122,7 @@ def _watch(coordinator: Coordinator, *, offline: bool, color: str | None) -> Non
     with contextlib.suppress(KeyboardInterrupt), screen.second():
         screen.draw(picture, 0)
         while True:
-            found = statuses.overview(coordinator, offline=offline)
+            found = status.overview(coordinator, offline=offline)
             screen.draw(picture, WATCH_SECONDS)
     if found.rows:
         _print_table(found.rows, colour)

@@ -12,8 +12,8 @@ from git_daytona.base.secret import printable
 from git_daytona.cli import common, options
 from git_daytona.cli.daytona_local import isolation_here
 from git_daytona.cli.setting_rows import collect
-from git_daytona.doctor import bundle as reports
 from git_daytona.doctor import examine
+from git_daytona.doctor.bundle import report
 from git_daytona.doctor.findings import Status
 from git_daytona.doctor.versions import versions
 from git_daytona.sessions import recovery, state
@@ -63,7 +63,7 @@ def _write_report(name: str, findings: list[str], log_lines: list[str]) -> None:
         key = found.api_key()  # held, so that redact() knows it
     except GitDaytonaError as problem:
         config.append(f"problem: {problem.message}")
-    text = reports.report(versions(), findings, config, state.all_sessions(), log_lines)
+    text = report(versions(), findings, config, state.all_sessions(), log_lines)
     del key
     path = Path(name or time.strftime("git-daytona-report-%Y%m%dT%H%M%S.txt")).absolute()
     if not path.parent.is_dir():

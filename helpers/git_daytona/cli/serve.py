@@ -2,11 +2,11 @@
 
 import click
 
-from git_daytona.service import serve as service
+from git_daytona.service import serve
 
 
-@click.command()
-def serve() -> int:
+@click.command("serve")
+def serve_() -> int:
     """Serve OpenCode's plugin: JSON-RPC on standard input and output, until the end of input. See
     git-daytona-hooks(7)."""
-    return service.serve()
+    return serve.serve()

@@ -13,8 +13,7 @@ from git_daytona.cli import options
 from git_daytona.cli.options import F
 from git_daytona.cli.setting_rows import collect
 from git_daytona.git import repository
-from git_daytona.opencode import install as plans
-from git_daytona.opencode import registration
+from git_daytona.opencode import install, registration
 from git_daytona.opencode.install import Change
 
 warn = partial(messages.warning, "git-daytona")
@@ -29,10 +28,10 @@ def _scope(command: F) -> F:
     return click.option("--project", "scope", flag_value="project", help=project)(command)
 
 
-@click.command()
+@click.command("install")
 @options.dry_run
 @_scope
-def install(scope: str | None, dry_run: bool) -> None:
+def install_(scope: str | None, dry_run: bool) -> None:
     """Add the plugin to OpenCode's configuration, and show the change.
 
     Everything else in the file stays as it is. A plugin of another installation of git-daytona is
@@ -43,7 +42,7 @@ def install(scope: str | None, dry_run: bool) -> None:
             f"the plugin file '{registration.PLUGIN}' is missing", hint="install git-daytona again"
         )
     worktree = _worktree(scope)
-    change = plans.install(worktree)
+    change = install.install(worktree)
     for spec in change.replaced:
         messages.note(f"replaced: '{spec}', a plugin of another installation")
     if not change:
@@ -55,7 +54,7 @@ def install(scope: str | None, dry_run: bool) -> None:
             messages.note(
                 "hint: in a repository that others use, too, better: git daytona install --global"
             )
-    for line in plans.rivals(worktree, Path.cwd(), change.path):
+    for line in install.rivals(worktree, Path.cwd(), change.path):
         warn(line)
 
 
@@ -69,7 +68,7 @@ def uninstall(scope: str | None, dry_run: bool) -> None:
     there.
     """
     worktree = _worktree(scope)
-    changes = plans.uninstall(worktree)
+    changes = install.uninstall(worktree)
     if not changes:
         which, other = ("project", "global") if worktree is not None else ("global", "project")
         raise GitDaytonaError(

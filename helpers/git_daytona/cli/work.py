@@ -11,9 +11,7 @@ from git_daytona.base.errors import GitDaytonaError, UsageError
 from git_daytona.base.secret import printable
 from git_daytona.cli import common, options
 from git_daytona.cli.options import flag, number
-from git_daytona.sessions import copy
-from git_daytona.sessions import shell as terminal
-from git_daytona.sessions import status as statuses
+from git_daytona.sessions import copy, shell, status
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.sessions.sync import Outcome
 
@@ -68,9 +66,9 @@ def exec_(timeout: int, name: str, command: tuple[str, ...]) -> int:
         return executed.result.status
 
 
-@click.command()
+@click.command("shell")
 @common.session
-def shell(name: str) -> int:
+def shell_(name: str) -> int:
     """Open a shell in the project directory of the session's sandbox, and exit with its status.
 
     On a terminal it is a whole one: keys, Ctrl-C and the window's size go there. Otherwise it reads
@@ -79,10 +77,10 @@ def shell(name: str) -> int:
     """
     with common.coordinator(anywhere=True) as coordinator:
         session = coordinator.find(name)
-        status = terminal.shell(coordinator, session.id)
+        exit_status = shell.shell(coordinator, session.id)
         if session.number is not None and sys.stdin.isatty():
             messages.note(f"hint: bring back what you changed: git daytona sync {session.number}")
-        return status
+        return exit_status
 
 
 @click.command()
@@ -163,7 +161,7 @@ def wait(timeout: float, name: str) -> None:
     the time is over.
     """
     with common.coordinator() as coordinator:
-        click.echo(statuses.wait(coordinator, name, timeout))
+        click.echo(status.wait(coordinator, name, timeout))
 
 
 @click.command()
