@@ -34,7 +34,7 @@ class Lines(ShellComplete):
         index = int(os.environ.get("COMP_CWORD", "0"))
         return words[1:index], words[index] if index < len(words) else ""
 
-    def format_completion(self, item: CompletionItem[str]) -> str:
+    def format_completion(self, item: "CompletionItem[str]") -> str:
         return "\t".join((item.type, item.value, " ".join((item.help or "").split())))
 
 

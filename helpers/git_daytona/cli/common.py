@@ -35,7 +35,7 @@ def _coordinator_for_tab() -> Coordinator:
 
 def _sessions(
     _context: click.Context, _parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem[str]]:
+) -> "list[CompletionItem[str]]":
     """Session numbers, each with its branch and how the last sync went."""
     found = []
     with contextlib.suppress(GitDaytonaError, OSError):
@@ -53,7 +53,7 @@ def listening(coordinator: Coordinator, sandbox_id: str) -> list[int]:
 
 def _ports(
     context: click.Context, _parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem[str]]:
+) -> "list[CompletionItem[str]]":
     """The ports in the session's sandbox, which is not started for this."""
 
     def ask() -> list[int]:

@@ -49,7 +49,7 @@ class Program(click.Group):
             clause = f"; did you mean '{near[0]}'?" if near else ""
             raise click.UsageError(f"No such command '{name}'{clause}", ctx) from None
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
         """Complete names and options, without the import of every command that click's own does."""
         names = [
             CompletionItem(name, help=short_help)
