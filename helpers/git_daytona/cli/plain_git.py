@@ -33,7 +33,7 @@ class _Work:
 
     @property
     def range(self) -> str:
-        if not self.repository.has_ref(self.names.base):
+        if not self.repository.resolve(self.names.base):
             raise NotFound(
                 f"it is not known from which commit session {self.names.number} started",
                 hint=f"compare it with one of yours: git log HEAD..{self.names.branch}",
@@ -111,7 +111,7 @@ def _find(name: str, verb: str) -> _Work:
         session = coordinator.find(name)
         work = _Work(coordinator.repository, names_of(session))
     number = work.names.number
-    if not work.repository.has_ref(work.names.ref):
+    if not work.repository.resolve(work.names.ref):
         raise NotFound(
             f"there is no local branch '{work.names.branch}'",
             hint=f"get it: git daytona sync {number}",
