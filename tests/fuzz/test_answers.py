@@ -135,7 +135,7 @@ test_sandbox = fuzz_sandbox
 def fuzz_body(status, body):
     try:
         account = Account(SETTINGS)
-        answer = account._json(account._checked(http.Answer(status, {}, body), "look"), "look")
+        answer = account._object(account._checked(http.Answer("look", status, {}, body)))
     except GitDaytonaError as problem:
         told(problem)
         return

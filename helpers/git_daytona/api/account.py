@@ -14,7 +14,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from git_daytona.api.failures import from_status, said, senseless
+from git_daytona.api.failures import NO_SANDBOX, from_status, said, senseless
 from git_daytona.base.endpoint import Endpoint, from_ssh_command
 from git_daytona.base.errors import BadAnswer, NotFound
 from git_daytona.base.secret import Secret, printable
@@ -45,19 +45,18 @@ class SshAccess:
 
 @dataclass(frozen=True)
 class KeyInfo:
-    """The API key in use as the API describes it, and when it answered by its own clock."""
+    """The API key in use as the API describes it, and when it answered by its own clock. Texts are
+    empty and moments None where it does not say."""
 
     name: str
     permissions: tuple[str, ...]
-    """Empty where it does not say."""
     expires_at: datetime | None
     answered_at: datetime | None
     organization_id: str
-    """Empty where it does not say."""
 
 
 def _moment(text: object, read: Callable[[str], datetime]) -> datetime | None:
-    """A moment that somebody sent, with its zone; None for anything else."""
+    """Read a moment that somebody sent, with its zone; None for anything else."""
     try:
         found = read(text) if isinstance(text, str) else None
     except ValueError:
@@ -66,7 +65,7 @@ def _moment(text: object, read: Callable[[str], datetime]) -> datetime | None:
 
 
 def _label(value: object) -> str:
-    """A name that somebody sent, in one line, cut to a length that a person can read."""
+    """Return a name that somebody sent in one line, cut to a length that a person can read."""
     return printable(" ".join(str(value or "").split()))[:LABEL_CHARACTERS]
 
 
@@ -92,7 +91,7 @@ class Account:
         self._client: Client | None = None
 
     def key(self) -> Secret:
-        """The API key; the keyring is asked at most once. Raises NoKey, BadSetting."""
+        """Return the API key; the keyring is asked at most once. Raises NoKey, BadSetting."""
         with self._lock:
             if self._key is None:
                 self._key, source = self.settings.api_key()
@@ -101,55 +100,49 @@ class Account:
             return self._key
 
     def config(self) -> dict[str, Any]:
-        """``GET /config`` as sent; it needs no key."""
-        doing = "ask for the configuration"
-        answer = self._send(doing, "GET", f"{self.settings.api_url}/config", key=None)
-        return self._json(self._checked(answer, doing), doing)
+        """Ask for ``/config`` as it is; that needs no key."""
+        answer = self._send("ask for the configuration", "GET", "/config", anonymous=True)
+        return self._object(self._checked(answer))
 
     def key_info(self) -> KeyInfo:
-        """What the API knows of the key in use, by one cheap call. Raises NoKey, KeyRefused."""
-        doing = "ask about the API key"
-        answer = self._ask(doing, "GET", "/api-keys/current")
-        found = self._json(answer, doing)
+        """Ask what the API knows of the key in use. Raises NoKey, KeyRefused."""
+        answer = self._ask("ask about the API key", "GET", "/api-keys/current")
+        found = self._object(answer)
         permissions = found.get("permissions")
         return KeyInfo(
-            name=_label(found.get("name")),
-            permissions=tuple(map(_label, permissions[:LABELS]))
-            if isinstance(permissions, list)
-            else (),
-            expires_at=_moment(found.get("expiresAt"), datetime.fromisoformat),
-            answered_at=_moment(answer.headers.get("Date"), parsedate_to_datetime),
-            organization_id=_label(found.get("organizationId")),
+            _label(found.get("name")),
+            tuple(map(_label, permissions[:LABELS])) if isinstance(permissions, list) else (),
+            _moment(found.get("expiresAt"), datetime.fromisoformat),
+            _moment(answer.headers.get("Date"), parsedate_to_datetime),
+            _label(found.get("organizationId")),
         )
 
     def organization_name(self, organization_id: str) -> str:
-        """Its name. Raises Forbidden and KeyRefused also for a good key that may not ask this."""
+        """Ask for its name. Raises Forbidden and KeyRefused also for a good key that may not."""
         doing = "ask about the organisation"
         if not _SANDBOX_ID.fullmatch(organization_id):
-            raise BadAnswer(
-                f"could not {doing}: its id makes no sense", hint="check DAYTONA_API_URL"
-            )
+            raise senseless(doing)
         answer = self._ask(doing, "GET", f"/organizations/{organization_id}")
-        return _label(self._json(answer, doing).get("name"))
+        return _label(self._object(answer).get("name"))
 
     def snapshot_state(self, name: str) -> str:
-        """The state of a snapshot, ``active`` for one that can be used. Raises NotFound."""
-        doing = f"find the snapshot '{name}'"
-        answer = self._ask(doing, "GET", f"/snapshots/{quote(name, safe='')}")
-        return printable(str(self._json(answer, doing).get("state") or "unknown"))
+        """Ask for a snapshot's state, ``active`` if it can be used. Raises NotFound."""
+        path = f"/snapshots/{quote(name, safe='')}"
+        answer = self._ask(f"find the snapshot '{name}'", "GET", path)
+        return printable(str(self._object(answer).get("state") or "unknown"))
 
     def mint(self, sandbox_id: str, minutes: int) -> SshAccess:
         """Mint an SSH token, which ends the sandbox's earlier ones. A lost answer (ApiUnreachable)
         may leave a live token behind."""
         doing = f"mint an SSH token for sandbox '{check_sandbox_id(sandbox_id)}'"
-        url = f"{self.settings.api_url}/sandbox/{sandbox_id}/ssh-access"
-        answer = self._send(doing, "POST", url, key=self.key(), query={"expiresInMinutes": minutes})
-        if answer.status in (404, 405) and not said(answer.body).lower().startswith("sandbox"):
+        path = f"/sandbox/{sandbox_id}/ssh-access"
+        answer = self._send(doing, "POST", path, query={"expiresInMinutes": minutes})
+        if answer.status in (404, 405) and not NO_SANDBOX.match(said(answer.body)):
             raise BadAnswer(
                 "this server mints no SSH tokens",
                 hint="update the Daytona server, or check DAYTONA_API_URL",
             )
-        found = self._json(self._checked(answer, doing), doing)
+        found = self._object(self._checked(answer))
         token, command = found.get("token"), found.get("sshCommand")
         expires_at = _moment(found.get("expiresAt"), datetime.fromisoformat)
         if not isinstance(token, str) or not _TOKEN.fullmatch(token):
@@ -164,46 +157,47 @@ class Account:
     def revoke(self, sandbox_id: str, token: Secret | None) -> None:
         """Revoke one token, or with None all of the sandbox. An unknown token or sandbox (404) is
         fine: it opens nothing."""
-        doing = "revoke an SSH token"
-        url = f"{self.settings.api_url}/sandbox/{check_sandbox_id(sandbox_id)}/ssh-access"
+        doing = f"revoke an SSH token of sandbox '{check_sandbox_id(sandbox_id)}'"
         if token is not None and not token.reveal():
             raise BadAnswer(
                 "refusing to revoke an empty token: it would revoke all", hint="report this"
             )
-        answer = self._send(
-            f"{doing} of sandbox '{sandbox_id}'",
-            "DELETE",
-            url,
-            key=self.key(),
-            query=None if token is None else {"token": token.reveal()},
-        )
+        query = {} if token is None else {"token": token.reveal()}
+        answer = self._send(doing, "DELETE", f"/sandbox/{sandbox_id}/ssh-access", query=query)
         if answer.status == 404:
             return
         # without the server's words, which may repeat the token
-        self._checked(replace(answer, body=b""), doing)
+        self._checked(replace(answer, body=b""))
         # A page of some proxy with status 200 has revoked nothing.
         body = answer.body.strip()
         if body and not body.startswith((b"{", b"[", b"true", b"null")):
-            raise BadAnswer(
-                "could not revoke an SSH token: the answer makes no sense",
-                hint="check DAYTONA_API_URL",
-            )
+            raise senseless(doing)
 
     # -- inside ------------------------------------------------------------------------------------
 
     def _ask(self, doing: str, method: str, path: str, **request: Any) -> "Answer":
-        """Ask the API, with the key; raises the error that an answer with another status than 2xx
-        deserves. ``request`` as for Client.request."""
-        answer = self._send(
-            doing, method, f"{self.settings.api_url}{path}", key=self.key(), **request
-        )
-        return self._checked(answer, doing)
+        """Ask as ``_send`` does, and raise the error of any status but 2xx."""
+        return self._checked(self._send(doing, method, path, **request))
 
     def _send(
-        self, doing: str, method: str, url: str, *, seconds: float | None = None, **request: Any
+        self,
+        doing: str,
+        method: str,
+        path: str,
+        *,
+        base: str | None = None,
+        anonymous: bool = False,
+        seconds: float | None = None,
+        **request: Any,
     ) -> "Answer":
+        """Ask the API, or what is at ``base``. ``request`` as for Client.request."""
         return self._http().request(
-            doing, method, url, seconds=seconds or self.request_seconds, **request
+            doing,
+            method,
+            f"{base or self.settings.api_url}{path}",
+            key=None if anonymous else self.key(),
+            seconds=seconds or self.request_seconds,
+            **request,
         )
 
     def _http(self) -> "Client":
@@ -214,21 +208,22 @@ class Account:
             self._client = self._client or Client(self.settings.api_url)
             return self._client
 
-    def _checked(self, answer: "Answer", doing: str) -> "Answer":
-        if not 200 <= answer.status < 300:
-            text = said(answer.body[:CONFIG_BYTES])
-            raise from_status(answer.status, text, doing, self.settings, answer.headers)
-        return answer
+    def _checked(self, answer: "Answer") -> "Answer":
+        if 200 <= answer.status < 300:
+            return answer
+        text = said(answer.body[:CONFIG_BYTES])
+        raise from_status(answer.status, text, answer.doing, self.settings, answer.headers)
 
-    def _json(self, answer: "Answer", doing: str, *, limit: int = CONFIG_BYTES) -> dict[str, Any]:
-        """The object that an answer of at most ``limit`` bytes holds. Raises BadAnswer."""
+    def _object(self, answer: "Answer", *, most: int | None = CONFIG_BYTES) -> dict[str, Any]:
+        """Read the object in an answer of at most ``most`` bytes (None: any). Raises BadAnswer."""
         try:
-            found = json.loads(answer.body) if len(answer.body) <= limit else None
+            fits = most is None or len(answer.body) <= most
+            found = json.loads(answer.body) if fits else None
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
             raise BadAnswer(
-                f"could not {doing}: {self.settings.api_url} did not answer with JSON",
+                f"could not {answer.doing}: {self.settings.api_url} did not answer with JSON",
                 hint="check DAYTONA_API_URL: it must be the API's base URL",
             )
         return found

@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Mapping
+from typing import Any
 
 import tenacity
 
@@ -25,66 +26,57 @@ class Cloud(Toolbox):
 
     def create(self, labels: Mapping[str, str]) -> SandboxInfo:
         """Create a sandbox from DAYTONA_SNAPSHOT (or the default) and wait until it has started."""
-        doing = "create a sandbox"
-        wanted = {
-            "snapshot": self.settings.snapshot,
-            "labels": dict(labels),
-            "target": self.settings.target,
-        }
-        body = {name: value for name, value in wanted.items() if value is not None}
-        answer = self._ask(doing, "POST", "/sandbox", body=body, seconds=self.start_seconds)
-        return self._started(self._described(answer, doing), "create")
+        body: dict[str, Any] = {"labels": dict(labels)}
+        if self.settings.snapshot is not None:
+            body["snapshot"] = self.settings.snapshot
+        if self.settings.target is not None:
+            body["target"] = self.settings.target
+        return self._begin("create", "a sandbox", "/sandbox", body=body)
 
     def find(self, labels: Mapping[str, str]) -> list[SandboxInfo]:
-        """All sandboxes that carry these labels, those being destroyed left out."""
-        from git_daytona.api.http import ANSWER_BYTES
-
+        """List all sandboxes that carry these labels, those being destroyed left out."""
         doing, cursor = "list the sandboxes", None
         found: dict[str, SandboxInfo] = {}
         for _ in range(PAGES):
             query = {"cursor": cursor, "limit": PAGE, "labels": json.dumps(dict(labels))}
-            answer = self._ask(doing, "GET", "/sandbox", query=query)
-            page = self._json(answer, doing, limit=ANSWER_BYTES)
+            page = self._object(self._ask(doing, "GET", "/sandbox", query=query), most=None)
             items, cursor = page.get("items"), page.get("nextCursor")
             if not isinstance(items, list) or not isinstance(cursor, str | None):
-                raise senseless(doing)
-            for item in items:
-                info = described(item, doing)
+                break
+            for info in (described(item, doing) for item in items):
                 found[info.id] = info
             if not cursor:
-                return [
-                    info for info in found.values() if info.state not in ("destroyed", "destroying")
-                ]
+                gone = ("destroyed", "destroying")
+                return [info for info in found.values() if info.state not in gone]
         raise senseless(doing)
 
     def start(self, sandbox_id: str) -> SandboxInfo:
         """Start a stopped, paused or archived sandbox and wait until it runs."""
-        return self._begin(sandbox_id, "start")
+        path = f"/sandbox/{check_sandbox_id(sandbox_id)}/start"
+        return self._begin("start", f"sandbox '{sandbox_id}'", path)
 
     def recover(self, sandbox_id: str) -> SandboxInfo:
         """Recover a sandbox in a recoverable error state and wait until it runs."""
-        return self._begin(sandbox_id, "recover")
+        path = f"/sandbox/{check_sandbox_id(sandbox_id)}/recover"
+        return self._begin("recover", f"sandbox '{sandbox_id}'", path)
 
     def preview(self, sandbox_id: str, port: int, *, seconds: int) -> str:
-        """A link to a port of a sandbox that a browser can open for so many seconds. It carries its
-        token: it is for people's eyes."""
+        """Make a link to a port of a sandbox that a browser can open for so many seconds. It
+        carries its token: it is for people's eyes."""
         doing = f"make a link to port {port} of sandbox '{sandbox_id}'"
-        is_public = self._handle(sandbox_id).public
-        answer = self._ask(
-            doing,
-            "GET",
-            f"/sandbox/{sandbox_id}/ports/{port}/{'' if is_public else 'signed-'}preview-url",
-            query=None if is_public else {"expiresInSeconds": seconds},
-        )
-        return web_link(self._json(answer, doing).get("url"))
+        _, is_public = self._reach(sandbox_id)
+        kind, query = "signed-preview-url", {"expiresInSeconds": seconds}
+        if is_public:
+            kind, query = "preview-url", {}
+        path = f"/sandbox/{sandbox_id}/ports/{port}/{kind}"
+        return web_link(self._object(self._ask(doing, "GET", path, query=query)).get("url"))
 
     def delete(self, sandbox_id: str) -> None:
         """Delete a sandbox; one that is gone already is fine."""
         path = f"/sandbox/{check_sandbox_id(sandbox_id)}"
         with contextlib.suppress(NotFound):
             self._ask(f"delete sandbox '{sandbox_id}'", "DELETE", path)
-        with self._lock:
-            self._handles.pop(sandbox_id, None)
+        self._reached.pop(sandbox_id, None)
 
     def load(self) -> None:
         """Load what the first call needs, so that it does not wait for that."""
@@ -94,14 +86,10 @@ class Cloud(Toolbox):
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _begin(self, sandbox_id: str, verb: str) -> SandboxInfo:
-        doing = f"{verb} sandbox '{check_sandbox_id(sandbox_id)}'"
-        path = f"/sandbox/{sandbox_id}/{verb}"
-        answer = self._ask(doing, "POST", path, seconds=self.start_seconds)
-        return self._started(self._described(answer, doing), verb)
-
-    def _started(self, info: SandboxInfo, verb: str) -> SandboxInfo:
-        """The sandbox once it runs; raises SandboxBroken, TimedOut."""
+    def _begin(self, verb: str, what: str, path: str, **request: Any) -> SandboxInfo:
+        """Ask for a sandbox to run, and wait for it; raises SandboxBroken, TimedOut."""
+        request["seconds"] = self.start_seconds
+        info = self._described(self._ask(f"{verb} {what}", "POST", path, **request))
 
         def pause(state: tenacity.RetryCallState) -> float:
             late = (state.seconds_since_start or 0.0) - 5.0

@@ -2,7 +2,6 @@
 host that was asked. What is sent and received is untrusted on its way in, secret on its way out."""
 
 import contextlib
-import io
 import json
 import socket
 import threading
@@ -16,6 +15,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from git_daytona import __version__
+from git_daytona.api.failures import senseless
 from git_daytona.base.errors import ApiUnreachable, BadAnswer, GitDaytonaError
 from git_daytona.base.secret import Secret, redact
 
@@ -32,8 +32,9 @@ CONNECTIONS = 64
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer with any status, read whole."""
+    """An answer with any status, read whole; ``doing`` is what it was asked for, for messages."""
 
+    doing: str
     status: int
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
@@ -67,42 +68,36 @@ class Client:
         redacted, into the details only, and the chain is cut.
         """
         present = {name: value for name, value in (query or {}).items() if value is not None}
+        headers = {"Accept": "application/json", "User-Agent": f"git-daytona/{__version__}"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key.reveal()}"
         try:
             response = self._pool.request(
                 method,
                 f"{url}?{urlencode(present, quote_via=quote)}" if present else url,
                 body=None if body is None else json.dumps(body),
                 fields=fields,
-                headers=_headers(key, is_json=body is not None),
+                headers=headers,
                 timeout=urllib3.Timeout(total=seconds),
                 retries=False,
                 redirect=False,
-                preload_content=False,
+                preload_content=False,  # _Connection reads, within bounds
+                release_conn=True,
             )
-            return Answer(response.status, response.headers, response.data)
         except GitDaytonaError as problem:
             raise problem.with_traceback(None) from None
         except Exception as problem:  # noqa: BLE001 — urllib3 lets through what its parsers raise
             raise _translated(problem, doing, self._api_url) from None
-
-
-def _headers(key: Secret | None, *, is_json: bool) -> dict[str, str]:
-    headers = {"Accept": "application/json", "User-Agent": f"git-daytona/{__version__}"}
-    if is_json:
-        headers["Content-Type"] = "application/json"
-    if key is not None:
-        headers["Authorization"] = f"Bearer {key.reveal()}"
-    return headers
+        # urllib3 has None for an empty body
+        return Answer(doing, response.status, response.headers, response.data or b"")
 
 
 def _translated(problem: Exception, doing: str, api_url: str) -> GitDaytonaError:
     details = redact(f"{type(problem).__name__}: {problem}")
     if not isinstance(problem, (urllib3.exceptions.HTTPError, OSError)):
-        return BadAnswer(
-            f"could not {doing}: the answer makes no sense",
-            hint="check DAYTONA_API_URL",
-            details=details,
-        )
+        return senseless(doing, details)
     is_late = any(
         isinstance(each, (urllib3.exceptions.TimeoutError, TimeoutError))
         # a refused connection is one of urllib3's time-outs, too
@@ -121,26 +116,13 @@ class _Connection(HTTPConnection):
     """A connection that reads an answer whole, bounded, before anybody else sees it."""
 
     def getresponse(self) -> urllib3.HTTPResponse:  # type: ignore[override]  # as urllib3 itself
-        response = None
-        try:
-            with _cut(self.sock, self.timeout or ANSWER_SECONDS):
-                response = super().getresponse()
-                body = _body(response)
-        except BaseException:
-            if response is not None:
-                response.close()  # it may hold the connection, and what is raised may live long
-            raise
-        return urllib3.HTTPResponse(
-            body=io.BytesIO(body),
-            headers=response.headers,
-            status=response.status,
-            version=response.version,
-            reason=response.reason,
-            preload_content=False,
-            decode_content=False,
-            # its end, when the body was read, gives the connection back to the pool
-            original_response=response._original_response,
-        )
+        with (
+            _cut(self.sock, self.timeout or ANSWER_SECONDS),
+            # it may hold the connection, and what is raised may live long
+            contextlib.closing(super().getresponse()) as response,
+        ):
+            body = _body(response)
+        return urllib3.HTTPResponse(body, response.headers, response.status)
 
 
 class _TlsConnection(_Connection, HTTPSConnection):

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from git_daytona.api.account import Account, check_sandbox_id
-from git_daytona.api.failures import gone, senseless
+from git_daytona.api.failures import senseless
 from git_daytona.base.endpoint import toolbox_base
-from git_daytona.base.errors import Forbidden, GitDaytonaError, KeyRefused, NotFound
+from git_daytona.base.errors import Forbidden, GitDaytonaError, KeyRefused, NotFound, SandboxGone
 from git_daytona.base.secret import Secret, printable
 from git_daytona.settings.settings import Settings
 
@@ -24,14 +24,6 @@ START_SECONDS = 300.0
 """Limit for a sandbox to be created, started or restored, and for a file to be moved."""
 MARGIN_SECONDS = 5.0
 """How much longer than a command may take its answer is waited for."""
-
-
-@dataclass(frozen=True)
-class Execution:
-    """A command's exit status and its output, stdout and stderr in one text."""
-
-    status: int
-    output: str
 
 
 @dataclass(frozen=True)
@@ -47,19 +39,19 @@ class SandboxInfo:
 
 
 @dataclass(frozen=True)
+class Execution:
+    """A command's exit status and its output, stdout and stderr in one text."""
+
+    status: int
+    output: str
+
+
+@dataclass(frozen=True)
 class TerminalAddress:
     """Where a client's WebSocket connects to a terminal, and its Authorization header."""
 
     url: str
     authorization: Secret
-
-
-@dataclass(frozen=True)
-class _Handle:
-    """The base URL of a sandbox's toolbox, and whether its ports are open to all."""
-
-    url: str
-    public: bool
 
 
 class Toolbox(Account):
@@ -70,20 +62,21 @@ class Toolbox(Account):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self._handles: dict[str, _Handle] = {}
+        self._reached: dict[str, tuple[str, bool]] = {}
+        """Sandbox id → the base URL of its toolbox, and whether its ports are open to all."""
 
     def get(self, sandbox_id: str) -> SandboxInfo:
         """Look a sandbox up. Raises SandboxGone when it is gone for good, and only then."""
         doing = f"find sandbox '{check_sandbox_id(sandbox_id)}'"
-        try:
-            info = self._described(self._ask(doing, "GET", f"/sandbox/{sandbox_id}"), doing)
-        except NotFound:
-            raise gone(sandbox_id) from None
-        if info.state in ("destroyed", "destroying"):
-            raise gone(sandbox_id)
+        info = None
+        with contextlib.suppress(NotFound):
+            info = self._described(self._ask(doing, "GET", f"/sandbox/{sandbox_id}"))
+        if info is None or info.state in ("destroyed", "destroying"):
+            raise SandboxGone(
+                f"sandbox '{sandbox_id}' does not exist (any more)",
+                hint="'git daytona status' lists the sessions",
+            )
         return info
-
-    # -- commands ----------------------------------------------------------------------------------
 
     def execute(
         self, sandbox_id: str, command: str, *, timeout: float, env: Mapping[str, str] | None = None
@@ -94,29 +87,19 @@ class Toolbox(Account):
         An answer that got lost is an ApiUnreachable, which callers may repeat: they guard what must
         not run twice.
         """
-        from git_daytona.api.http import ANSWER_BYTES
-
-        seconds = max(1, int(timeout))
-        body: dict[str, Any] = {"command": command, "timeout": seconds}
+        limit = max(1, int(timeout))
+        body: dict[str, Any] = {"command": command, "timeout": limit}
         if env:
             body["envs"] = dict(env)
-        answer = self._ask_toolbox(
-            sandbox_id,
-            "run a command in",
-            "POST",
-            "/process/execute",
-            body=body,
-            seconds=seconds + MARGIN_SECONDS,
-        )
-        doing = f"run a command in sandbox '{sandbox_id}'"
-        found = self._json(answer, doing, limit=ANSWER_BYTES)
+        seconds = limit + MARGIN_SECONDS
+        doing, path = "run a command in", "/process/execute"
+        answer = self._inside(sandbox_id, doing, "POST", path, body=body, seconds=seconds)
+        found = self._object(answer, most=None)
         # Older servers say `code`.
         status, output = found.get("exitCode", found.get("code")), found.get("result")
         if not isinstance(status, int | None) or not isinstance(output, str | None):
-            raise senseless(doing)
+            raise senseless(answer.doing)
         return Execution(-1 if status is None else int(status), output or "")
-
-    # -- files -------------------------------------------------------------------------------------
 
     def upload(self, sandbox_id: str, path: str, content: bytes) -> None:
         """Write a file in a sandbox, making its folders. Servers take blanks off the ends of a
@@ -125,30 +108,27 @@ class Toolbox(Account):
         By ``files/bulk-upload``, which every server has and Daytona's own SDKs use: the path is a
         field of its own, before the file.
         """
-        self._ask_toolbox(
+        file = ("file", content, "application/octet-stream")
+        self._inside(
             sandbox_id,
             f"write '{printable(path)[:200]}' in",
             "POST",
             "/files/bulk-upload",
-            fields=[
-                ("files[0].path", path),
-                ("files[0].file", ("file", content, "application/octet-stream")),
-            ],
+            fields=[("files[0].path", path), ("files[0].file", file)],
             seconds=self.start_seconds,
         )
 
     def download(self, sandbox_id: str, path: str) -> bytes:
-        """A file of a sandbox, whole. Raises BadAnswer beyond http.ANSWER_BYTES."""
-        return self._ask_toolbox(
+        """Read a file of a sandbox, whole. Raises BadAnswer beyond http.ANSWER_BYTES."""
+        answer = self._inside(
             sandbox_id,
             f"read '{printable(path)[:200]}' in",
             "GET",
             "/files/download",
             query={"path": path},
             seconds=self.start_seconds,
-        ).body
-
-    # -- terminals ---------------------------------------------------------------------------------
+        )
+        return answer.body
 
     def open_terminal(
         self,
@@ -163,9 +143,9 @@ class Toolbox(Account):
         body: dict[str, Any] = {"id": name, "cols": size[0], "rows": size[1], "envs": dict(env)}
         if directory is not None:
             body["cwd"] = directory
-        self._ask_toolbox(sandbox_id, "open a terminal in", "POST", "/process/pty", body=body)
+        self._inside(sandbox_id, "open a terminal in", "POST", "/process/pty", body=body)
         return TerminalAddress(
-            f"{self._handle(sandbox_id).url}/process/pty/{name}/connect",
+            f"{self._reach(sandbox_id)[0]}/process/pty/{name}/connect",
             Secret(f"Bearer {self.key().reveal()}"),
         )
 
@@ -173,31 +153,16 @@ class Toolbox(Account):
         """Tell a terminal its new size (columns, rows)."""
         body = {"cols": size[0], "rows": size[1]}
         path = f"/process/pty/{name}/resize"
-        self._ask_toolbox(sandbox_id, "resize a terminal in", "POST", path, body=body)
+        self._inside(sandbox_id, "resize a terminal in", "POST", path, body=body)
 
     def close_terminal(self, sandbox_id: str, name: str) -> None:
         """End a terminal and what runs on it; one that has ended is fine."""
         with contextlib.suppress(NotFound):
-            path = f"/process/pty/{name}"
-            self._ask_toolbox(sandbox_id, "close a terminal in", "DELETE", path)
-
-    # -- inside ------------------------------------------------------------------------------------
-
-    def _ask_toolbox(
-        self, sandbox_id: str, doing: str, method: str, path: str, **request: Any
-    ) -> "Answer":
-        """Ask a sandbox's toolbox as _ask() asks the API."""
-        url = f"{self._handle(sandbox_id).url}{path}"
-        whole = f"{doing} sandbox '{sandbox_id}'"
-        answer = self._send(whole, method, url, key=self.key(), **request)
-        try:
-            return self._checked(answer, whole)
-        except KeyRefused:
-            raise self.why_refused(sandbox_id, doing) from None
+            self._inside(sandbox_id, "close a terminal in", "DELETE", f"/process/pty/{name}")
 
     def why_refused(self, sandbox_id: str, doing: str) -> GitDaytonaError:
-        """What is behind a 401 of the proxy: the API itself is asked, whose 404 and 401 mean what
-        they say."""
+        """Find what is behind a 401 of the proxy: the API itself is asked, whose 404 and 401 mean
+        what they say. ``doing`` is what it refused, up to the sandbox's name."""
         try:
             self.get(sandbox_id)
         except GitDaytonaError as problem:
@@ -208,27 +173,33 @@ class Toolbox(Account):
             hint="try again in a few seconds; if it stays so, tell whoever runs the server",
         )
 
-    def _handle(self, sandbox_id: str) -> _Handle:
-        check_sandbox_id(sandbox_id)
-        with self._lock:
-            handle = self._handles.get(sandbox_id)
-        if handle is None:
-            self.get(sandbox_id)
-            with self._lock:
-                handle = self._handles[sandbox_id]
-        return handle
+    # -- inside ------------------------------------------------------------------------------------
 
-    def _described(self, answer: "Answer", doing: str) -> SandboxInfo:
-        """The sandbox that an answer describes; how it is reached is kept."""
-        found = self._json(answer, doing)
-        info = described(found, doing)
+    def _inside(self, sandbox_id: str, doing: str, method: str, path: str, **more: Any) -> "Answer":
+        """Ask a sandbox's toolbox as ``_ask`` asks the API."""
+        base, _ = self._reach(sandbox_id)
+        try:
+            return self._ask(f"{doing} sandbox '{sandbox_id}'", method, path, base=base, **more)
+        except KeyRefused:
+            raise self.why_refused(sandbox_id, doing) from None
+
+    def _reach(self, sandbox_id: str) -> tuple[str, bool]:
+        """Find how a sandbox is reached (see ``_reached``): one API call, the first time."""
+        if (found := self._reached.get(check_sandbox_id(sandbox_id))) is None:
+            self.get(sandbox_id)
+            found = self._reached[sandbox_id]
+        return found
+
+    def _described(self, answer: "Answer") -> SandboxInfo:
+        """Read the sandbox that an answer describes, and keep how it is reached."""
+        found = self._object(answer)
+        info = described(found, answer.doing)
         url = found.get("toolboxProxyUrl")
         if not url:  # an older server
             path = f"/sandbox/{info.id}/toolbox-proxy-url"
-            url = self._json(self._ask(doing, "GET", path), doing).get("url")
+            url = self._object(self._ask(answer.doing, "GET", path)).get("url")
         base = toolbox_base(url, self.settings.api_url)
-        with self._lock:
-            self._handles[info.id] = _Handle(f"{base}/{info.id}", found.get("public") is True)
+        self._reached[info.id] = f"{base}/{info.id}", found.get("public") is True
         return info
 
 
