@@ -100,7 +100,6 @@ def test_every_limit_is_on_the_page():
 
 ENDLESS = {
     ("__main__", "thread.join()"): "revocations, each with its limit",
-    ("transfer.transfer", "thread.join()"): "a revocation, with its limit",
     (
         "service.tool_calls",
         "self._question.result()",
@@ -112,7 +111,7 @@ ENDLESS = {
     ("sessions.coordinator", "remote.result()"): "the same",
     ("sessions.coordinator", "touched.result()"): "the same",
     ("sessions.sync", "refs.result()"): "the same",
-    ("transfer.transfer", "self._beside.result()"): "the same",
+    ("transfer.transfer", "begun.result()"): "the same",
     ("service.serve", "ending.get()"): "the service waits for its end",
     (
         "sandbox.terminal",

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import Future, wait
 from pathlib import Path
 from urllib.parse import quote
 
@@ -113,14 +114,13 @@ def test_a_lease(local, account, sandbox, tokens):
 @pytest.mark.parametrize("way", [ValueError, KeyboardInterrupt, SystemExit, GeneratorExit])
 @pytest.mark.parametrize("background", [False, True])
 def test_it_ends_on_every_way_out(local, account, sandbox, way, background):
-    threads: list[threading.Thread] = []
+    threads: list[Future[None]] = []
     with (
         pytest.raises(way),
         leases.lease(account, sandbox, background=threads if background else None),
     ):
         raise way
-    for thread in threads:
-        thread.join()
+    wait(list(threads))
     assert local.live_tokens() == 0
     assert journals() == []
 

@@ -6,15 +6,71 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from git_daytona import ssh
-from git_daytona.base.secret import Secret
+from git_daytona.base.secret import Secret, redact
 from git_daytona.git.environment import user_ssh
 from git_daytona.settings.settings import Settings
-from git_daytona.transfer.report_pipe import ReportPipe
 from git_daytona.trust.gateway import Trust
+
+REPORT_BYTES = 65536
+"""All that is read of a report: what a pipe holds anyway."""
+
+
+@dataclass(frozen=True)
+class ConnectionEnd:
+    """The end of the last connection, as ssh.py's _Report writes it; all empty without a report.
+
+    ``entry`` is that of the error (base/errors.py), empty where the remote command came to its end,
+    whatever its status; ``stderr`` the ssh client's own, redacted.
+    """
+
+    entry: str = ""
+    message: str = ""
+    hint: str = ""
+    stderr: str = ""
+
+
+class ReportPipe:
+    """A pipe for what ``daytona-ssh`` reports, to which nothing else can write.
+
+    git's stderr has it, too, for people; but there the sandbox has its say as well (a refusal of
+    git's server may be of many lines), and what is done next must not hang on whose words look like
+    whose. ``writing`` is for the child; ``close_writing`` once it has ended.
+    """
+
+    def __init__(self) -> None:
+        self._reading, self.writing = os.pipe()
+
+    def close(self) -> None:
+        self.close_writing()
+        os.close(self._reading)
+
+    def close_writing(self) -> None:
+        if self.writing >= 0:
+            os.close(self.writing)
+            self.writing = -1
+
+    def end(self) -> ConnectionEnd:
+        """Read the last end that has been reported so far."""
+        # a process that nobody knows of may still hold the other end
+        os.set_blocking(self._reading, False)
+        records = b""
+        with contextlib.suppress(BlockingIOError):
+            while len(records) < REPORT_BYTES and (data := os.read(self._reading, REPORT_BYTES)):
+                records += data
+        fields = records.decode("utf-8", "replace").split("\0")
+        ends = [at for at, field in enumerate(fields[:-5]) if field == "ended"]
+        if not ends:
+            return ConnectionEnd()
+        entry, message, hint, stderr = fields[ends[-1] + 1 : ends[-1] + 5]
+        return ConnectionEnd(entry, message, hint, redact(stderr.replace("\r\n", "\n")))
+
+    def wait_for_begin(self) -> bool:
+        """Wait until the remote command runs; False if all have closed the other end before."""
+        return os.read(self._reading, REPORT_BYTES).startswith(b"begun\0")
 
 
 @dataclass(frozen=True)
@@ -34,30 +90,29 @@ def connection(
 
     ``configured`` is what git's configuration has of the user's own ssh.
     """
-    with (
-        inheritable(token) as descriptor,
-        _lifeline() as lifeline,
-        contextlib.closing(ReportPipe()) as report,
-    ):
-        env = ssh_environment(settings, trust, configured) | {
-            "DAYTONA_SSH_TOKEN_FD": str(descriptor),
-            "DAYTONA_SSH_LIFELINE_FD": str(lifeline),
-            "DAYTONA_SSH_REPORT_FD": str(report.writing),
-        }
-        yield Connection(env, (descriptor, lifeline, report.writing), report)
+    with inheritable(token) as descriptor, contextlib.closing(ReportPipe()) as report:
+        # it ends when this process does, however it does: the wrapper then ends ssh, and git
+        lifeline, writing = os.pipe()
+        try:
+            env = ssh_environment(settings, trust, configured) | {
+                "DAYTONA_SSH_TOKEN_FD": str(descriptor),
+                "DAYTONA_SSH_LIFELINE_FD": str(lifeline),
+                "DAYTONA_SSH_REPORT_FD": str(report.writing),
+            }
+            yield Connection(env, (descriptor, lifeline, report.writing), report)
+        finally:
+            os.close(writing)
+            os.close(lifeline)
 
 
 def ssh_environment(
-    settings: Settings,
-    trust: Trust,
-    configured: Iterable[tuple[str, str]],
-    environ: Mapping[str, str] | None = None,
+    settings: Settings, trust: Trust, configured: Iterable[tuple[str, str]]
 ) -> dict[str, str]:
     """Build the variables that make git use ``daytona-ssh`` for the gateway and the user's own ssh
     for every other host; no token."""
-    # The interpreter that runs us and the wrapper's own file: what PATH holds, or who installed
-    # what where, does not matter.
     env = {
+        # The interpreter that runs us and the wrapper's own file: what PATH holds, or who installed
+        # what where, does not matter.
         "GIT_SSH_COMMAND": shlex.join((sys.executable, "-I", "-S", "-B", ssh.__file__)),
         "GIT_SSH_VARIANT": "ssh",
         "DAYTONA_SSH_GATEWAY": trust.endpoint.url_authority,
@@ -69,8 +124,7 @@ def ssh_environment(
     if settings.ssh_binary:
         env["DAYTONA_SSH_BINARY"] = settings.ssh_binary
     last = dict(configured)
-    source = os.environ if environ is None else environ
-    return env | user_ssh(source, last.get("core.sshcommand"), last.get("ssh.variant"))
+    return env | user_ssh(os.environ, last.get("core.sshcommand"), last.get("ssh.variant"))
 
 
 @contextlib.contextmanager
@@ -84,15 +138,3 @@ def inheritable(token: Secret) -> Iterator[int]:
     ) as anonymous:
         anonymous.write(token.reveal().encode())
         yield anonymous.fileno()
-
-
-@contextlib.contextmanager
-def _lifeline() -> Iterator[int]:
-    """Open the reading end of a pipe that ends when this process does, however it does: the wrapper
-    then ends ssh, and git with it."""
-    reading, writing = os.pipe()
-    try:
-        yield reading
-    finally:
-        os.close(writing)
-        os.close(reading)

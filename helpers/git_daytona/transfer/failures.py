@@ -11,7 +11,7 @@ from git_daytona.base.errors import (
 from git_daytona.base.run import Result
 from git_daytona.base.secret import printable
 from git_daytona.git.repository import failure
-from git_daytona.transfer.report_pipe import ConnectionEnd
+from git_daytona.transfer.environment import ConnectionEnd
 from git_daytona.trust.gateway import Policy, Trust
 
 # A line of the user's own ssh configuration that ssh cannot read (readconf.c has both forms; trying

@@ -9,9 +9,9 @@ import contextlib
 import hashlib
 import json
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -19,8 +19,16 @@ from typing import TypeVar
 import tenacity
 
 from git_daytona.api.cloud import Cloud, SshAccess
-from git_daytona.base import files, log, paths
-from git_daytona.base.errors import GitDaytonaError, RateLimited
+from git_daytona.base import files, log, paths, threads
+from git_daytona.base.errors import (
+    BadSetting,
+    Forbidden,
+    GitDaytonaError,
+    KeyRefused,
+    NoKey,
+    NotFound,
+    RateLimited,
+)
 from git_daytona.base.secret import Secret
 
 T = TypeVar("T")
@@ -35,10 +43,7 @@ RETRY_SECONDS = 45.0
 MAX_WAIT = 30.0
 """The longest a server's Retry-After is followed, seconds."""
 
-
-_REFUSALS = frozenset({5, 6, 7, 8, 13})
-"""Statuses of errors after which certainly nothing was minted: no key, 401, 403, 404, a bad
-setting."""
+_NOTHING_MINTED = (NoKey, KeyRefused, Forbidden, NotFound, BadSetting)
 
 
 @dataclass(frozen=True)
@@ -98,9 +103,7 @@ def patiently(
             lambda problem: isinstance(problem, kinds) and problem.transient
         ),
         # A call that took its whole time limit is not made again: people wait for its result.
-        stop=tenacity.stop_any(
-            tenacity.stop_after_attempt(TRIES), tenacity.stop_after_delay(RETRY_SECONDS)
-        ),
+        stop=tenacity.stop_after_attempt(TRIES) | tenacity.stop_after_delay(RETRY_SECONDS),
         wait=_wait,
         reraise=True,
     )
@@ -109,62 +112,55 @@ def patiently(
 
 @contextlib.contextmanager
 def lease(
-    cloud: Cloud, sandbox_id: str, *, background: list[threading.Thread] | None = None
+    cloud: Cloud, sandbox_id: str, *, background: "list[Future[None]] | None" = None
 ) -> Iterator[SshAccess]:
     """Hold the only live token of a sandbox while the block runs.
 
     Leases of one sandbox exclude each other across processes, since minting ends the sandbox's
     earlier tokens. The token is revoked on every way out; a failure is left to ``reap``. With
-    ``background`` that runs in a thread, which is in the list until it has ended; the caller joins
-    those. Raises what ``Cloud.mint`` raises.
+    ``background`` a thread does that, and its future is in the list until it has ended; the caller
+    waits for those. Raises what ``Cloud.mint`` raises.
     """
     journal = Journal(cloud.settings.api_url, sandbox_id)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(journal.lock(LOCK_SECONDS))
-        journal.write("minting")
-        unsure = False
-
-        def mint() -> SshAccess:
-            nonlocal unsure
-            try:
-                return cloud.mint(sandbox_id, MINUTES)
-            except GitDaytonaError as problem:
-                unsure = unsure or problem.status not in _REFUSALS
-                raise
-
+    with contextlib.ExitStack() as held:
+        held.enter_context(journal.lock(LOCK_SECONDS))
+        access = _mint(cloud, journal)
+        held.callback(_revoke, cloud, access.token, journal)
         try:
-            with log.event("token.mint", sandbox=sandbox_id):
-                access = patiently(mint)
-        except BaseException as problem:
-            # A refusal at the first try minted nothing. Otherwise a token may be alive that nobody
-            # knows: the journal keeps it for reap(). (No revocation without a token here: it would
-            # end what others may have minted meanwhile, case 2.)
-            if unsure or not isinstance(problem, GitDaytonaError):
-                journal.write("lost")
-            else:
-                journal.remove()
-            raise
-        released = stack.pop_all()
-
-    def release() -> None:
-        with released:
-            _revoke(cloud, access.token, journal)
-
-    def release_and_leave(threads: list[threading.Thread]) -> None:
-        try:
-            release()
+            yield access
         finally:
-            threads.remove(threading.current_thread())
+            if background is not None:
+                ending = threads.start(held.pop_all().close, daemon=False)
+                background.append(ending)
+                ending.add_done_callback(background.remove)
+
+
+def _mint(cloud: Cloud, journal: Journal) -> SshAccess:
+    """Mint a token. Unless certainly none is alive after a failure, the journal stays for ``reap``.
+
+    No revocation without a token here: it would end what others may have minted meanwhile (case 2).
+    """
+    journal.write("minting")
+    failures: list[GitDaytonaError] = []
+
+    def attempt() -> SshAccess:
+        try:
+            return cloud.mint(journal.sandbox_id, MINUTES)
+        except GitDaytonaError as problem:
+            failures.append(problem)
+            raise
 
     try:
-        yield access
-    finally:
-        if background is None:
-            release()
+        with log.event("token.mint", sandbox=journal.sandbox_id):
+            return patiently(attempt)
+    except BaseException as problem:
+        if isinstance(problem, GitDaytonaError) and all(
+            isinstance(each, _NOTHING_MINTED) for each in failures
+        ):
+            journal.remove()
         else:
-            thread = threading.Thread(target=release_and_leave, args=(background,))
-            background.append(thread)
-            thread.start()
+            journal.write("lost")
+        raise
 
 
 def _revoke(cloud: Cloud, token: Secret | None, journal: Journal) -> bool:

@@ -5,8 +5,8 @@ import contextlib
 import os
 import re
 import signal
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -68,6 +68,10 @@ _PUSH_OPTIONS = (
 _PUSH = ("push", *_PUSH_OPTIONS.split(), f"--receive-pack={RECEIVE_PACK}")
 
 
+Leased = contextlib.AbstractContextManager[tuple[SshAccess, Trust]]
+"""A lease, and the trust for the gateway that takes its token."""
+
+
 @dataclass(frozen=True)
 class _Job:
     """What one git command shall do, however often it is tried."""
@@ -85,7 +89,7 @@ class Transfers:
     settings: Settings
     cloud: Cloud
     policy: Policy
-    _revocations: list[threading.Thread] = field(default_factory=list)
+    _revocations: list[Future[None]] = field(default_factory=list)
 
     def fetch(
         self,
@@ -108,29 +112,32 @@ class Transfers:
         refspecs: Sequence[str],
         *,
         show: bool = False,
-        ahead: "EarlyLease | None" = None,
+        ahead: Callable[[], Leased] | None = None,
     ) -> Trust:
         """Push by explicit refspecs, without hooks, signatures, tags or submodules; fast-forward
         only unless a refspec has a ``+``. The first try uses the lease ``ahead``."""
         return self._transfer(_Job(repository, _PUSH, refspecs, show), sandbox_id, ahead)
 
     @contextlib.contextmanager
-    def ahead(self, repository: Repository, sandbox_id: str) -> Iterator["EarlyLease"]:
+    def ahead(self, repository: Repository, sandbox_id: str) -> Iterator[Callable[[], Leased]]:
         """Begin a lease now, in a thread, for a push that comes within the block."""
         _check_address(configuration(repository), url(self.check().endpoint))
+        lease = self.lease(sandbox_id, background=True)
         with (
-            contextlib.ExitStack() as leased,
-            concurrently(
-                lambda: leased.enter_context(self.lease(sandbox_id, background=True))
-            ) as begun,
+            contextlib.ExitStack() as held,
+            concurrently(lambda: held.enter_context(lease)) as begun,
         ):
-            yield EarlyLease(leased, begun.result)
+
+            @contextlib.contextmanager
+            def take() -> Iterator[tuple[SshAccess, Trust]]:
+                with held:
+                    yield begun.result()
+
+            yield take
 
     def drain(self) -> None:
         """Wait for revocations that are still under way."""
-        while under_way := list(self._revocations):
-            for thread in under_way:
-                thread.join()
+        wait(list(self._revocations))
 
     def check(self) -> Trust:
         """Check all that can be refused before a token is minted: the ssh client, the host keys.
@@ -153,7 +160,9 @@ class Transfers:
                 trust = self.policy.for_endpoint(access.endpoint)
             yield access, trust
 
-    def _transfer(self, job: _Job, sandbox_id: str, early: "EarlyLease | None" = None) -> Trust:
+    def _transfer(
+        self, job: _Job, sandbox_id: str, ahead: Callable[[], Leased] | None = None
+    ) -> Trust:
         attempts = 0
 
         def attempt() -> Trust:
@@ -167,10 +176,8 @@ class Transfers:
             # before anything is minted, and so is the gateway's key
             configured = configuration(job.repository)
             _check_address(configured, url(self.check().endpoint))
-            leased = (
-                early.take() if early and attempts == 1 else self.lease(sandbox_id, background=True)
-            )
-            with leased as (access, trust):
+            early = ahead if attempts == 1 else None
+            with early() if early else self.lease(sandbox_id, background=True) as (access, trust):
                 event.update(gateway=trust.endpoint, attempt=attempts)
                 self._once(job, access.token, trust, configured)
                 return trust
@@ -222,20 +229,6 @@ class Transfers:
                     details=result.complaint,
                 )
             raise failures.explain(result, end, trust, job.command[0], self.policy)
-
-
-@dataclass(frozen=True)
-class EarlyLease:
-    """A lease that was begun before its use (Transfers.ahead)."""
-
-    _leased: contextlib.ExitStack
-    _result: Callable[[], tuple[SshAccess, Trust]]
-
-    @contextlib.contextmanager
-    def take(self) -> Iterator[tuple[SshAccess, Trust]]:
-        """Use it: it ends with the block. Raises what minting raised."""
-        with self._leased:
-            yield self._result()
 
 
 def configuration(repository: Repository) -> list[tuple[str, str]]:
