@@ -118,7 +118,7 @@ ENDLESS = {
         "self._pieces.get()",
     ): "a thread that shows what comes; ended with the connection",
     ("sandbox.terminal", "keys.get()"): "a person's keys; ended with the connection",
-    ("ssh", "self.wait()"): "ssh, which has limits of its own",
+    ("ssh", "self._process.wait()"): "ssh, which has limits of its own",
     ("base.files", "guard.acquire()"): "filelock: the limit is the lock's own",
     ("git.repository", "state.outcome.result()"): "tenacity: that has ended",
 }

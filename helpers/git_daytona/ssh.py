@@ -36,7 +36,6 @@ import select
 import shlex
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import tempfile
@@ -58,13 +57,11 @@ _ENTRIES = {
 
 STDERR_BYTES = 8192
 """How much of a remote command's stderr is brought back: the end of it."""
+SSH_STDERR_BYTES = 16 * 1024
+"""How much of ssh's own stderr is reported: the end of it."""
 HOLD_SECONDS = 0.2
 """How long a few bytes that may begin the mark are held back from whoever waits for output."""
 CHUNK_BYTES = 256 * 1024
-ATOMIC_BYTES = 4096
-"""What a pipe that poll(2) calls writable takes without blocking."""
-SSH_STDERR_BYTES = 16 * 1024
-"""How much of ssh's own stderr is reported: the end of it."""
 
 # Options of ssh that take a value. git uses -4, -6, -o, -p and, as a probe, -G (connect.c,
 # push_ssh_options); the others are for people who use the wrapper by hand.
@@ -72,27 +69,25 @@ _WITH_VALUE = "BbcDEeFIiJLlmOopQRSWw"
 
 # Everything a user's configuration could do to this connection and must not: the command line beats
 # every configuration file. None of it is secret. OpenSSH 8.7 is the oldest that knows them all.
-_OPTIONS = " ".join(
-    (
-        # no prompts, no other way in than the token
-        "BatchMode=yes PreferredAuthentications=none PubkeyAuthentication=no",
-        "PasswordAuthentication=no KbdInteractiveAuthentication=no GSSAPIAuthentication=no",
-        "HostbasedAuthentication=no IdentitiesOnly=yes IdentityAgent=none IdentityFile=none",
-        "PKCS11Provider=none AddKeysToAgent=no",
-        # one plain session over a connection of its own
-        "ControlMaster=no ControlPath=none ControlPersist=no RemoteCommand=none RequestTTY=no",
-        "SessionType=default StdinNull=no ForkAfterAuthentication=no PermitLocalCommand=no",
-        "ClearAllForwardings=yes ExitOnForwardFailure=no ForwardAgent=no ForwardX11=no Tunnel=no",
-        "EscapeChar=none CanonicalizeHostname=no",
-        # no more trust than we were given
-        "StrictHostKeyChecking=yes VerifyHostKeyDNS=no UpdateHostKeys=no CheckHostIP=no",
-        "NoHostAuthenticationForLocalhost=no",
-        # ends, if nobody answers
-        "ConnectTimeout=30 ConnectionAttempts=1 ServerAliveInterval=15 ServerAliveCountMax=4",
-        # -v and LogLevel DEBUG print the user name, which is the token
-        "LogLevel=ERROR LogVerbose=none VisualHostKey=no",
-    )
-).split()
+_OPTIONS = (
+    # no prompts, no other way in than the token
+    "BatchMode=yes PreferredAuthentications=none PubkeyAuthentication=no"
+    " PasswordAuthentication=no KbdInteractiveAuthentication=no GSSAPIAuthentication=no"
+    " HostbasedAuthentication=no IdentitiesOnly=yes IdentityAgent=none IdentityFile=none"
+    " PKCS11Provider=none AddKeysToAgent=no"
+    # one plain session over a connection of its own
+    " ControlMaster=no ControlPath=none ControlPersist=no RemoteCommand=none RequestTTY=no"
+    " SessionType=default StdinNull=no ForkAfterAuthentication=no PermitLocalCommand=no"
+    " ClearAllForwardings=yes ExitOnForwardFailure=no ForwardAgent=no ForwardX11=no Tunnel=no"
+    " EscapeChar=none CanonicalizeHostname=no"
+    # no more trust than we were given
+    " StrictHostKeyChecking=yes VerifyHostKeyDNS=no UpdateHostKeys=no CheckHostIP=no"
+    " NoHostAuthenticationForLocalhost=no"
+    # ends, if nobody answers
+    " ConnectTimeout=30 ConnectionAttempts=1 ServerAliveInterval=15 ServerAliveCountMax=4"
+    # -v and LogLevel DEBUG print the user name, which is the token
+    " LogLevel=ERROR LogVerbose=none VisualHostKey=no"
+)
 
 # Trust in the pinned modes: one file and one name. (In inherited mode the user's own files and
 # KnownHostsCommand count.)
@@ -102,12 +97,10 @@ _PINNED = ("GlobalKnownHostsFile=/dev/null", "KnownHostsCommand=none")
 # gateway, the algorithms and the line's quality. Nothing else has an effect, whatever a later
 # OpenSSH invents. Not HostKeyAlgorithms: naming some makes ssh offer them in that order instead of
 # the trusted keys' types first, and so refuse a gateway that has several keys.
-_HONOURED = " ".join(
-    (
-        "addressfamily bindaddress bindinterface casignaturealgorithms ciphers compression ipqos",
-        "kexalgorithms macs proxyusefdpass rekeylimit requiredrsasize tcpkeepalive",
-    )
-).split()
+_HONOURED = (
+    "addressfamily bindaddress bindinterface casignaturealgorithms ciphers compression ipqos"
+    " kexalgorithms macs proxyusefdpass rekeylimit requiredrsasize tcpkeepalive"
+)
 
 # Signals that end ssh along with us.
 _PASSED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
@@ -122,44 +115,22 @@ class Refusal(Exception):
 
 
 class CommandLine:
-    """git's arguments, taken apart: options to pass on, destination, port, remote command."""
+    """git's arguments, taken apart: options as (letter, value), host, remote command."""
 
     def __init__(self, argv: list[str]):
         self.argv = argv
-        self.probe = False
-        self.port = "22"
-        self.family: list[str] = []
-        self.sends_protocol = False
-        self.terminal = False
-        self.host = ""
-        words = list(argv)
-        while words:
-            word = words.pop(0)
-            if word == "--":
-                self.host = words.pop(0) if words else ""
-                break
-            if not word.startswith("-") or word == "-":
-                self.host = word
-                break
-            self._option(word, words)
-        self.host = self.host.rsplit("@", 1)[-1]
+        self.options, self.operands = _options_and_operands(argv)
+        words = self.operands[1:] if self.operands[:1] == ["--"] else self.operands
+        self.host = words[0].rsplit("@", 1)[-1] if words else ""
         # `ssh host -- command` is how people write it by hand.
-        self.rest = words[1:] if words[:1] == ["--"] else words
-
-    def _option(self, word: str, words: list[str]) -> None:
-        for place, letter in enumerate(word[1:], start=1):
-            if letter in _WITH_VALUE:
-                value = word[place + 1 :] or (words.pop(0) if words else "")
-                if letter == "p":
-                    self.port = value
-                elif letter == "o":
-                    option = value.replace(" ", "=", 1).lower()
-                    self.sends_protocol |= option == "sendenv=git_protocol"
-                return
-            if letter in "46":
-                self.family = ["-" + letter]
-            self.probe |= letter == "G"
-            self.terminal |= letter == "t"
+        self.rest = words[2:] if words[1:2] == ["--"] else words[1:]
+        last = dict(self.options)
+        self.port = last.get("p", "22")
+        self.probe = "G" in last
+        self.terminal = "t" in last
+        self.family = [f"-{letter}" for letter, _ in self.options if letter in "46"][-1:]
+        spelled = [(letter, value.replace(" ", "=", 1).lower()) for letter, value in self.options]
+        self.sends_protocol = ("o", "sendenv=git_protocol") in spelled
 
     def is_for(self, gateway: str) -> bool:
         """Tell whether the destination is the gateway (``host[:port]``)."""
@@ -167,19 +138,29 @@ class CommandLine:
         return bool(host) and self.host.strip("[]").lower() == host.lower() and self.port == port
 
 
+def _options_and_operands(argv: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Split ssh's arguments as its getopt(3) does, up to the first that is no option."""
+    options, words = [], list(argv)
+    while words and words[0].startswith("-") and words[0] not in ("-", "--"):
+        letters = words.pop(0)[1:]
+        while letters:
+            letter, value, letters = letters[0], "", letters[1:]
+            if letter in _WITH_VALUE:
+                value = letters or (words.pop(0) if words else "")
+                letters = ""
+            options.append((letter, value))
+    return options, words
+
+
 def split_authority(text: str) -> tuple[str, str]:
     """Split ``host[:port]`` or ``[host]:port`` into (host, port); port 22 by default."""
-    if text.startswith("["):
-        host, _, port = text[1:].partition("]")
-        return host, port.lstrip(":") or "22"
-    host, _, port = text.partition(":")
-    return host, port or "22"
+    host, _, port = text[1:].partition("]") if text.startswith("[") else text.partition(":")
+    return host, port.lstrip(":") or "22"
 
 
 def find_ssh(named: str, path: str) -> str:
     """Find DAYTONA_SSH_BINARY, unless blank, or else ``ssh`` on PATH. Raises Refusal."""
-    named = named.strip()
-    if named:
+    if named := named.strip():
         hint = "set DAYTONA_SSH_BINARY to the absolute path of an OpenSSH client, or unset it"
         if not os.path.isabs(named):
             raise Refusal(EXIT_MISSING, "DAYTONA_SSH_BINARY is not an absolute path", hint)
@@ -196,11 +177,8 @@ def find_ssh(named: str, path: str) -> str:
     folders = filter(os.path.isabs, (path or os.defpath).split(os.pathsep))
     if found := shutil.which("ssh", path=os.pathsep.join(folders)):
         return found
-    raise Refusal(
-        EXIT_MISSING,
-        "no OpenSSH client found on PATH",
-        "install it (Debian: apt install openssh-client), or set DAYTONA_SSH_BINARY",
-    )
+    hint = "install it (Debian: apt install openssh-client), or set DAYTONA_SSH_BINARY"
+    raise Refusal(EXIT_MISSING, "no OpenSSH client found on PATH", hint)
 
 
 def quoted(path: str) -> str:
@@ -225,17 +203,12 @@ def _argument(text: str) -> str:
 
 def options(host: str, trust_file: str | None, trust_name: str | None) -> list[str]:
     """Build the ``-o`` options for a connection to the gateway, none of them secret."""
-    chosen = [*_OPTIONS, "HostName=" + host]
+    chosen = [*_OPTIONS.split(), "HostName=" + host]
     if trust_file is not None:
         chosen += [*_PINNED, "UserKnownHostsFile=" + quoted(trust_file)]
         if trust_name is not None:
             chosen.append("HostKeyAlias=" + trust_name)
     return [word for option in chosen for word in ("-o", option)]
-
-
-def users_configuration(home: str) -> str:
-    """Write a configuration that includes the user's own: ssh itself ignores HOME."""
-    return f'Include "{home}/.ssh/config"\nMatch all\n  Include /etc/ssh/ssh_config\n'
 
 
 def honoured(shown: str, client: list[str], *, inherited: bool) -> list[str]:
@@ -252,13 +225,17 @@ def honoured(shown: str, client: list[str], *, inherited: bool) -> list[str]:
     def as_user(text: str) -> str:
         return "%%".join(part.replace("%r", user) for part in text.split("%%"))
 
-    rules: dict[str, Callable[[str], str]] = dict.fromkeys(_HONOURED, str)
+    def paths(text: str, write: Callable[[str], str]) -> str:
+        # blanks are between them and, alas, in them: each begins with a slash (or is `none`)
+        return " ".join(map(write, re.split(r" (?=/)", text)))
+
+    rules: dict[str, Callable[[str], str]] = dict.fromkeys(_HONOURED.split(), str)
     rules["revokedhostkeys"] = _argument  # shown as it is written there, tokens and all
     rules["proxycommand"] = as_user
     if inherited:
         rules["hostkeyalias"] = str
-        rules["globalknownhostsfile"] = lambda shown: _paths(shown, _argument)  # has no tokens
-        rules["userknownhostsfile"] = lambda shown: _paths(shown, quoted)  # shown expanded
+        rules["globalknownhostsfile"] = lambda text: paths(text, _argument)  # has no tokens
+        rules["userknownhostsfile"] = lambda text: paths(text, quoted)  # shown expanded
         rules["knownhostscommand"] = as_user
     lines = []
     for name, value in pairs:
@@ -267,12 +244,6 @@ def honoured(shown: str, client: list[str], *, inherited: bool) -> list[str]:
         elif name in rules:
             lines.append(f"{name} {rules[name](value)}")
     return lines
-
-
-def _paths(shown: str, write: Callable[[str], str]) -> str:
-    """Write each of the paths that ``ssh -G`` shows, blanks between them and, alas, in them: each
-    begins with a slash (or is ``none``)."""
-    return " ".join(map(write, re.split(r" (?=/)", shown)))
 
 
 def jump(spec: str, client: list[str]) -> str:
@@ -294,28 +265,18 @@ def configuration(token: str | None, lines: list[str]) -> str:
 def take_token(environ: dict[str, str]) -> str:
     """Read the token from the inherited descriptor or the environment. Raises Refusal."""
     token = environ.get("DAYTONA_SSH_TOKEN", "")
-    number = environ.get("DAYTONA_SSH_TOKEN_FD", "")
-    if number.isascii() and number.isdigit():
-        try:
-            # pread: git may connect twice, and the descriptor's offset is shared with whoever else
-            # inherited it.
-            token = os.pread(int(number), 4096, 0).decode("ascii", "replace")
-            os.close(int(number))
-        except (OSError, OverflowError):
-            token = ""
+    if (descriptor := _inherited(environ, "DAYTONA_SSH_TOKEN_FD")) is not None:
+        with contextlib.suppress(OSError):
+            # pread: git may connect twice, and whoever inherited the descriptor shares its offset
+            token = os.pread(descriptor, 4096, 0).decode("ascii", "replace")
+        os.close(descriptor)
     token = token.strip()
     if not token:
-        raise Refusal(
-            EXIT_SETTING,
-            "there is no token for this sandbox",
-            "use 'git daytona fetch N', or 'daytona-token exec SANDBOX -- git …'",
-        )
+        hint = "use 'git daytona fetch N', or 'daytona-token exec SANDBOX -- git …'"
+        raise Refusal(EXIT_SETTING, "there is no token for this sandbox", hint)
     if not re.fullmatch(r"(?!-)[A-Za-z0-9_.~+=-]{1,512}", token):
-        raise Refusal(
-            EXIT_SETTING,
-            "the token is malformed and was not used",
-            "mint a new one, and report it to Daytona",
-        )
+        hint = "mint a new one, and report it to Daytona"
+        raise Refusal(EXIT_SETTING, "the token is malformed and was not used", hint)
     return token
 
 
@@ -328,7 +289,6 @@ def private_file(content: str) -> Iterator[str]:
     configuration it reads that twice, so a plain pipe does not either. Elsewhere a file of mode
     0600 in a folder of mode 0700.
     """
-    data = content.encode("utf-8", "surrogateescape")
     with contextlib.ExitStack() as stack:
         if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
             descriptor = os.memfd_create("daytona-ssh", os.MFD_CLOEXEC)
@@ -339,7 +299,7 @@ def private_file(content: str) -> Iterator[str]:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         file = stack.enter_context(open(descriptor, "wb", buffering=0))
         os.fchmod(descriptor, 0o600)
-        file.write(data)
+        file.write(content.encode("utf-8", "surrogateescape"))
         yield path
 
 
@@ -360,7 +320,6 @@ _MARK = b"\xfb"
 git's protocols wait for (those end in "0" or a newline), so that next to nothing is held back."""
 _LIKELY = 4
 """So many bytes of the mark are no coincidence."""
-_GIT_SERVERS = ("upload-pack", "receive-pack", "upload-archive")
 
 
 def remote_command(command: str, protocol: str, nonce: str) -> str:
@@ -446,14 +405,19 @@ class _Report:
 
     def __init__(self, environ: dict[str, str]) -> None:
         self._descriptor = _inherited(environ, "DAYTONA_SSH_REPORT_FD")
-        self.stderr = b""
+        self._stderr = b""
 
     def begun(self) -> None:
         self._write(b"begun")
 
+    def add_stderr(self, data: bytes) -> None:
+        """Keep the end of what ssh writes to its stderr, and show it on ours."""
+        self._stderr = (self._stderr + data)[-SSH_STDERR_BYTES:]
+        _write_stderr(data)
+
     def ended(self, entry: str = "", message: str = "", hint: str = "") -> None:
         texts = [each.encode("utf-8", "backslashreplace") for each in (entry, message, hint)]
-        self._write(b"ended", *texts, self.stderr[-SSH_STDERR_BYTES:])
+        self._write(b"ended", *texts, self._stderr)
 
     def _write(self, *fields: bytes) -> None:
         if self._descriptor is not None:
@@ -462,151 +426,105 @@ class _Report:
                 os.write(self._descriptor, record)
 
 
-class _Child:
+class _Passed(Exception):
+    """One of our signals was passed on to ssh."""
+
+
+class _Client:
     """ssh as a child with our own stdin, to which our signals are passed on.
 
-    ``passed`` is the last signal that was, 0 for none. ``lifeline`` is a pipe to read from: at its
-    end ssh is ended, because the coordinator, which would have done that, was killed. With
-    ``piped`` its stdout and stderr are pipes to us.
+    ``lifeline`` is a pipe to read from: at its end ssh is ended, because the coordinator, which
+    would have done that, was killed. ``unread``: the reader of our stdout has gone.
     """
 
-    def __init__(
-        self,
-        argv: Sequence[str],
-        environ: dict[str, str],
-        lifeline: int | None = None,
-        piped: bool = False,
-    ) -> None:
-        self.passed = 0
-        self._lifeline = lifeline
-        # Blocked until there is a child to pass them on to, and in the child until they end it.
-        signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED)
+    def __init__(self, ending: Ending, report: _Report, lifeline: int | None) -> None:
+        self._ending, self._report, self._lifeline = ending, report, lifeline
+        self._signal = 0
+        self.unread = False
+
+    def run(self, argv: Sequence[str], environ: dict[str, str], *, piped: bool) -> int:
+        """Run ssh to its end; returns its status, -N after signal N. With ``piped`` what it writes
+        passes through here.
+
+        The signals are blocked before (connect), and in the child until they end it.
+        """
         for number in _PASSED:
             signal.signal(number, self._pass_on)
-        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-        self._awake, asleep = os.pipe()
-        os.set_blocking(asleep, False)
-        signal.set_wakeup_fd(asleep, warn_on_full_buffer=False)
         streams = subprocess.PIPE if piped else None
-        self.process = subprocess.Popen(
-            argv,
-            env=environ,
-            stdout=streams,
-            stderr=streams,
-            bufsize=0,
-            preexec_fn=_in_child(),  # noqa: PLW1509 — there is one thread
-        )
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
+        try:
+            with subprocess.Popen(
+                argv,
+                env=environ,
+                stdout=streams,
+                stderr=streams,
+                bufsize=0,
+                preexec_fn=_in_child(),  # noqa: PLW1509 — there is one thread
+            ) as self._process:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
+                self._move()
+            signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED)
+            return self._process.returncode
+        except _Passed:
+            self._process.wait()
+            return -self._signal
 
     def _pass_on(self, number: int, _frame: object = None) -> None:
-        self.passed = number
-        self.process.send_signal(number)
+        first, self._signal = not self._signal, number
+        self._process.send_signal(number)
+        if first:  # leave what waits now, perhaps for a reader that has stopped
+            raise _Passed
 
-    def wait(
-        self, wanted: Sequence[tuple[int, int]] = (), seconds: float | None = None
-    ) -> set[int]:
-        """Wait for a signal, the lifeline's end or one of ``wanted`` (descriptor and event of
-        poll(2)); returns the descriptors that are ready, none after so many seconds."""
-        poll = select.poll()
-        for descriptor, event in wanted:
-            poll.register(descriptor, event)
-        poll.register(self._awake, select.POLLIN)
+    def _move(self) -> None:
+        """Hand on what ssh writes, until it closes its pipes or ends."""
+        pipes = {self._process.stdout: self._take, self._process.stderr: self._report.add_stderr}
+        sinks = {pipe.fileno(): sink for pipe, sink in pipes.items() if pipe}
+        open_pipes = set(sinks)
         if self._lifeline is not None:
-            poll.register(self._lifeline, select.POLLIN)
-        ready = {each for each, _ in poll.poll(None if seconds is None else seconds * 1000)}
-        if self._awake in ready:
-            os.read(self._awake, 4096)
-        if self._lifeline in ready and not os.read(self._lifeline, 1):
-            self._lifeline = None
+            sinks[self._lifeline] = self._watch
+        poll = select.poll()
+        for descriptor in sinks:
+            poll.register(descriptor, select.POLLIN)
+        while open_pipes:
+            ready = poll.poll(HOLD_SECONDS * 1000)
+            if not ready and not self._goes_on():
+                break
+            for descriptor, _ in ready:
+                data = os.read(descriptor, CHUNK_BYTES)
+                sinks[descriptor](data)
+                if not data:
+                    poll.unregister(descriptor)
+                    open_pipes.remove(descriptor)
+
+    def _goes_on(self) -> bool:
+        """Release what is held back; tell whether ssh runs. (A process that it started may still
+        hold its pipes.)"""
+        if self._ending.holds:
+            self._write(self._ending.release())
+        return self._process.poll() is None
+
+    def _take(self, data: bytes) -> None:
+        """Hand the command's output on; ``b""`` is the end of the stream."""
+        had_begun = self._ending.begun
+        output = self._ending.feed(data) if data else self._ending.rest()
+        if self._ending.begun and not had_begun:
+            self._report.begun()
+        self._write(output)
+
+    def _watch(self, data: bytes) -> None:
+        """End ssh at the lifeline's end."""
+        if not data:
             self._pass_on(signal.SIGTERM)
-        return ready
 
-    def attend(self) -> int:
-        """Wait for its end; returns its status, 128+N where signal N ended it."""
-        while (status := self.process.poll()) is None:
-            self.wait()
-        return _as_of_a_shell(-self.passed or status)
-
-
-class _Relay:
-    """What ssh writes, on its way to our stdout and stderr. Nothing here blocks: a reader that has
-    stopped must not keep us from noticing signals and ssh's end."""
-
-    def __init__(self, child: _Child, ending: Ending, report: _Report) -> None:
-        self._child, self._ending, self._report = child, ending, report
-        self.unread = False
-        """Whether the reader of our stdout has gone."""
-        self._pending = b""
-        self._output, self._errors = child.process.stdout, child.process.stderr
-        self._begun = False
-
-    def run(self) -> int:
-        """Move all that ssh writes until its end; returns its status, -N after signal N."""
-        kind, blocking = os.fstat(1).st_mode, os.get_blocking(1)
-        if stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind):
-            os.set_blocking(1, False)
-        most = ATOMIC_BYTES if os.get_blocking(1) else CHUNK_BYTES
-        try:
-            while self._child.process.poll() is None or self._unfinished():
-                over = self._child.process.returncode is not None and not self._pending
-                seconds = HOLD_SECONDS if self._ending.holds else None
-                ready = self._child.wait(self._wanted(), 0 if over else seconds)
-                if over and not ready:  # a process that ssh started still holds its streams
-                    break
-                self._move(ready, most)
-            return -self._child.passed or self._child.process.returncode
-        finally:
-            os.set_blocking(1, blocking)
-
-    def _unfinished(self) -> bool:
-        # Whoever ended ssh does not wait for what it still had to write.
-        moving = self._output or self._errors or self._pending
-        return bool(moving) and not self._child.passed
-
-    def _wanted(self) -> list[tuple[int, int]]:
-        wanted = [(self._errors.fileno(), select.POLLIN)] if self._errors else []
-        if self._pending:
-            wanted.append((1, select.POLLOUT))
-        elif self._output:
-            wanted.append((self._output.fileno(), select.POLLIN))
-        return wanted
-
-    def _move(self, ready: set[int], most: int) -> None:
-        if self._errors and self._errors.fileno() in ready:
-            data = self._errors.read(CHUNK_BYTES)
-            self._report.stderr = (self._report.stderr + data)[-SSH_STDERR_BYTES:]
-            _write_stderr(data)
-            if not data:
-                self._errors.close()
-                self._errors = None
-        if self._output and self._output.fileno() in ready:
-            self._read(self._output.read(CHUNK_BYTES))
-        elif not ready and self._ending.holds:
-            self._pending += self._ending.release()
-        if 1 in ready:
+    def _write(self, data: bytes) -> None:
+        while data:
             try:
-                self._pending = self._pending[os.write(1, self._pending[:most]) :]
-            except BlockingIOError:
-                pass
+                data = data[os.write(1, data) :]
+            except BlockingIOError:  # whoever shares it with us made it so
+                select.select([], [1], [], HOLD_SECONDS)
             except OSError:
                 self.unread = True
-                self._pending = b""
-                self._stop_reading()
                 # a command that writes on would not notice for long that nobody reads it
-                self._child.process.terminate()
-
-    def _read(self, data: bytes) -> None:
-        self._pending += self._ending.feed(data) if data else self._ending.rest()
-        if not data:
-            self._stop_reading()
-        if self._ending.begun and not self._begun:
-            self._begun = True
-            self._report.begun()
-
-    def _stop_reading(self) -> None:
-        if self._output:
-            self._output.close()
-            self._output = None
+                self._pass_on(signal.SIGTERM)
 
 
 def _in_child() -> Callable[[], None]:
@@ -657,7 +575,7 @@ def other(line: CommandLine, environ: dict[str, str]) -> None:
         before = line.argv[: len(line.argv) - len(line.rest)]
         takes = _answer([*start, "-G", *before], clean).returncode == 0
         variant = "ssh" if takes else "simple"
-    os.execvpe(start[0], [*start, *variant_arguments(line.argv, variant)], clean)
+    os.execvpe(start[0], [*start, *variant_arguments(line, variant)], clean)
 
 
 _TRANSLATED = ("plink", "putty", "tortoiseplink", "simple")
@@ -678,28 +596,24 @@ def variant_of(named: str, command: str, program: str) -> str:
     return base if base in ("ssh", "plink", "tortoiseplink") else "auto"
 
 
-def variant_arguments(argv: list[str], variant: str) -> list[str]:
+def variant_arguments(line: CommandLine, variant: str) -> list[str]:
     """Translate git's arguments for such a client (push_ssh_options). Raises Refusal."""
     if variant not in _TRANSLATED:
-        return argv
+        return line.argv
     result = ["-batch"] if variant == "tortoiseplink" else []
-    words = list(argv)
-    while words and words[0].startswith("-") and words[0] not in ("-", "--"):
-        word = words.pop(0)
-        if variant == "simple" and word in ("-p", "-4", "-6"):
+    for letter, value in line.options:
+        if variant == "simple" and letter in "46p":
+            option = "setting port" if letter == "p" else f"-{letter}"
             raise Refusal(
                 EXIT_SETTING,
-                f"ssh variant 'simple' does not support {'setting port' if word == '-p' else word}",
+                f"ssh variant 'simple' does not support {option}",
                 "set ssh.variant; see git-config(1)",
             )
-        if word == "-o":
-            del words[:1]
-        elif word == "-p":
-            result += ["-P", *words[:1]]
-            del words[:1]
-        else:
-            result.append(word)
-    return result + words
+        if letter == "p":
+            result += ["-P", value]
+        elif letter != "o":
+            result.append(f"-{letter}{value}")
+    return result + line.operands
 
 
 def scrubbed(environ: dict[str, str]) -> dict[str, str]:
@@ -708,8 +622,7 @@ def scrubbed(environ: dict[str, str]) -> dict[str, str]:
 
 
 def _write_stderr(text: bytes) -> None:
-    # nobody reads it, or not now: nothing of the stream waits for that
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # nobody reads it
         os.write(2, text)
 
 
@@ -761,16 +674,13 @@ def main(argv: list[str]) -> int:
 
 
 def _run(argv: list[str], environ: dict[str, str], report: _Report) -> int:
+    line = CommandLine(argv)
     if argv[:1] == ["--version"]:
         program = find_ssh(environ.get("DAYTONA_SSH_BINARY", ""), environ.get("PATH", ""))
         os.execve(program, [program, "-V"], scrubbed(environ))
-    line = CommandLine(argv)
     if not line.host:
-        raise Refusal(
-            EXIT_USAGE,
-            "there is no host among the arguments",
-            "git calls this program; see 'daytona-ssh --help'",
-        )
+        hint = "git calls this program; see 'daytona-ssh --help'"
+        raise Refusal(EXIT_USAGE, "there is no host among the arguments", hint)
     if not line.is_for(environ.get("DAYTONA_SSH_GATEWAY", "")):
         _inherited(environ, "DAYTONA_SSH_TOKEN_FD")
         other(line, environ)
@@ -792,39 +702,21 @@ def connect(line: CommandLine, environ: dict[str, str], report: _Report) -> int:
     # nologin) would lead nowhere.
     if clean.get("SHELL", "").rsplit("/", 1)[-1] in ("nologin", "false", "true"):
         del clean["SHELL"]
-    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED)  # until a _Child can pass them on
+    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED)  # until _Client passes them on
     with contextlib.ExitStack() as files:
-        theirs = files.enter_context(private_file(users_configuration(os.path.expanduser("~"))))
-        answer = _answer([program, "-F", theirs, *fixed, "-G", "--", line.host], clean)
-        report.stderr = answer.stderr
-        _write_stderr(answer.stderr)
+        # the user's own, as ssh itself would read them if it did not ignore HOME
+        own = f'Include "{os.path.expanduser("~")}/.ssh/config"\n'
+        own += "Match all\n  Include /etc/ssh/ssh_config\n"
+        theirs = [program, "-F", files.enter_context(private_file(own))]
+        answer = _answer([*theirs, *fixed, "-G", "--", line.host], clean)
+        report.add_stderr(answer.stderr)
         if answer.returncode != 0:  # ssh has complained about what it cannot read there
             report.ended()
             return _as_of_a_shell(answer.returncode)
         shown = answer.stdout.decode("utf-8", "surrogateescape")
-        lines = honoured(shown, [program, "-F", theirs], inherited=not pinned)
-        path = files.enter_context(private_file(configuration(token, lines)))
-        start = [program, "-F", path, *fixed]
-        if line.probe:
-            return _Child([*start, "-G", "--", line.host], clean).attend()
-        lifeline = _inherited(environ, "DAYTONA_SSH_LIFELINE_FD")
-        # The gateway gives a terminal to its own shell only, and its status to nobody; without one
-        # /bin/sh reads our input.
-        if line.terminal and not line.rest:
-            return _Child([*start, "-t", "--", line.host], clean, lifeline).attend()
-        protocol = environ.get("GIT_PROTOCOL", "") if line.sends_protocol else ""
-        command = " ".join(line.rest) or "exec /bin/sh"
-        nonce = os.urandom(16).hex()
-        ending = Ending(nonce)
-        argv = [*start, "--", line.host, remote_command(command, protocol, nonce)]
-        relay = _Relay(_Child(argv, clean, lifeline, piped=True), ending, report)
-        status = relay.run()
-    # git prints what we print. As what the server writes in the side band, this must not pass for
-    # words of ssh's or ours.
-    prefix = b"remote: " if any(server in command for server in _GIT_SERVERS) else b""
-    for text in ending.stderr.splitlines():
-        _write_stderr(prefix + text + b"\n")
-    return _final_status(status, ending, relay, report)
+        lines = honoured(shown, theirs, inherited=not pinned)
+        ours = files.enter_context(private_file(configuration(token, lines)))
+        return _converse(line, [program, "-F", ours, *fixed], environ, clean, report)
 
 
 def _fixed_arguments(line: CommandLine, environ: dict[str, str]) -> tuple[list[str], bool]:
@@ -832,21 +724,45 @@ def _fixed_arguments(line: CommandLine, environ: dict[str, str]) -> tuple[list[s
     host, port = split_authority(environ["DAYTONA_SSH_GATEWAY"])
     trust_file = environ.get("DAYTONA_SSH_TRUST_FILE") or None
     if trust_file and not (os.path.isfile(trust_file) and os.access(trust_file, os.R_OK)):
-        raise Refusal(
-            EXIT_SETTING,
-            f"cannot read the pinned host keys in '{trust_file}'",
-            "see 'daytona-pin verify'",
-        )
+        hint = "see 'daytona-pin verify'"
+        raise Refusal(EXIT_SETTING, f"cannot read the pinned host keys in '{trust_file}'", hint)
     chosen = options(host, trust_file, environ.get("DAYTONA_SSH_TRUST_NAME") or None)
     return [*line.family, *chosen, "-p", port], trust_file is not None
 
 
-def _final_status(status: int, ending: Ending, relay: _Relay, report: _Report) -> int:
-    """Return the command's own status. Raises Refusal when that is unknown."""
+def _converse(
+    line: CommandLine,
+    start: list[str],
+    environ: dict[str, str],
+    clean: dict[str, str],
+    report: _Report,
+) -> int:
+    """Run the command by ``start`` (ssh and its options); return its own status.
+
+    Raises Refusal when that is unknown.
+    """
+    nonce = os.urandom(16).hex()
+    ending = Ending(nonce)
+    client = _Client(ending, report, _inherited(environ, "DAYTONA_SSH_LIFELINE_FD"))
+    # The gateway gives a terminal to its own shell only, and its status to nobody; without one
+    # /bin/sh reads our input.
+    if line.probe or (line.terminal and not line.rest):
+        option = "-G" if line.probe else "-t"
+        status = client.run([*start, option, "--", line.host], clean, piped=False)
+        return _as_of_a_shell(status)
+    protocol = environ.get("GIT_PROTOCOL", "") if line.sends_protocol else ""
+    command = " ".join(line.rest) or "exec /bin/sh"
+    remote = remote_command(command, protocol, nonce)
+    status = client.run([*start, "--", line.host, remote], clean, piped=True)
+    # git prints what we print. As what the server writes in the side band, this must not pass for
+    # words of ssh's or ours.
+    prefix = b"remote: " if re.search("upload-pack|receive-pack|upload-archive", command) else b""
+    for text in ending.stderr.splitlines():
+        _write_stderr(prefix + text + b"\n")
     if ending.status is not None:
         report.ended()
         return ending.status
-    if relay.unread:  # as a program that met SIGPIPE; nobody is there to read why
+    if client.unread:  # as a program that met SIGPIPE; nobody is there to read why
         return 128 + signal.SIGPIPE
     if status < 0:
         return _as_of_a_shell(status)

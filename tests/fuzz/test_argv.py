@@ -51,7 +51,8 @@ def fuzz_argv(argv, gateway):
         return  # main() has refused it
     for variant in ("ssh", "plink", "simple", "tortoiseplink", "putty"):
         try:
-            assert len(ssh.variant_arguments(list(argv), variant)) <= len(argv) + 1
+            translated = ssh.variant_arguments(call, variant)
+            assert translated[len(translated) - len(call.operands) :] == call.operands
         except ssh.Refusal as problem:
             assert "\n" not in problem.message
 

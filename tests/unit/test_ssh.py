@@ -280,13 +280,13 @@ def test_variant_of_the_users_own_client(named, command, program, variant):
     ],
 )
 def test_arguments_of_the_users_own_client(variant, argv, expected):
-    assert ssh.variant_arguments(argv, variant) == expected
+    assert ssh.variant_arguments(CommandLine(argv), variant) == expected
 
 
 @pytest.mark.parametrize("option", [["-p", "1"], ["-4"], ["-6"]])
 def test_a_simple_client_is_not_sent_to_the_wrong_place(option):
     with pytest.raises(Refusal, match="'simple' does not support"):
-        ssh.variant_arguments([*option, "h", "c"], "simple")
+        ssh.variant_arguments(CommandLine([*option, "h", "c"]), "simple")
 
 
 def test_git_and_the_wrapper_agree_on_a_simple_client(tmp_path):
