@@ -162,8 +162,12 @@ class Account:
             raise BadAnswer(
                 "refusing to revoke an empty token: it would revoke all", hint="report this"
             )
-        query = {} if token is None else {"token": token.reveal()}
-        answer = self._send(doing, "DELETE", f"/sandbox/{sandbox_id}/ssh-access", query=query)
+        answer = self._send(
+            doing,
+            "DELETE",
+            f"/sandbox/{sandbox_id}/ssh-access",
+            query={} if token is None else {"token": token.reveal()},  # in no frame of ours
+        )
         if answer.status == 404:
             return
         # without the server's words, which may repeat the token

@@ -68,18 +68,13 @@ class Client:
         redacted, into the details only, and the chain is cut.
         """
         present = {name: value for name, value in (query or {}).items() if value is not None}
-        headers = {"Accept": "application/json", "User-Agent": f"git-daytona/{__version__}"}
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        if key is not None:
-            headers["Authorization"] = f"Bearer {key.reveal()}"
         try:
             response = self._pool.request(
                 method,
                 f"{url}?{urlencode(present, quote_via=quote)}" if present else url,
                 body=None if body is None else json.dumps(body),
                 fields=fields,
-                headers=headers,
+                headers=_headers(key, is_json=body is not None),
                 timeout=urllib3.Timeout(total=seconds),
                 retries=False,
                 redirect=False,
@@ -92,6 +87,15 @@ class Client:
             raise _translated(problem, doing, self._api_url) from None
         # urllib3 has None for an empty body
         return Answer(doing, response.status, response.headers, response.data or b"")
+
+
+def _headers(key: Secret | None, *, is_json: bool) -> dict[str, str]:
+    headers = {"Accept": "application/json", "User-Agent": f"git-daytona/{__version__}"}
+    if is_json:
+        headers["Content-Type"] = "application/json"
+    if key is not None:
+        headers["Authorization"] = f"Bearer {key.reveal()}"
+    return headers
 
 
 def _translated(problem: Exception, doing: str, api_url: str) -> GitDaytonaError:

@@ -1,8 +1,8 @@
 """A token's lifetime: lease = lock, journal, mint → use → revoke, and the journal removed.
 
 The journal is one small file per sandbox under ``$XDG_STATE_HOME/git-daytona/leases``: sandbox id,
-API, pid and start of the holder, never the token. A lease whose holder died is revoked sandbox-wide
-by ``reap``.
+API, pid of the holder, never the token. One whose lock is free is that of a holder which died, or
+could not revoke: ``reap`` revokes sandbox-wide.
 """
 
 import contextlib
@@ -28,6 +28,7 @@ from git_daytona.base.errors import (
     NoKey,
     NotFound,
     RateLimited,
+    TimedOut,
 )
 from git_daytona.base.secret import Secret
 
@@ -48,7 +49,7 @@ _NOTHING_MINTED = (NoKey, KeyRefused, Forbidden, NotFound, BadSetting)
 
 @dataclass(frozen=True)
 class Journal:
-    """The record of one sandbox's lease; the lock beside it is held as long as the lease."""
+    """The record of one sandbox's lease, which holds the lock beside it as long as it lives."""
 
     api_url: str
     sandbox_id: str
@@ -67,16 +68,20 @@ class Journal:
         place = paths.locks() / f"lease-{self._name}"
         return files.lock(place, seconds=seconds, holds=f"sandbox {self.sandbox_id}")
 
-    def write(self, state: str) -> None:
-        """Note this process as the holder; ``state`` is "minting", or "lost" for a token that may
-        be alive and that nobody will revoke."""
+    def is_held(self) -> bool:
+        """Tell whether a lease has the lock: the kernel frees that of a process which died."""
+        try:
+            with self.lock(0.0):
+                return False
+        except TimedOut:
+            return True
+
+    def write(self) -> None:
         entry = {
             "sandboxId": self.sandbox_id,
             "apiUrl": self.api_url,
             "pid": os.getpid(),
-            "started": _started(os.getpid()),
             "at": time.time(),
-            "state": state,
         }
         files.write_whole(self.path, json.dumps(entry).encode())
 
@@ -140,7 +145,7 @@ def _mint(cloud: Cloud, journal: Journal) -> SshAccess:
 
     No revocation without a token here: it would end what others may have minted meanwhile (case 2).
     """
-    journal.write("minting")
+    journal.write()
     failures: list[GitDaytonaError] = []
 
     def attempt() -> SshAccess:
@@ -153,13 +158,9 @@ def _mint(cloud: Cloud, journal: Journal) -> SshAccess:
     try:
         with log.event("token.mint", sandbox=journal.sandbox_id):
             return patiently(attempt)
-    except BaseException as problem:
-        if isinstance(problem, GitDaytonaError) and all(
-            isinstance(each, _NOTHING_MINTED) for each in failures
-        ):
+    except GitDaytonaError:
+        if all(isinstance(each, _NOTHING_MINTED) for each in failures):
             journal.remove()
-        else:
-            journal.write("lost")
         raise
 
 
@@ -172,57 +173,33 @@ def _revoke(cloud: Cloud, token: Secret | None, journal: Journal) -> bool:
         log.logger.warning(
             "token.revoke sandbox=%s left to the next start: %s", sandbox_id, problem.message
         )
-        journal.write("lost")
         return False
     journal.remove()
     return True
 
 
 def stale(api_url: str) -> list[Journal]:
-    """List the journalled leases of this API whose holder is gone, or whose token may be alive."""
+    """List the journals of this API that no lease holds: a token of theirs may be alive."""
     found: list[Journal] = []
     for path in sorted(paths.leases().glob("*.json")):
         try:
             entry = json.loads(path.read_bytes())
             journal = Journal(str(entry["apiUrl"]), str(entry["sandboxId"]))
-            alive = entry["state"] != "lost" and _alive(int(entry["pid"]), str(entry["started"]))
         except FileNotFoundError:
             continue
         except (OSError, ValueError, KeyError, TypeError):
             log.logger.warning("lease journal '%s' cannot be read and is left alone", path)
             continue
-        if journal.api_url == api_url and not alive:
+        if journal.api_url == api_url and not journal.is_held():
             found.append(journal)
     return found
 
 
 def reap(cloud: Cloud) -> int:
-    """Revoke, sandbox-wide, what dead holders left behind; returns how many. The rest stays."""
+    """Revoke, sandbox-wide, what leases left behind; returns how many. The rest stays."""
     done = 0
     for journal in stale(cloud.settings.api_url):
-        # A live lease holds the lock: its mint has ended the old token, and it revokes its own.
-        # Under the lock look again: a lease may have begun and ended since.
         with contextlib.suppress(GitDaytonaError), journal.lock(1.0):
-            if journal in stale(cloud.settings.api_url):
+            if journal.path.exists():  # no lease has begun and ended since
                 done += _revoke(cloud, None, journal)
     return done
-
-
-def _started(pid: int) -> str:
-    """Read when a process started, where /proc has it: later ones may have the same number."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return ""
-    # field 22, starttime (proc(5)); the name before it may hold blanks and brackets
-    return stat.rsplit(")", 1)[-1].split()[19]
-
-
-def _alive(pid: int, started: str) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # another user's now
-        pass
-    return not started or _started(pid) in ("", started)
