@@ -101,8 +101,8 @@ class Account:
 
     def config(self) -> dict[str, Any]:
         """Ask for ``/config`` as it is; that needs no key."""
-        answer = self._send("ask for the configuration", "GET", "/config", anonymous=True)
-        return self._object(self._checked(answer))
+        answer = self._ask("ask for the configuration", "GET", "/config", anonymous=True)
+        return self._object(answer)
 
     def key_info(self) -> KeyInfo:
         """Ask what the API knows of the key in use. Raises NoKey, KeyRefused."""

@@ -57,34 +57,34 @@ def from_status(
             hint="try again in a moment",
         )
     table: dict[int, GitDaytonaError] = {
+        403: errors.Forbidden(
+            f"the API key may not {doing}{said}",
+            hint="use a key with the permission to write sandboxes",
+        ),
         401: errors.KeyRefused(
             f"{settings.api_url} does not accept the API key from"
             f" {settings.key_source or 'the keyring'}",
             hint="make a new one (https://app.daytona.io/dashboard/keys) and set DAYTONA_API_KEY",
         ),
-        403: errors.Forbidden(
-            f"the API key may not {doing}{said}",
-            hint="use a key with the permission to write sandboxes",
-        ),
-        404: errors.NotFound(
-            f"could not {doing}: it does not exist{said}",
-            hint="'git daytona status' lists the sessions and their sandboxes",
-        ),
         405: BadAnswer(
             f"could not {doing}: the server does not offer it",
             hint="update the Daytona server, or check DAYTONA_API_URL",
-        ),
-        408: errors.TimedOut(
-            f"could not {doing} within its time limit",
-            hint="allow it more time, or look why it takes so long",
-        ),
-        409: errors.Conflict(
-            f"could not {doing}: the sandbox is busy{said}", hint="wait a moment, then try again"
         ),
         429: errors.RateLimited(
             f"could not {doing}: too many requests",
             retry_after=float(wait[1]) if wait else None,
             hint="wait a minute, then try again",
+        ),
+        404: errors.NotFound(
+            f"could not {doing}: it does not exist{said}",
+            hint="'git daytona status' lists the sessions and their sandboxes",
+        ),
+        409: errors.Conflict(
+            f"could not {doing}: the sandbox is busy{said}", hint="wait a moment, then try again"
+        ),
+        408: errors.TimedOut(
+            f"could not {doing} within its time limit",
+            hint="allow it more time, or look why it takes so long",
         ),
     }
     return table.get(status) or BadAnswer(

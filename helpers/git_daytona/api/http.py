@@ -61,11 +61,10 @@ class Client:
         body: object = None,
         fields: list[tuple[str, Any]] | None = None,
     ) -> Answer:
-        """Send a request with a JSON body, or a form of ``fields``; read the answer, as a whole
-        within ``seconds``. Raises ApiUnreachable, BadAnswer.
+        """Send a JSON body or a form of ``fields``; read the answer, as a whole within ``seconds``.
 
-        The texts of exceptions below may hold URLs with tokens, and their frames the key: they go,
-        redacted, into the details only, and the chain is cut.
+        Raises ApiUnreachable, BadAnswer. The texts of exceptions below may hold URLs with tokens,
+        and their frames the key: they go, redacted, into the details, and the chain is cut.
         """
         present = {name: value for name, value in (query or {}).items() if value is not None}
         try:

@@ -8,7 +8,7 @@ remembers answers for two minutes.
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from git_daytona.api.account import Account, check_sandbox_id
 from git_daytona.api.failures import senseless
@@ -27,6 +27,21 @@ MARGIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
+class Execution:
+    """A command's exit status and its output, stdout and stderr in one text."""
+
+    status: int
+    output: str
+
+
+class TerminalAddress(NamedTuple):
+    """Where a client's WebSocket connects to a terminal, and its Authorization header."""
+
+    url: str
+    authorization: Secret
+
+
+@dataclass(frozen=True)
 class SandboxInfo:
     """A sandbox as the API describes it."""
 
@@ -36,22 +51,6 @@ class SandboxInfo:
     created_at: str | None = None
     error_reason: str | None = None
     recoverable: bool = False
-
-
-@dataclass(frozen=True)
-class Execution:
-    """A command's exit status and its output, stdout and stderr in one text."""
-
-    status: int
-    output: str
-
-
-@dataclass(frozen=True)
-class TerminalAddress:
-    """Where a client's WebSocket connects to a terminal, and its Authorization header."""
-
-    url: str
-    authorization: Secret
 
 
 class Toolbox(Account):
@@ -135,8 +134,8 @@ class Toolbox(Account):
         sandbox_id: str,
         name: str,
         *,
-        directory: str | None,
         size: tuple[int, int],
+        directory: str | None,
         env: Mapping[str, str],
     ) -> TerminalAddress:
         """Start a shell on a terminal of ``size`` (columns, rows); return where to connect."""

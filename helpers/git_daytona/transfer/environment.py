@@ -1,5 +1,4 @@
-"""What a child needs for one connection to a sandbox: the wrapper, the token, and the pipes by
-which the wrapper notices our end and reports its own."""
+"""What a child needs for one connection: the wrapper, the token, a lifeline and a report pipe."""
 
 import contextlib
 import os

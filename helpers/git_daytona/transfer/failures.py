@@ -2,12 +2,7 @@
 
 import re
 
-from git_daytona.base.errors import (
-    BadSetting,
-    ConnectionClosed,
-    GitDaytonaError,
-    TransferFailed,
-)
+from git_daytona.base.errors import BadSetting, ConnectionClosed, GitDaytonaError, TransferFailed
 from git_daytona.base.run import Result
 from git_daytona.base.secret import printable
 from git_daytona.git.repository import failure
@@ -61,7 +56,14 @@ def explain(
     cut = end.entry == ConnectionClosed.entry
     if end.entry and not cut:
         return TransferFailed(end.message, hint=end.hint, details=result.complaint)
-    if problem := _of_ssh(result, end) or policy.refusal(trust, end.stderr) or _of_sandbox(result):
+    if wrong := _CONFIGURATION.search(end.stderr):
+        return BadSetting(
+            f"your ssh configuration cannot be used: '{wrong[1]}' {wrong[2]}:"
+            f" {printable(wrong[3])}",
+            hint="mend that line; 'ssh -G localhost' shows whether ssh can read it",
+            details=result.complaint,
+        )
+    if problem := policy.refusal(trust, end.stderr) or _of_sandbox(result):
         return problem
     if cut:
         return ConnectionClosed(
@@ -78,15 +80,6 @@ def explain(
     return problem
 
 
-def _of_ssh(result: Result, end: ConnectionEnd) -> GitDaytonaError | None:
-    wrong = _CONFIGURATION.search(end.stderr)
-    return wrong and BadSetting(
-        f"your ssh configuration cannot be used: '{wrong[1]}' {wrong[2]}: {printable(wrong[3])}",
-        hint="mend that line; 'ssh -G localhost' shows whether ssh can read it",
-        details=result.complaint,
-    )
-
-
 def _of_sandbox(result: Result) -> GitDaytonaError | None:
     for words, message, hint in _REMOTE:
         if re.search(rf"^remote: .*(?:{words})", result.complaint, re.MULTILINE):
@@ -97,10 +90,10 @@ def _of_sandbox(result: Result) -> GitDaytonaError | None:
 def _of_push(result: Result) -> TransferFailed | None:
     """Read what git-push(1) has for a refused ref with --porcelain: a flag, the refs, the reason,
     tabs between."""
-    rejected = [line for line in result.text.splitlines() if line.startswith("!")]
-    if not rejected:
+    rejected = re.search(r"^!(?:.*\t)?(.*)$", result.text, re.MULTILINE)
+    if rejected is None:
         return None
-    reason = printable(rejected[0].split("\t")[-1])
+    reason = printable(rejected[1])
     behind = "fast-forward" in reason or "fetch first" in reason
     return TransferFailed(
         f"git push was rejected by the sandbox: {reason}",

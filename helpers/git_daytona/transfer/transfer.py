@@ -1,5 +1,4 @@
-"""One push or fetch = trust + lease + ssh environment + git. Nothing else transfers git's objects
-to or from a sandbox."""
+"""One push or fetch = trust + lease + ssh environment + git. Nothing else transfers objects."""
 
 import contextlib
 import os
