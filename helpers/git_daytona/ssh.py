@@ -337,6 +337,7 @@ class Ending:
     """
 
     def __init__(self, nonce: str) -> None:
+        self.nonce = nonce
         self.begun = False
         self.status: int | None = None
         self.stderr = b""
@@ -437,10 +438,11 @@ class _Client:
     would have done that, was killed. ``unread``: the reader of our stdout has gone.
     """
 
-    def __init__(self, ending: Ending, report: _Report, lifeline: int | None) -> None:
-        self._ending, self._report, self._lifeline = ending, report, lifeline
-        self._signal = 0
+    def __init__(self, report: _Report, lifeline: int | None) -> None:
+        self.ending = Ending(os.urandom(16).hex())
+        self.report, self._lifeline = report, lifeline
         self.unread = False
+        self._signal = 0
 
     def run(self, argv: Sequence[str], environ: dict[str, str], *, piped: bool) -> int:
         """Run ssh to its end; returns its status, -N after signal N. With ``piped`` what it writes
@@ -476,7 +478,7 @@ class _Client:
 
     def _move(self) -> None:
         """Hand on what ssh writes, until it closes its pipes or ends."""
-        pipes = {self._process.stdout: self._take, self._process.stderr: self._report.add_stderr}
+        pipes = {self._process.stdout: self._take, self._process.stderr: self.report.add_stderr}
         sinks = {pipe.fileno(): sink for pipe, sink in pipes.items() if pipe}
         open_pipes = set(sinks)
         if self._lifeline is not None:
@@ -498,16 +500,16 @@ class _Client:
     def _goes_on(self) -> bool:
         """Release what is held back; tell whether ssh runs. (A process that it started may still
         hold its pipes.)"""
-        if self._ending.holds:
-            self._write(self._ending.release())
+        if self.ending.holds:
+            self._write(self.ending.release())
         return self._process.poll() is None
 
     def _take(self, data: bytes) -> None:
         """Hand the command's output on; ``b""`` is the end of the stream."""
-        had_begun = self._ending.begun
-        output = self._ending.feed(data) if data else self._ending.rest()
-        if self._ending.begun and not had_begun:
-            self._report.begun()
+        had_begun = self.ending.begun
+        output = self.ending.feed(data) if data else self.ending.rest()
+        if self.ending.begun and not had_begun:
+            self.report.begun()
         self._write(output)
 
     def _watch(self, data: bytes) -> None:
@@ -716,7 +718,8 @@ def connect(line: CommandLine, environ: dict[str, str], report: _Report) -> int:
         shown = answer.stdout.decode("utf-8", "surrogateescape")
         lines = honoured(shown, theirs, inherited=not pinned)
         ours = files.enter_context(private_file(configuration(token, lines)))
-        return _converse(line, [program, "-F", ours, *fixed], environ, clean, report)
+        client = _Client(report, _inherited(environ, "DAYTONA_SSH_LIFELINE_FD"))
+        return _converse(line, [program, "-F", ours, *fixed], clean, client)
 
 
 def _fixed_arguments(line: CommandLine, environ: dict[str, str]) -> tuple[list[str], bool]:
@@ -730,37 +733,29 @@ def _fixed_arguments(line: CommandLine, environ: dict[str, str]) -> tuple[list[s
     return [*line.family, *chosen, "-p", port], trust_file is not None
 
 
-def _converse(
-    line: CommandLine,
-    start: list[str],
-    environ: dict[str, str],
-    clean: dict[str, str],
-    report: _Report,
-) -> int:
-    """Run the command by ``start`` (ssh and its options); return its own status.
+def _converse(line: CommandLine, start: list[str], environ: dict[str, str], client: _Client) -> int:
+    """Run ``start`` (ssh, its options) with the command; return the command's own status.
 
-    Raises Refusal when that is unknown.
+    Raises Refusal where that is unknown.
     """
-    nonce = os.urandom(16).hex()
-    ending = Ending(nonce)
-    client = _Client(ending, report, _inherited(environ, "DAYTONA_SSH_LIFELINE_FD"))
+    ending = client.ending
     # The gateway gives a terminal to its own shell only, and its status to nobody; without one
     # /bin/sh reads our input.
     if line.probe or (line.terminal and not line.rest):
         option = "-G" if line.probe else "-t"
-        status = client.run([*start, option, "--", line.host], clean, piped=False)
+        status = client.run([*start, option, "--", line.host], environ, piped=False)
         return _as_of_a_shell(status)
     protocol = environ.get("GIT_PROTOCOL", "") if line.sends_protocol else ""
     command = " ".join(line.rest) or "exec /bin/sh"
-    remote = remote_command(command, protocol, nonce)
-    status = client.run([*start, "--", line.host, remote], clean, piped=True)
+    remote = remote_command(command, protocol, ending.nonce)
+    status = client.run([*start, "--", line.host, remote], environ, piped=True)
     # git prints what we print. As what the server writes in the side band, this must not pass for
     # words of ssh's or ours.
     prefix = b"remote: " if re.search("upload-pack|receive-pack|upload-archive", command) else b""
     for text in ending.stderr.splitlines():
         _write_stderr(prefix + text + b"\n")
     if ending.status is not None:
-        report.ended()
+        client.report.ended()
         return ending.status
     if client.unread:  # as a program that met SIGPIPE; nobody is there to read why
         return 128 + signal.SIGPIPE
