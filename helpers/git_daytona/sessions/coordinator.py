@@ -195,7 +195,7 @@ class Coordinator:
             if session is None or replaced:
                 session = self._create(session_id, session, synced=synced)
             if replaced:  # whoever started it: the agent is told with its next tool result
-                self.state.leave_notice(session_id, REPLACED)
+                self.state.edit(session_id, notice=REPLACED)
             if session.number is None:
                 report.make_project(self.cloud, session.sandbox_id)
                 return Started(session, new=True, replaced=replaced)
@@ -205,7 +205,7 @@ class Coordinator:
                     "nothing comes back from this sandbox as long as "
                     f"{blocked.message} ({blocked.hint})"
                 )
-                self.state.leave_notice(session_id, f"{REPLACED}; {notice}" if replaced else notice)
+                self.state.edit(session_id, notice=f"{REPLACED}; {notice}" if replaced else notice)
             return Started(session, new=True, replaced=replaced)
 
     def _is_there(self, session: Session) -> bool:
@@ -475,7 +475,7 @@ class Coordinator:
             if current.number is not None:
                 outcome = self._bring_back(current, force=force, show=show)
                 kept = branches.keep_branches(self.repository, names_of(current))
-            self.state.mark_deleting(current.id)
+            self.state.edit(current.id, deleting=state.now())
             self.finish_deletion(current)
             return replace(outcome, kept=(*outcome.kept, *kept)) if outcome else None
 
