@@ -70,7 +70,7 @@ def test_case_49_toolbox_and_ssh_are_different_users(local, repo, begin):
     environment = box(local, session)
     session.agent("git config --global core.abbrev 20; git switch -qc side")
     environment |= owner
-    assert "dubious ownership" in session.coordinator.execute("1", "git status").result.output, (
+    assert "dubious ownership" in session.coordinator.execute("1", "git status")[0].output, (
         "the test would see it"
     )
     session.coordinator.fetch("1")

@@ -195,7 +195,7 @@ def test_case_46_a_failed_setup_is_made_good(local, repo, coordinate):
             == 1
         ), name
         assert (
-            coordinator.execute(str(number), "git log --format=%s").result.output == "Add README\n"
+            coordinator.execute(str(number), "git log --format=%s")[0].output == "Add README\n"
         ), name
         assert coordinator.state.get(f"ses_{number}").git_return.state == "pending", name
 

@@ -140,7 +140,7 @@ class Session:
 
     def agent(self, script: str) -> str:
         """Run a script in the sandbox's project as the agent would; it must succeed."""
-        result = self.coordinator.execute(self.name, script).result
+        result = self.coordinator.execute(self.name, script)[0]
         assert result.status == 0, result.output
         return result.output
 

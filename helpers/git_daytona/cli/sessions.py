@@ -77,10 +77,10 @@ def exec_(timeout: int, name: str, command: tuple[str, ...]) -> int:
     with common.coordinator(anywhere=True) as coordinator:
         line = command[0] if len(command) == 1 else shlex.join(command)
         common.waiting(coordinator, "running the command")
-        executed = coordinator.execute(name, line, timeout=timeout)
-        if executed.notice:
-            messages.warning(common.PROGRAM, executed.notice)
-        result, output = executed.result, executed.result.output
+        result, notice = coordinator.execute(name, line, timeout=timeout)
+        if notice:
+            messages.warning(common.PROGRAM, notice)
+        output = result.output
         if sys.stdout.isatty():
             from git_daytona.base.secret import printable
 

@@ -7,16 +7,16 @@ ours are kept as they are. git-daytona-state(5) describes it.
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 from urllib.parse import unquote
 
 from git_daytona.base import files, log, paths
 from git_daytona.base.errors import BadSetting
 from git_daytona.git.refs import SANDBOX_BRANCH, is_prefix
+from git_daytona.git.repository import Repository
 
 CHILDREN = 500
 """How many sub-agents' sessions the file remembers."""
@@ -348,16 +348,17 @@ class StateFile:
         return {"projectId": self.project_id, "worktree": self.worktree, "sessions": {}}
 
 
-def project_of(common_dir: Path, roots: str) -> str:
+def project_of(repository: Repository | None) -> str:
     """Return OpenCode's id of a project: what it wrote into ``.git/opencode``, else the first root
     commit in order, else ``global``."""
-    try:
-        cached = (common_dir / "opencode").read_text()[:200].strip()
-    except (OSError, UnicodeDecodeError):
-        cached = ""
-    if cached and cached.isalnum():
-        return cached
-    return min((line for line in roots.split() if line), default=NO_PROJECT)
+    if repository is None:
+        return NO_PROJECT
+    with suppress(OSError, UnicodeDecodeError):
+        cached = (repository.common_dir / "opencode").read_text()[:200].strip()
+        if cached.isalnum():
+            return cached
+    roots = repository.git("rev-list", "--max-parents=0", "--all", check=False)
+    return min(roots.text.split() if roots.status == 0 else (), default=NO_PROJECT)
 
 
 def all_sessions() -> list[Session]:

@@ -1,8 +1,9 @@
 """One sync: a report from the sandbox and, if something moved, one lease, one fetch, and the refs
-moved to where they belong."""
+moved to where they belong. And before the first one: the repository set up in the sandbox."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
 
 from git_daytona.base import log
 from git_daytona.base.errors import NotFound, TransferFailed
@@ -14,11 +15,10 @@ from git_daytona.git.repository import Repository
 from git_daytona.sandbox import report as sandbox
 from git_daytona.sandbox.report import Report
 from git_daytona.transfer.failures import RefGone
-from git_daytona.transfer.transfer import Transfers
+from git_daytona.transfer.transfer import EarlyLease, Transfers
 
 MESSAGE = "Changes of the OpenCode session"
 """Subject of the commits that a sync makes in the sandbox."""
-
 MESSAGE_LENGTH = 4000
 """The longest message of a sync, characters."""
 
@@ -33,7 +33,7 @@ class Outcome:
     left_behind: str = ""
     """What could not come back and is still only in the sandbox."""
     message: str = ""
-    ports: tuple[int, ...] = field(default=())
+    ports: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,30 @@ class SandboxBranch:
     sandbox_id: str
     names: Names
     show: bool = False
+
+    def set_up(self, tell: Callable[[str], None], *, fresh: bool) -> None:
+        """Give the session its remote, its sandbox's repository, and HEAD in it; the push checks
+        that out there. A ``fresh`` sandbox will be pushed to: its token is minted meanwhile."""
+        names, repository, sandbox_id = self.names, self.repository, self.sandbox_id
+        endpoint = self.transfers.check().endpoint
+        refs = repository.refs(names.ref, names.base)
+        # The branch: it is where the session stands, also when its sandbox is a new one. Neither: a
+        # repository without commits.
+        head = refs.get(names.ref) or refs.get(names.base)
+        early = fresh and head is not None
+        with (
+            self.transfers.ahead(repository, sandbox_id) if early else nullcontext() as ahead,
+            concurrently(lambda: branches.set_remote(repository, names, endpoint)) as remote,
+        ):
+            tell("preparing its repository")
+            there = sandbox.prepare(self.transfers.cloud, sandbox_id, repository.object_format)
+            remote.result()
+            if there is None and head is not None:
+                tell(f"pushing {head[:10]}")
+                self._push(f"{head}:refs/heads/{SANDBOX_BRANCH}", ahead)
+                # As a push to a remote by name would: then a first turn without changes needs no
+                # fetch.
+                repository.git("update-ref", f"{names.tracking}{SANDBOX_BRANCH}", head)
 
     def sync(self) -> Outcome:
         """Commit what is pending in the sandbox and bring all of it back. Raises
@@ -82,11 +106,11 @@ class SandboxBranch:
         return Outcome(changed, None, tuple(kept), message=message)
 
     def push(self) -> str:
-        """Push opencode/N to the branch that the sandbox has checked out, fast-forward only.
-        Returns the commit.
+        """Push opencode/N to the branch that the sandbox has checked out, fast-forward only; return
+        the commit. Raises NotFound, TransferFailed.
 
         What is pending in the sandbox is committed there first, so that nothing of it can be
-        overwritten. Raises TransferFailed.
+        overwritten.
         """
         names, local = self.names, self._local()
         if local is None:
@@ -95,37 +119,43 @@ class SandboxBranch:
                 hint=f"get it: git daytona sync {names.number}",
             )
         report = self._report()
-        if report.missing is not None:
-            raise TransferFailed(
+        lost = report.head not in (None, local) and not (
+            self.repository.resolve(str(report.head))
+            and self.repository.contains([local], str(report.head))
+        )
+        refusals = (
+            (
+                report.missing,
                 "the sandbox has no repository any more",
-                hint=f"'git daytona sync {names.number}' makes it again",
-            )
-        if report.operation is not None:
-            raise TransferFailed(
+                f"'git daytona sync {names.number}' makes it again",
+            ),
+            (
+                report.operation,
                 f"a {report.operation} is in progress in the sandbox",
-                hint="let the agent finish or abort it, then push again",
-            )
-        if report.branch is None:
-            raise TransferFailed(
-                "the sandbox has no branch checked out", hint="check one out there, then push again"
-            )
-        if report.head == local:
-            return local
-        if report.head is not None and not (
-            self.repository.resolve(report.head) is not None
-            and self.repository.contains([local], report.head)
-        ):
-            raise TransferFailed(
+                "let the agent finish or abort it, then push again",
+            ),
+            (
+                report.branch is None,
+                "the sandbox has no branch checked out",
+                "check one out there, then push again",
+            ),
+            (
+                lost,
                 f"the sandbox has work that '{names.branch}' does not contain",
-                hint=f"bring it back first: git daytona sync {names.number}",
-            )
-        self._push(f"{local}:{report.branch}", show=self.show)
+                f"bring it back first: git daytona sync {names.number}",
+            ),
+        )
+        for refused, problem, hint in refusals:
+            if refused:
+                raise TransferFailed(problem, hint=hint)
+        if report.head != local:
+            self._push(f"{local}:{report.branch}")
         return local
 
     # -- the parts ---------------------------------------------------------------------------------
 
     def _here(self) -> dict[str, str]:
-        """The session's refs here, name to object id."""
+        """Read the session's refs here, name to object id."""
         names = self.names
         return self.repository.refs(
             names.ref, names.tracking, names.kept, names.resetting, names.incoming
@@ -137,8 +167,9 @@ class SandboxBranch:
     def _report(self, *, adopt: bool = False) -> Report:
         return sandbox.report(self.transfers.cloud, self.sandbox_id, MESSAGE, adopt=adopt)
 
-    def _push(self, refspec: str, *, show: bool = False) -> None:
-        self.transfers.push(self.repository, self.sandbox_id, [refspec], show=show)
+    def _push(self, refspec: str, ahead: EarlyLease | None = None) -> None:
+        show = self.show
+        self.transfers.push(self.repository, self.sandbox_id, [refspec], show=show, ahead=ahead)
 
     def _fetch(self, report: Report) -> None:
         """Fetch what the report names, and nothing else that the sandbox's git may offer, to where
@@ -198,19 +229,20 @@ class SandboxBranch:
 
 
 def _moved(names: Names, report: Report, here: Mapping[str, str]) -> bool:
-    """Whether anything in the sandbox is not where it belongs here."""
-    if report.head is not None and here.get(names.ref) != report.head:
-        return True
-    tracking = {
+    """Tell whether anything in the sandbox is not where it belongs here."""
+    there = {
         names.tracking + ref.removeprefix("refs/heads/"): oid
         for ref, oid in report.refs.items()
         if ref.startswith("refs/heads/")
     }
-    if tracking != {ref: oid for ref, oid in here.items() if ref.startswith(names.tracking)}:
-        return True
-    extra = {report.refs.get(f"refs/daytona/{what}") for what in ("pending", "stash")} - {None}
+    tracking = {ref: oid for ref, oid in here.items() if ref.startswith(names.tracking)}
+    extra = {report.refs.get(f"refs/daytona/{what}") for what in ("pending", "stash")}
     known = {oid for ref, oid in here.items() if not ref.startswith(names.incoming)}
-    return not extra <= {*known, report.head}
+    return (
+        report.head not in (None, here.get(names.ref))
+        or there != tracking
+        or not extra <= {*known, report.head, None}
+    )
 
 
 def _message(names: Names, report: Report, changed: bool, kept: list[Kept], left: str) -> str:
