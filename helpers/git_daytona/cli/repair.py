@@ -49,7 +49,7 @@ def prune(dry_run: bool, yes: bool) -> None:
             )
         for remote in found.remotes:
             click.echo(f"remote {remote}")
-        for ref, oid in found.kept:
+        for ref, oid in found.kept.items():
             click.echo(f"{ref} ({oid[:10]})")
         if found.leases:
             click.echo(f"{found.leases} stale leases")

@@ -20,7 +20,8 @@ from git_daytona.transfer import leases
 
 T = TypeVar("T")
 
-LABEL = "git-daytona"
+SESSION, PROJECT, HOST = "git-daytona/session", "git-daytona/project", "git-daytona/host"
+"""Labels of our sandboxes."""
 TRANSITIONAL = frozenset(
     " ".join(
         (
@@ -55,7 +56,7 @@ class Mark:
 
     @property
     def labels(self) -> dict[str, str]:
-        return {f"{LABEL}/session": self.session_id, f"{LABEL}/project": self.project_id}
+        return {SESSION: self.session_id, PROJECT: self.project_id}
 
     def write(self, number: int | None = None, prefix: str = SANDBOX_BRANCH) -> "Mark":
         entry = {"session": self.session_id, "project": self.project_id, "gitDir": self.git_dir}
@@ -123,7 +124,7 @@ class Sandboxes:
                 self.tell("taking over the sandbox of an interrupted start")
                 return self.awake(left[0])
             self.tell("creating a sandbox")
-            return self.cloud.create(mark.labels | {f"{LABEL}/host": host_label()})
+            return self.cloud.create(mark.labels | {HOST: host_label()})
 
         with log.event("sandbox.create", session=mark.session_id) as event:
             info = leases.patiently(attempt)

@@ -1,26 +1,24 @@
-"""What ``git daytona status`` and ``wait`` say of sessions."""
+"""What ``git daytona status`` and ``wait`` report of sessions."""
 
-import threading
+import hashlib
+import json
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import tenacity
 
-from git_daytona.base.errors import (
-    ApiUnreachable,
-    GitDaytonaError,
-    SandboxGone,
-    TimedOut,
-    TransferFailed,
-)
+from git_daytona.base import errors, files, paths
+from git_daytona.base.errors import GitDaytonaError
 from git_daytona.base.secret import printable
+from git_daytona.base.threads import Late, within
 from git_daytona.git.commit_counts import BranchPosition, branch_positions
-from git_daytona.sandbox import known_states, lifecycle
-from git_daytona.sandbox.known_states import Seen
+from git_daytona.sandbox import lifecycle
 from git_daytona.sessions import state
 from git_daytona.sessions.coordinator import Coordinator, names_of
-from git_daytona.sessions.state import Session
+from git_daytona.sessions.state import Session, camel_case
 
 LOOK_SECONDS = 3.0
 """How long the API is asked for the states of all sandboxes together."""
@@ -29,6 +27,14 @@ UNLISTED = 20
 none) are looked up one by one."""
 GONE = "gone"
 UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A sandbox's state, and when it was in it: milliseconds since the epoch."""
+
+    state: str = UNKNOWN
+    at: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,25 +62,10 @@ class Row:
     last_accessed: int
 
     def document(self) -> dict[str, object]:
-        """As ``git daytona status --json`` prints it."""
-        return {
-            "number": self.number,
-            "branch": self.branch,
-            "sessionId": self.session_id,
-            "sandboxId": self.sandbox_id,
-            "sandboxState": self.sandbox_state,
-            "sandboxSeenAt": self.sandbox_seen or None,
-            "gitReturn": self.git_return,
-            "message": self.message,
-            "updatedAt": self.updated_at,
-            "needsSync": self.needs_sync,
-            "base": self.base,
-            "ahead": self.ahead,
-            "worktree": self.worktree,
-            "title": self.title,
-            "created": self.created,
-            "lastAccessed": self.last_accessed,
-        }
+        """Return it as ``git daytona status --json`` prints it."""
+        values = vars(self) | {"sandbox_seen": self.sandbox_seen or None}
+        names = {"sandbox_seen": "sandboxSeenAt"}
+        return {names.get(name) or camel_case(name): value for name, value in values.items()}
 
 
 @dataclass(frozen=True)
@@ -86,16 +77,23 @@ class Overview:
 
 
 def overview(coordinator: Coordinator, *, offline: bool) -> Overview:
-    """The sessions of a repository. Unless ``offline``, the API is asked for the states, for three
-    seconds; what was seen is remembered."""
+    """List the sessions of a repository. Unless ``offline``, the API is asked for the sandboxes'
+    states, for three seconds; what was seen is remembered."""
     sessions = coordinator.sessions()
-    seen = known_states.read(coordinator.state.path)
-    problem = None
+    # A file of its own: the state file is shared, and looking must not write there.
+    name = hashlib.sha256(str(coordinator.state.path).encode()).hexdigest()[:24]
+    memory = paths.own_state() / "seen" / f"{name}.json"
+    seen, problem = _remembered(memory), None
     if sessions and not offline:
         try:
-            seen = _renewed(coordinator, sessions, seen)
+            seen |= look(coordinator, sessions, seen)
         except GitDaytonaError as failed:
             problem = failed
+        else:
+            ids = {each.sandbox_id for each in sessions}
+            kept = {id_: (each.state, each.at) for id_, each in seen.items() if id_ in ids}
+            with suppress(GitDaytonaError):
+                files.write_whole(memory, json.dumps(kept).encode())
     progress: dict[int, BranchPosition] = {}
     synced = [names_of(each) for each in sessions if each.number is not None]
     if synced and coordinator.has_repository:
@@ -105,21 +103,19 @@ def overview(coordinator: Coordinator, *, offline: bool) -> Overview:
     return Overview(tuple(_row(each, seen, progress) for each in sessions), problem)
 
 
-def _renewed(
-    coordinator: Coordinator, sessions: Sequence[Session], seen: dict[str, Seen]
-) -> dict[str, Seen]:
-    """Ask for the states of the sessions' sandboxes, and remember them. Raises what look() does."""
-    found = look(coordinator, sessions, seen)
-    every = seen | {id_: Seen(each, state.now()) for id_, each in found.items()}
-    kept = {
-        each.sandbox_id: every[each.sandbox_id] for each in sessions if each.sandbox_id in every
-    }
-    known_states.write(coordinator.state.path, kept)
-    return kept
+def _remembered(memory: Path) -> dict[str, Seen]:
+    """Read sandbox id → what was seen; nothing from a file that is missing or broken."""
+    with suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
+        return {
+            id_: Seen(state, at)
+            for id_, (state, at) in json.loads(memory.read_bytes()).items()
+            if isinstance(state, str) and isinstance(at, int)
+        }
+    return {}
 
 
 def _row(session: Session, seen: dict[str, Seen], progress: dict[int, BranchPosition]) -> Row:
-    found = seen.get(session.sandbox_id, Seen(UNKNOWN, 0))
+    found = seen.get(session.sandbox_id, Seen())
     done = progress.get(session.number or 0, BranchPosition())
     return Row(
         number=session.number,
@@ -143,7 +139,7 @@ def _row(session: Session, seen: dict[str, Seen], progress: dict[int, BranchPosi
 
 def look(
     coordinator: Coordinator, sessions: Sequence[Session], seen: dict[str, Seen]
-) -> dict[str, str]:
+) -> dict[str, Seen]:
     """Ask the API for the states of the sessions' sandboxes: one list, and single questions for
     those that are not in it.
 
@@ -151,51 +147,40 @@ def look(
     list raises.
     """
     cloud = coordinator.cloud
-    cloud.load()  # the SDK's own time does not count: it is not the network's
+    cloud.load()  # what that takes is not the network's time
     # Longer than we wait: the thread then ends soon, and does not race with the wait.
     cloud.request_seconds = min(cloud.request_seconds, LOOK_SECONDS + 1)
-    states: dict[str, str] = {}
-    problems: list[Exception] = []
-    listed = threading.Event()
+    until = time.monotonic() + LOOK_SECONDS
+    try:
+        label = {lifecycle.PROJECT: coordinator.state.project_id}
+        listed = within(LOOK_SECONDS, lambda: cloud.find(label))
+    except Late:
+        raise errors.ApiUnreachable(
+            f"{coordinator.settings.api_url} did not answer within {LOOK_SECONDS:.0f} seconds",
+            hint="check the network, then try again",
+        ) from None
+    states = {info.id: info.state for info in listed}
+    # What is gone is gone for good, and needs no second question.
+    known = {*states, *(id_ for id_, each in seen.items() if each.state == GONE)}
+    rest = [each.sandbox_id for each in sessions if each.sandbox_id not in known]
 
-    def ask() -> None:
-        try:
-            found = cloud.find({f"{lifecycle.LABEL}/project": coordinator.state.project_id})
-            states.update((info.id, info.state) for info in found)
-            listed.set()
-            # What is gone is gone for good, and needs no second question.
-            rest = [
-                each.sandbox_id
-                for each in sessions
-                if each.sandbox_id not in states
-                and seen.get(each.sandbox_id, Seen("", 0)).state != GONE
-            ]
-            for sandbox_id in rest[:UNLISTED]:
-                try:
-                    states[sandbox_id] = cloud.get(sandbox_id).state
-                except SandboxGone:
-                    states[sandbox_id] = GONE
-        except Exception as problem:  # noqa: BLE001 — it is raised again by whoever waits
-            problems.append(problem)
+    def ask_for_rest() -> None:
+        for sandbox_id in rest[:UNLISTED]:
+            try:
+                states[sandbox_id] = cloud.get(sandbox_id).state
+            except errors.SandboxGone:
+                states[sandbox_id] = GONE
 
-    asking = threading.Thread(target=ask, name="states", daemon=True)
-    asking.start()
-    asking.join(LOOK_SECONDS)
-    if listed.is_set():
-        return dict(states)
-    if problems:
-        raise problems[0]
-    raise ApiUnreachable(
-        f"{coordinator.settings.api_url} did not answer within {LOOK_SECONDS:.0f} seconds",
-        hint="check the network, then try again",
-    )
+    if rest:
+        with suppress(Late, GitDaytonaError):
+            within(until - time.monotonic(), ask_for_rest)
+    return {id_: Seen(each, state.now()) for id_, each in dict(states).items()}
 
 
 def verdict(session: Session) -> GitDaytonaError | None:
-    """None for a session whose work is here (or that syncs nothing); else why it is not, as an
-    error with its exit status."""
+    """Return None for a session whose work is here (or that syncs nothing); else why it is not."""
     if session.git_return.state in (state.FAILED, state.SETUP_FAILED):
-        return TransferFailed(
+        return errors.TransferFailed(
             f"session {session.number}: {session.git_return.message}",
             hint=f"try again: git daytona sync {session.number}",
         )
@@ -203,17 +188,15 @@ def verdict(session: Session) -> GitDaytonaError | None:
 
 
 def wait(coordinator: Coordinator, name: str, timeout: float) -> str:
-    """Wait, at most ``timeout`` seconds, until a session's last sync has ended; its message. Raises
-    what verdict() says, or TimedOut.
+    """Wait, at most ``timeout`` seconds, until a session's last sync has ended; return its message.
+    Raises its verdict, or TimedOut.
 
     A session that is ``pending`` waits for its first sync, which somebody else (OpenCode, another
     terminal) has to make.
     """
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_result(
-            lambda session: (
-                session.git_return.state == state.PENDING or coordinator.busy(session.id)
-            )
+            lambda found: found.git_return.state == state.PENDING or coordinator.busy(found.id)
         ),
         stop=tenacity.stop_after_delay(timeout),
         wait=tenacity.wait_fixed(0.2),
@@ -221,7 +204,7 @@ def wait(coordinator: Coordinator, name: str, timeout: float) -> str:
     try:
         session: Session = retrying(lambda: coordinator.find(name))
     except tenacity.RetryError as problem:
-        raise TimedOut(
+        raise errors.TimedOut(
             f"session '{name}' was not synced within {timeout:.0f} seconds",
             hint=f"sync it now: git daytona sync {name}",
         ) from problem
