@@ -223,12 +223,13 @@ def test_words_for_the_terminal(local, repo, evil, watched, capsys, monkeypatch,
     JSON."""
     monkeypatch.setattr("git_daytona.transfer.leases.TRIES", 1)
     logged()
+    evil.coordinator.show = True
     with watched.nothing_else_changed("words for the terminal"):
         for what in ("escapes", "error"):
             evil.serve(what)
             evil.agent(f"echo {what} > work")
             with pytest.raises(GitDaytonaError) as raised:
-                evil.coordinator.sync("1", show=True)
+                evil.coordinator.sync("1")
             fit(raised.value.message)
             assert "\x1b" not in (raised.value.hint or "")
     err = capsys.readouterr().err

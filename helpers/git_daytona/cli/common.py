@@ -68,7 +68,7 @@ def coordinator(*, anywhere: bool = False) -> Iterator["Coordinator"]:
     for line in found.warnings:
         messages.warning(PROGRAM, line)
     with Progress() as progress:
-        made = Coordinator(place, found, progress)
+        made = Coordinator(place, found, progress, show=sys.stderr.isatty())
         try:
             yield made
         finally:
@@ -83,11 +83,6 @@ def waiting(coordinator: "Coordinator", line: str) -> None:
 
     if isinstance(coordinator.tell, Progress):
         coordinator.tell.quietly(line)
-
-
-def show() -> bool:
-    """Whether git's progress goes to the terminal."""
-    return sys.stderr.isatty()
 
 
 def tell(outcome: "Outcome") -> None:

@@ -25,7 +25,7 @@ def start(session: str | None, title: str | None, no_sync: bool) -> None:
     from git_daytona.base import messages
 
     with common.coordinator(anywhere=no_sync) as coordinator:
-        started = coordinator.start(session, synced=not no_sync, show=common.show())
+        started = coordinator.start(session, synced=not no_sync)
         if title is not None:
             coordinator.state.set_title(started.session.id, title)
         if started.replaced:
@@ -98,7 +98,7 @@ def sync(name: str) -> None:
     """
     with common.coordinator() as coordinator:
         common.waiting(coordinator, f"syncing session {name}")
-        common.tell(coordinator.sync(name, show=common.show()))
+        common.tell(coordinator.sync(name))
 
 
 @click.command(short_help="Fetch a sandbox's branches into sandbox-N/*, no more")
@@ -107,7 +107,7 @@ def fetch(name: str) -> None:
     """Fetch the sandbox's branches into sandbox-N/*, and leave opencode/N where it is."""
     with common.coordinator() as coordinator:
         common.waiting(coordinator, f"fetching from session {name}")
-        common.tell(coordinator.fetch(name, show=common.show()))
+        common.tell(coordinator.fetch(name))
 
 
 @click.command(short_help="Push opencode/N into its sandbox, fast-forward only")
@@ -116,7 +116,7 @@ def push(name: str) -> None:
     """Push the local branch opencode/N into the sandbox, fast-forward only."""
     with common.coordinator() as coordinator:
         common.waiting(coordinator, f"pushing to session {name}")
-        commit = coordinator.push(name, show=common.show())
+        commit = coordinator.push(name)
         click.echo(f"the sandbox is at {commit[:10]}")
 
 
@@ -150,7 +150,7 @@ def delete(force: bool, name: str) -> None:
     from git_daytona.base import messages
 
     with common.coordinator(anywhere=True) as coordinator:
-        outcome = coordinator.delete(name, force=force, show=common.show())
+        outcome = coordinator.delete(name, force=force)
         if outcome is None:
             messages.note("there was nothing to bring back any more")
         else:

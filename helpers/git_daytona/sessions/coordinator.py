@@ -1,5 +1,4 @@
-"""The life of a session: start, look up, run in it, sync, delete. Every face (click, service,
-hooks) goes through a Coordinator."""
+"""The life of a session, for the command line, the service and hooks."""
 
 import secrets
 from collections.abc import Callable, Iterator
@@ -60,7 +59,8 @@ def names_of(session: Session) -> Names:
 class Coordinator:
     """All operations on the sessions of one repository, or of a directory without one.
 
-    ``tell`` receives one line per step that a person may wait for.
+    ``tell`` receives a line per step that a person may wait for; ``show`` lets git's own progress
+    be seen.
     """
 
     def __init__(
@@ -69,9 +69,10 @@ class Coordinator:
         found: Settings,
         tell: Callable[[str], None] = lambda _line: None,
         project_id: str | None = None,
+        *,
+        show: bool = False,
     ) -> None:
-        self.settings = found
-        self.tell = tell
+        self.settings, self.tell, self.show = found, tell, show
         self.cloud = Cloud(found)
         self.policy = Policy(found, self.cloud.config)
         self.transfers = Transfers(found, self.cloud, self.policy)
@@ -79,8 +80,9 @@ class Coordinator:
         self._repository = place if isinstance(place, Repository) else None
         self.directory = place if isinstance(place, Path) else place.worktree or place.git_dir
         self.git_dir = str(self._repository.common_dir) if self._repository else str(self.directory)
-        project_id = project_id or state.project_of(self._repository)
-        self.state = StateFile(project_id, str(self.directory))
+        self.state = StateFile(
+            project_id or state.project_of(self._repository), str(self.directory)
+        )
 
     @property
     def has_repository(self) -> bool:
@@ -132,20 +134,15 @@ class Coordinator:
     # -- start -------------------------------------------------------------------------------------
 
     def start(
-        self,
-        session_id: str | None = None,
-        *,
-        synced: bool = True,
-        show: bool = False,
-        for_tools: bool = False,
+        self, session_id: str | None = None, *, synced: bool = True, for_tools: bool = False
     ) -> Started:
         """Create a sandbox with local HEAD in it, and ``opencode/N`` for what comes back.
 
         Starting a session that exists makes good what an earlier start left undone.
-        ``synced=False`` makes one without a branch (for a directory without a repository). Raises
-        what any step raises; the state file says ``setup-failed`` when the sandbox exists but its
-        repository is not ready, or nothing can come back. ``for_tools`` goes on where only a branch
-        is in the way: tools then work on the project, and the agent is told (case 38).
+        ``synced=False`` makes one without a branch. ``for_tools`` goes on where only a branch is in
+        the way: tools then work on the project, and the agent is told (case 38). Raises what any
+        step raises; the state file says ``setup-failed`` when the sandbox exists but its repository
+        is not ready, or nothing can come back.
         """
         session_id = _usable(session_id)
         if synced:
@@ -162,7 +159,7 @@ class Coordinator:
                 self._check(session, for_tools=for_tools)
             if session is None or fresh:
                 session = self._create(session_id, session, synced=synced)
-            self._set_up(session, show=show, fresh=fresh, replaced=replaced)
+            self._set_up(session, fresh=fresh, replaced=replaced)
             return Started(session, new=True, replaced=replaced)
 
     def _is_there(self, session: Session | None) -> bool:
@@ -178,9 +175,8 @@ class Coordinator:
         if session is not None and session.number is None:
             return
         legacy_remotes.rewrite(self.repository)
-        blocked = branches.in_the_way(
-            self.repository, session.prefix if session else self._prefix()
-        )
+        prefix = session.prefix if session else self._prefix()
+        blocked = branches.in_the_way(self.repository, prefix)
         if blocked and not for_tools:
             raise blocked
         self.transfers.check()
@@ -189,8 +185,7 @@ class Coordinator:
         return preferences.load(self.directory).branch_prefix()
 
     def _create(self, session_id: str, earlier: Session | None, *, synced: bool) -> Session:
-        """Create and record the sandbox of a session; an earlier record, whose sandbox is gone,
-        gives its number."""
+        """Create and record a session's sandbox; an earlier one, which is gone, had its number."""
         mark = mark_for(session_id, self.state.project_id, self.git_dir)
         # the snapshot, as it is set now
         self.cloud.settings = preferences.load(self.directory).applied(self.settings)
@@ -240,25 +235,25 @@ class Coordinator:
         self.state.put(session)
         return session
 
-    def _set_up(
-        self, session: Session, *, show: bool, fresh: bool = False, replaced: bool = False
-    ) -> None:
-        """Put the project into a session's sandbox, which may be ``fresh`` and ``replaced`` one
-        that is gone. Where only a branch is in the way, the agent is told."""
-        if replaced:  # whoever started it: the agent is told with its next tool result
+    def _set_up(self, session: Session, *, fresh: bool = False, replaced: bool = False) -> None:
+        """Put the project into a sandbox, a ``fresh`` one or one that was there; the agent is told
+        with its next tool result if it ``replaced`` another, or if only a branch is in the way."""
+        if replaced:
             self.state.edit(session.id, notice=REPLACED)
         if session.number is None:
             report.make_project(self.cloud, session.sandbox_id)
             return
         try:
-            self._branch(session, show=show).set_up(self.tell, fresh=fresh)
+            self._branch(session).set_up(self.tell, fresh=fresh)
         except GitDaytonaError as problem:
             self.state.note(session.id, state.SETUP_FAILED, problem.message)
             raise
         if blocked := branches.in_the_way(self.repository, session.prefix):
             self.state.note(session.id, state.SETUP_FAILED, blocked.message)
-            why = f"as long as {blocked.message} ({blocked.hint})"
-            notice = f"nothing comes back from this sandbox {why}"
+            notice = (
+                "nothing comes back from this sandbox as long as "
+                f"{blocked.message} ({blocked.hint})"
+            )
             self.state.edit(session.id, notice=f"{REPLACED}; {notice}" if replaced else notice)
         else:
             self.state.note(session.id, state.PENDING, REPLACED if replaced else "not synced yet")
@@ -268,36 +263,28 @@ class Coordinator:
     def execute(
         self, name: str, command: str, *, timeout: float = EXEC_SECONDS
     ) -> tuple[Execution, str]:
-        """Run a shell command in a session's project directory; return what it left, and what its
-        caller has to be told besides (empty: nothing).
-
-        A stopped sandbox is started first; one that is gone is replaced (HEAD is then what was
-        synced last), and the notice says so.
-        """
-
-        def work(sandbox_id: str) -> Execution:
-            return report.execute(self.cloud, sandbox_id, command, timeout=timeout)
-
-        result, _, notice = self._work_in(self.find(name), work)
+        """Run a shell command in a session's project directory, as ``within`` does; return what it
+        left, and the notice."""
+        result, _, notice = self._work_in(
+            self.find(name),
+            lambda sandbox_id: report.execute(self.cloud, sandbox_id, command, timeout=timeout),
+        )
         return result, notice
 
     def within(self, session_id: str, work: Callable[[str], T]) -> tuple[T, Session, str]:
-        """Do something in the sandbox of the session that a tool call is for, at once: ``work``
-        gets the sandbox's id.
+        """Do something in the sandbox, by its id, of the session that a tool call is for.
 
-        The sandbox is made at the first call, and started or replaced when the work finds it
-        stopped or gone; then the work is done again. Returns what it gave, the session, and what
-        the agent has to be told besides (empty: nothing).
+        The sandbox is made at the first call, and started or replaced (HEAD is then what was synced
+        last) when the work finds it stopped or gone; then the work is done again. Returns what it
+        gave, the session, and a notice: what the agent has to be told besides (empty: nothing).
         """
         return self._work_in(self.ensure(session_id).session, work)
 
     def ensure(self, session_id: str) -> Started:
-        """Return the session for a tool call: made at the first one, however many come at once;
-        without any API call later on.
+        """Return the session for a tool call: made at the first one, without any API call later.
 
-        A directory that cannot be synced (no repository, a bare one) gets a sandbox with an empty
-        project. A setup that failed raises: nothing pretends that the project is there (case 58);
-        ``start`` tries it again, and so does the next call.
+        A directory that cannot be synced (no repository, a bare one) gets an empty project. A setup
+        that failed raises (case 58); the next call tries it again.
         """
         session = self.state.get(session_id)
         if session is not None and (
@@ -332,74 +319,69 @@ class Coordinator:
         with log.about(session=session.id):
             return self.sandboxes.while_awake(session.sandbox_id, lambda: work(session.sandbox_id))
 
-    def sync(self, name: str, *, show: bool = False) -> Outcome:
-        """Bring the work of a session back; the outcome, or the error, is recorded in the state
-        file."""
+    def sync(self, name: str) -> Outcome:
+        """Bring the work of a session back, and record the outcome or the error."""
         session = self.find(name)
         names_of(session)
         with self.one_at_a_time(session.id):
             current = self.find(session.id)  # it may have been deleted meanwhile
             begun = state.now()
             try:
-                outcome = self._sync(current, show=show)
+                outcome = self._sync(current)
             except GitDaytonaError as problem:
                 self._note_failure(session.id, problem)
                 raise
             self.state.note(session.id, state.SYNCED, outcome.message, synced_at=begun)
             return outcome
 
-    def _sync(self, session: Session, *, show: bool) -> Outcome:
-        branch = self._branch(session, show=show)
+    def _sync(self, session: Session) -> Outcome:
+        branch = self._branch(session)
         # what the sandbox lacks comes first; it may only have been a bad moment
         if session.git_return.state == state.SETUP_FAILED:
             if blocked := branches.in_the_way(self.repository, session.prefix):
                 raise blocked
-            self.sandboxes.while_awake(session.sandbox_id, lambda: self._set_up(session, show=show))
+            self.sandboxes.while_awake(session.sandbox_id, lambda: self._set_up(session))
         return self.sandboxes.while_awake(session.sandbox_id, branch.sync)
 
-    def _branch(self, session: Session, *, show: bool) -> SandboxBranch:
-        return SandboxBranch(
-            self.repository, self.transfers, session.sandbox_id, names_of(session), show
-        )
+    def _branch(self, session: Session) -> SandboxBranch:
+        names = names_of(session)
+        return SandboxBranch(self.repository, self.transfers, session.sandbox_id, names, self.show)
 
-    def fetch(self, name: str, *, show: bool = False) -> Outcome:
-        """Fetch a session's branches as they are: no commit of what is pending there, and
+    def fetch(self, name: str) -> Outcome:
+        """Fetch a session's branches as they are: nothing pending is committed there, and
         opencode/N stays where it is."""
-        return self._in_turn(name, SandboxBranch.fetch, show=show)
+        return self._in_turn(name, SandboxBranch.fetch)
 
-    def push(self, name: str, *, show: bool = False) -> str:
-        """Push the local opencode/N into the running sandbox, fast-forward only; return the
-        commit."""
-        return self._in_turn(name, SandboxBranch.push, show=show)
+    def push(self, name: str) -> str:
+        """Push the local opencode/N into the sandbox, fast-forward only; return the commit."""
+        return self._in_turn(name, SandboxBranch.push)
 
-    def _in_turn(self, name: str, work: Callable[[SandboxBranch], T], *, show: bool) -> T:
+    def _in_turn(self, name: str, work: Callable[[SandboxBranch], T]) -> T:
         session = self.find(name)
-        branch = self._branch(session, show=show)
+        branch = self._branch(session)
         with self.one_at_a_time(session.id):
             return self.sandboxes.while_awake(session.sandbox_id, lambda: work(branch))
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def delete(self, name: str, *, force: bool = False, show: bool = False) -> Outcome | None:
-        """Delete a session's sandbox once all its work is here; branch opencode/N stays. None:
-        there was no work to bring back.
+    def delete(self, name: str, *, force: bool = False) -> Outcome | None:
+        """Delete a session's sandbox once all its work is here; branch opencode/N stays. Return
+        None where there was no work to bring back.
 
-        Raises whatever kept the work from coming back, and then nothing is deleted; with ``force``
-        it is deleted all the same.
+        Raises whatever keeps the work from coming back, unless ``force`` is on; then nothing is
+        deleted.
         """
         if mark_for(name, self.state.project_id, self.git_dir).path.exists():
             # it is being created just now: then it is there when that has ended
             with self.one_at_a_time(name):
                 pass
         session = self.find(name)
-        with (
-            self.one_at_a_time(session.id),
-            log.event("session.delete", session=session.id, sandbox=session.sandbox_id),
-        ):
+        event = log.event("session.delete", session=session.id, sandbox=session.sandbox_id)
+        with self.one_at_a_time(session.id), event:
             current = self.find(session.id)
             outcome, kept = None, []
             if current.number is not None:
-                outcome = self._bring_back(current, force=force, show=show)
+                outcome = self._bring_back(current, force=force)
                 kept = branches.keep_branches(self.repository, names_of(current))
             self.state.edit(current.id, deleting=state.now())
             self.finish_deletion(current)
@@ -412,12 +394,12 @@ class Coordinator:
             branches.remove_remote(self.repository, names_of(session))
         self.state.remove(session.id)
 
-    def _bring_back(self, session: Session, *, force: bool, show: bool) -> Outcome | None:
+    def _bring_back(self, session: Session, *, force: bool) -> Outcome | None:
         lose = f"git daytona delete --force {session.number}"
         self.tell("syncing before the deletion")
         begun = state.now()
         try:
-            outcome = self._sync(session, show=show)
+            outcome = self._sync(session)
         except SandboxGone:
             return None
         except GitDaytonaError as problem:
@@ -430,21 +412,19 @@ class Coordinator:
         if outcome.left_behind and not force:
             message = f"not deleted: {outcome.left_behind}"
             self.state.note(session.id, state.FAILED, message)
-            raise errors.TransferFailed(
-                message,
-                hint=f"move that work into the project's own repository, or lose it: {lose}",
-            )
+            remedy = f"move that work into the project's own repository, or lose it: {lose}"
+            raise errors.TransferFailed(message, hint=remedy)
         self.state.note(session.id, state.SYNCED, outcome.message, synced_at=begun)
         return outcome
 
     # -- one after the other -----------------------------------------------------------------------
 
     def _note_failure(self, session_id: str, problem: GitDaytonaError) -> None:
-        """Record a failure. What is not set up stays so, whatever fails besides: else tools would
-        take its sandbox for one that has the project."""
+        """Record a failure. What is not set up stays so: else tools would take its sandbox for one
+        that has the project."""
         session = self.state.get(session_id)
-        set_up = session is None or session.git_return.state != state.SETUP_FAILED
-        self.state.note(session_id, state.FAILED if set_up else state.SETUP_FAILED, problem.message)
+        failed = session is not None and session.git_return.state == state.SETUP_FAILED
+        self.state.note(session_id, state.SETUP_FAILED if failed else state.FAILED, problem.message)
 
     @contextmanager
     def one_at_a_time(
