@@ -1,5 +1,4 @@
-"""Sandboxes of sessions: created with labels that find them again, waited for, started, recovered,
-deleted."""
+"""Sandboxes of sessions: created, found again by labels, started, recovered, deleted."""
 
 import contextlib
 import json
@@ -155,10 +154,7 @@ class Sandboxes:
             ) from None
 
     def awake(self, info: SandboxInfo) -> SandboxInfo:
-        """Start the sandbox, or recover it from an error where Daytona offers that.
-
-        Raises SandboxBroken.
-        """
+        """Start the sandbox, or recover it where Daytona offers that. Raises SandboxBroken."""
         info = self.settle(info)
         if info.state == "started":
             return info
@@ -182,8 +178,7 @@ class Sandboxes:
             self._change(sandbox_id, self.cloud.delete)
 
     def _change(self, sandbox_id: str, change: Callable[[str], T]) -> T:
-        """Change a sandbox's state, once an earlier change has ended: the server refuses another
-        one (409) as long."""
+        """Change a sandbox's state once an earlier change, which forbids it (409), has ended."""
         refused = False
         kinds = (errors.ApiUnreachable, errors.ServerError, errors.RateLimited)
 

@@ -33,8 +33,7 @@ _PORT = re.compile(r"[0-9A-Fa-f]{4}")
 
 @dataclass
 class Report:
-    """A sandbox's repository as it reports it. Object ids and ref names are well-formed; everything
-    else is text of its making."""
+    """A sandbox's repository as it reports it; only object ids and names of refs are checked."""
 
     head: str | None = None
     """The commit for opencode/N: HEAD, or the branch's tip while it is rebased or bisected."""
@@ -100,10 +99,7 @@ def make_project(cloud: Cloud, sandbox_id: str) -> None:
 
 
 def report(cloud: Cloud, sandbox_id: str, message: str, *, adopt: bool = False) -> Report:
-    """Commit what is pending in the sandbox and report what is there, in one API call.
-
-    Raises SandboxCommandFailed, BadAnswer.
-    """
+    """Commit what is pending and report what is there, in one call. Raises what ``refs`` does."""
     source = scripts.read("ports") + scripts.read("report")
     words = (source, message, *(["adopt"] if adopt else []))
     with log.event("sandbox.report", sandbox=sandbox_id) as event:

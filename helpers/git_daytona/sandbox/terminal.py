@@ -190,8 +190,7 @@ class _Joined:
         return from_status(status, "", doing, self.cloud.settings, {})
 
     async def _converse(self, socket: "aiohttp.ClientWebSocketResponse", screen: _Screen) -> str:
-        """Pass on what is typed and shown until one of the two ends; return the reason in the close
-        frame, if any."""
+        """Pass on what is typed and shown until one ends; return the reason in the close frame."""
         loop, resized = asyncio.get_running_loop(), asyncio.Event()
         keys: asyncio.Queue[bytes] = asyncio.Queue()
 

@@ -60,8 +60,7 @@ class Unpacked:
 
 
 class _Entry(tarfile.TarInfo):
-    """An entry whose header is no larger than people make any: tarfile reads whole those that are
-    about the next entry."""
+    """An entry whose header, which tarfile reads whole, is no larger than people make any."""
 
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
         if not (self.isreg() or self.islnk()) and self.size > HEADER_BYTES:
@@ -126,8 +125,7 @@ def _shown(name: str) -> str:
 
 
 def _below(name: str) -> tuple[str, ...] | None:
-    """Split an entry's name below the one that the archive is of (empty: itself); None for one that
-    leads elsewhere."""
+    """Split a name below the archive's one entry (itself: empty); None where it leads elsewhere."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or ".." in parts or "\0" in name:
         return None
@@ -203,8 +201,7 @@ def _folder(target: Path, parts: tuple[str, ...]) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _place(target: Path, parts: tuple[str, ...]) -> Iterator[tuple[int, str]]:
-    """Open the folder of a new file or link; yield it and the name, which nothing but a folder has
-    any more."""
+    """Open the folder of a new file or link, and free its name, but of a folder; yield both."""
     top, names = (target, parts) if parts else (target.parent, (target.name,))
     with _folder(top, names[:-1]) as folder:
         with contextlib.suppress(FileNotFoundError):

@@ -102,8 +102,7 @@ class Coordinator:
     # -- looking up --------------------------------------------------------------------------------
 
     def sessions(self) -> list[Session]:
-        """List the sessions of this repository, not those of the project's other clones, by
-        number."""
+        """List the sessions of this repository, not of the project's other clones, by number."""
         self.state.gather(self.git_dir)
         found = self.state.sessions()
         places = {str(self.directory)}
@@ -117,8 +116,7 @@ class Coordinator:
         ]
 
     def find(self, name: str) -> Session:
-        """Find the session that ``3``, ``sandbox-3``, ``opencode/3``, a sandbox id or a session id
-        names. Raises NotFound."""
+        """Find the session of ``3``, ``sandbox-3``, ``opencode/3`` or an id. Raises NotFound."""
         number = number_in(name)
         for session in self.sessions():
             branch = f"{session.prefix}/{session.number}"
@@ -263,8 +261,7 @@ class Coordinator:
     def execute(
         self, name: str, command: str, *, timeout: float = EXEC_SECONDS
     ) -> tuple[Execution, str]:
-        """Run a shell command in a session's project directory, as ``within`` does; return what it
-        left, and the notice."""
+        """Run a shell command in a session's project; return its result and ``within``'s notice."""
         result, _, notice = self._work_in(
             self.find(name),
             lambda sandbox_id: report.execute(self.cloud, sandbox_id, command, timeout=timeout),
@@ -348,8 +345,7 @@ class Coordinator:
         return SandboxBranch(self.repository, self.transfers, session.sandbox_id, names, self.show)
 
     def fetch(self, name: str) -> Outcome:
-        """Fetch a session's branches as they are: nothing pending is committed there, and
-        opencode/N stays where it is."""
+        """Fetch a session's branches as they are: nothing is committed there, opencode/N stays."""
         return self._in_turn(name, SandboxBranch.fetch)
 
     def push(self, name: str) -> str:
@@ -420,8 +416,7 @@ class Coordinator:
     # -- one after the other -----------------------------------------------------------------------
 
     def _note_failure(self, session_id: str, problem: GitDaytonaError) -> None:
-        """Record a failure. What is not set up stays so: else tools would take its sandbox for one
-        that has the project."""
+        """Record a failure; what is not set up stays so, or tools would miss the project in it."""
         session = self.state.get(session_id)
         failed = session is not None and session.git_return.state == state.SETUP_FAILED
         self.state.note(session_id, state.SETUP_FAILED if failed else state.FAILED, problem.message)

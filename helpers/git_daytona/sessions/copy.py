@@ -38,16 +38,14 @@ COPY_SECONDS = 1800.0
 
 @dataclass(frozen=True)
 class Place:
-    """One end of a copy: a path of this machine (no session), or one in a session's sandbox,
-    relative to its project."""
+    """One end of a copy: a path in a session's project, or one of this machine (no session)."""
 
     session: str | None
     path: str
 
 
 def place(text: str) -> Place:
-    """Read ``N:PATH`` or a path, as scp does: with a slash before the first colon it is one of this
-    machine."""
+    """Read ``N:PATH`` or a path of this machine: as scp does, one with a slash before a colon."""
     name, colon, path = text.partition(":")
     if not colon or not name or "/" in name:
         return Place(None, text)
@@ -63,8 +61,7 @@ class _Parts:
     folder: str = field(default_factory=lambda: f"/tmp/.git-daytona-{secrets.token_hex(8)}")  # noqa: S108 — in the sandbox
 
     def run(self, script: str, *arguments: str) -> list[str]:
-        """Run a script; return the lines behind its marker. Raises SandboxCommandFailed for
-        none."""
+        """Run a script; return its marked lines, one at least. Raises SandboxCommandFailed."""
         mark = secrets.token_hex(8)
         words = (scripts.read(script), mark, PROJECT, *arguments)
         result = report.run_once(self.cloud, self.sandbox_id, *words, timeout=COPY_SECONDS)
@@ -85,10 +82,7 @@ class _Parts:
 
 def copy_out(coordinator: Coordinator, name: str, source: str, target: str) -> Unpacked:
     """Copy a file or directory out of a session's sandbox. An existing directory gets it below its
-    own name, a file is overwritten.
-
-    Raises NotFound, UsageError, SandboxCommandFailed, BadAnswer, and what the calls raise.
-    """
+    own name, a file is overwritten. Raises NotFound, UsageError, and what the calls raise."""
     session = coordinator.find(name)
     parts = _Parts(coordinator.cloud, session.sandbox_id)
 
@@ -148,8 +142,7 @@ def _local_target(target: str, source: str, kind: str) -> Path:
 
 
 def copy_in(coordinator: Coordinator, name: str, source: str, target: str) -> Unpacked:
-    """Copy a file or directory into a session's sandbox, as copy_out does in the other direction.
-    Links are copied as links."""
+    """Copy a file or directory into a session's sandbox, as copy_out does; links as links."""
     session = coordinator.find(name)
     path = Path(source)
     if not path.exists():

@@ -1,5 +1,4 @@
-"""After a crash, and for tidying up: what the next start makes good, and what a person asks to be
-cleaned or taken over."""
+"""What the next start makes good after a crash, and what a person asks to be tidied up."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -64,8 +63,7 @@ def _reap(coordinator: Coordinator) -> str:
 
 
 def _finish_creation(coordinator: Coordinator, mark: lifecycle.Mark) -> str:
-    """Make a session of what an interrupted start left; nothing is left of one without a
-    sandbox."""
+    """Make a session of what an interrupted start left; without a sandbox, nothing."""
     with coordinator.one_at_a_time(mark.session_id):
         if not mark.path.exists():  # its own process has finished it meanwhile
             return ""
@@ -132,8 +130,7 @@ class Leftovers:
 
 
 def leftovers(coordinator: Coordinator) -> Leftovers:
-    """Look for what nobody uses any more. A sandbox counts only if no state file of any project
-    knows it."""
+    """Look for what nobody uses: of sandboxes, what no state file of any project knows."""
     known = {session.sandbox_id for session in state.all_sessions()}
     being_made = {mark.session_id for mark in lifecycle.marks()}
     sandboxes = tuple(
@@ -156,8 +153,7 @@ def leftovers(coordinator: Coordinator) -> Leftovers:
 
 
 def prune(coordinator: Coordinator, found: Leftovers) -> None:
-    """Remove leftovers: the sandboxes with all that is in them, the remotes (their branches are
-    kept), the leases."""
+    """Remove leftovers: sandboxes with all that is in them, remotes (branches stay), leases."""
     for info in found.sandboxes:
         coordinator.sandboxes.delete(info.id)
     for names in found.remotes.values():

@@ -86,8 +86,7 @@ class GitReturn:
 
 @dataclass(frozen=True)
 class Session:
-    """One session; times are since the epoch. The existing plugin's records lack what is marked as
-    ours."""
+    """One session; times are since the epoch. The existing plugin's records lack what is ours."""
 
     id: str
     sandbox_id: Text
@@ -112,8 +111,7 @@ class Session:
 
     @property
     def needs_sync(self) -> bool:
-        """Whether its sandbox may hold work that is not here: used since the last sync began, or
-        that did not succeed."""
+        """Whether its sandbox may hold work that is not here."""
         return self.number is not None and (
             self.git_return.state != SYNCED or self.last_accessed > self.synced_at
         )
@@ -193,8 +191,7 @@ def _dump(document: Document) -> bytes:
 
 
 class StateFile:
-    """The state file of one project. Every method reads it anew; changes happen under a lock
-    between processes."""
+    """One project's state file. Methods read it anew, and change it under a lock."""
 
     def __init__(self, project_id: str, worktree: str) -> None:
         self.project_id = project_id
@@ -316,8 +313,7 @@ class StateFile:
         return files.lock(paths.locks() / f"state-{self.path.stem}", holds="the state file")
 
     def _read(self, *, locked: bool = False) -> Document:
-        """Read the file. One that is missing is empty; so is an invalid one, which is moved out of
-        the way, so that nothing of it is overwritten."""
+        """Read the file; a missing one is empty, so is an invalid one, which is moved aside."""
         try:
             document: Document = json.loads(self.path.read_bytes())
             if isinstance(document, dict) and isinstance(document.setdefault("sessions", {}), dict):

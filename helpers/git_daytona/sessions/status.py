@@ -23,8 +23,7 @@ from git_daytona.sessions.state import Session, camel_case
 LOOK_SECONDS = 3.0
 """How long the API is asked for the states of all sandboxes together."""
 UNLISTED = 20
-"""How many sandboxes that the project's label does not find (those of the existing plugin have
-none) are looked up one by one."""
+"""How many sandboxes without the project's label (the existing plugin's) are looked up."""
 GONE = "gone"
 UNKNOWN = "unknown"
 
@@ -39,8 +38,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Row:
-    """One session as it is shown. Times in milliseconds since the epoch, 0 for never; texts are
-    cleaned of control characters."""
+    """One session as it is shown; times in milliseconds since the epoch, 0 for never."""
 
     number: int | None
     branch: str | None
@@ -77,8 +75,7 @@ class Overview:
 
 
 def overview(coordinator: Coordinator, *, offline: bool) -> Overview:
-    """List the sessions of a repository. Unless ``offline``, the API is asked for the sandboxes'
-    states, for three seconds; what was seen is remembered."""
+    """List a repository's sessions; unless ``offline``, the API is asked for three seconds."""
     sessions = coordinator.sessions()
     # A file of its own: the state file is shared, and looking must not write there.
     name = hashlib.sha256(str(coordinator.state.path).encode()).hexdigest()[:24]

@@ -1,5 +1,4 @@
-"""One sync: a report from the sandbox and, if something moved, one lease, one fetch, and the refs
-moved to where they belong. And before the first one: the repository set up in the sandbox."""
+"""The way of work between a sandbox and its branch: set-up, sync, fetch, push."""
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -38,8 +37,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class SandboxBranch:
-    """A session's branch here and the sandbox that works on it; ``show`` lets git's progress be
-    seen."""
+    """A session's branch here and the sandbox that works on it; ``show`` shows git's progress."""
 
     repository: Repository
     transfers: Transfers
@@ -107,11 +105,7 @@ class SandboxBranch:
 
     def push(self) -> str:
         """Push opencode/N to the branch that the sandbox has checked out, fast-forward only; return
-        the commit. Raises NotFound, TransferFailed.
-
-        What is pending in the sandbox is committed there first, so that nothing of it can be
-        overwritten.
-        """
+        the commit. What is pending there is committed first. Raises NotFound, TransferFailed."""
         names, local = self.names, self._local()
         if local is None:
             raise NotFound(
@@ -172,8 +166,7 @@ class SandboxBranch:
         self.transfers.push(self.repository, self.sandbox_id, [refspec], show=show, ahead=ahead)
 
     def _fetch(self, report: Report) -> None:
-        """Fetch what the report names, and nothing else that the sandbox's git may offer, to where
-        ``branches.integrate`` expects it."""
+        """Fetch what the report names, nothing else, to where ``branches.integrate`` expects it."""
         incoming = self.names.incoming
         if report.refs:
             refspecs = [f"+{ref}:{incoming}{ref.removeprefix('refs/')}" for ref in report.refs]
@@ -201,8 +194,7 @@ class SandboxBranch:
         return Outcome(changed, report.head, tuple(kept), behind, message, tuple(report.ports))
 
     def _restore(self, missing: str) -> Report:
-        """Give a sandbox whose .git is gone (case 62) the history that is here, so that its files
-        come back on top of that."""
+        """Give a sandbox without .git (case 62) our history, so that its files come on top."""
         cloud, local = self.transfers.cloud, self._local()
         log.logger.warning("session.restore sandbox=%s %s is missing", self.sandbox_id, missing)
         sandbox.prepare(cloud, self.sandbox_id, self.repository.object_format)
