@@ -117,12 +117,10 @@ class Coordinator:
 
     def find(self, name: str) -> Session:
         """Find the session of ``3``, ``sandbox-3``, ``opencode/3`` or an id. Raises NotFound."""
-        number = number_in(name)
+        number = number_in(name) or -1
         for session in self.sessions():
             branch = f"{session.prefix}/{session.number}"
-            if name in (session.id, session.sandbox_id, branch) or (
-                number is not None and session.number == number
-            ):
+            if name in (session.id, session.sandbox_id, branch) or session.number == number:
                 return session
         raise errors.NotFound(
             f"there is no session '{name}' in this repository",

@@ -14,19 +14,13 @@ from contextlib import ExitStack, suppress
 from git_daytona.base import log, run
 from git_daytona.base.errors import ConnectionClosed, SandboxGone
 from git_daytona.git.refs import PROJECT
-from git_daytona.sandbox import terminal
+from git_daytona.sandbox import scripts, terminal
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.transfer.environment import connection
 
 TRIES = 3
 FAILED = 255
 """The wrapper's exit status for a connection that did not come about or broke."""
-
-# A login shell in the project, which reads our input. The gateway sets no SHELL.
-_SHELL = (
-    'cd "$0" 2>/dev/null || cd; for s in "$SHELL" /bin/bash /usr/bin/bash; '
-    'do [ ! -x "$s" ] || exec "$s" -l; done; exec sh -l'
-)
 
 
 def shell(coordinator: Coordinator, name: str) -> int:
@@ -65,7 +59,7 @@ def _once(coordinator: Coordinator, sandbox_id: str) -> tuple[int, bool]:
         env = {key: value for key, value in os.environ.items() if not key.startswith("DAYTONA_")}
         env |= connected.env
         wrapper = shlex.split(env.pop("GIT_SSH_COMMAND"))
-        command = shlex.join(("sh", "-c", _SHELL, PROJECT))
+        command = shlex.join(("sh", "-c", scripts.read("login"), PROJECT))
         # Our input goes to no connection on which no shell reads it: the next one gets all of it.
         reading, writing = os.pipe()
         argv = (*wrapper, "-p", str(trust.endpoint.port), trust.endpoint.host, "--", command)

@@ -230,12 +230,9 @@ class StateFile:
                 _write(document["sessions"][session_id], values)
         return before
 
-    def note(
-        self, session_id: str, state: str, message: str, *, synced_at: int | None = None
-    ) -> None:
+    def note(self, session_id: str, state: str, message: str, **values: int) -> None:
         """Record how a sync went; ``synced_at`` is when a successful one began."""
-        began = {} if synced_at is None else {"synced_at": synced_at}
-        self.edit(session_id, git_return=GitReturn(state, message, now()), **began)
+        self.edit(session_id, git_return=GitReturn(state, message, now()), **values)
 
     def touch(self, session_id: str) -> None:
         """Record that a session is used now; a deletion that was not finished is then off."""
@@ -314,12 +311,13 @@ class StateFile:
 
     def _read(self, *, locked: bool = False) -> Document:
         """Read the file; a missing one is empty, so is an invalid one, which is moved aside."""
+        empty = {"projectId": self.project_id, "worktree": self.worktree, "sessions": {}}
         try:
             document: Document = json.loads(self.path.read_bytes())
             if isinstance(document, dict) and isinstance(document.setdefault("sessions", {}), dict):
                 return document
         except FileNotFoundError:
-            return self._empty()
+            return empty
         except OSError as problem:
             raise BadSetting(
                 f"cannot read the state file '{self.path}': {problem.strerror}",
@@ -338,10 +336,7 @@ class StateFile:
         )
         log.logger.error("%s", line)
         self.warnings.append(line)
-        return self._empty()
-
-    def _empty(self) -> Document:
-        return {"projectId": self.project_id, "worktree": self.worktree, "sessions": {}}
+        return empty
 
 
 def project_of(repository: Repository | None) -> str:

@@ -8,8 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import tenacity
-
 from git_daytona.base import errors, files, paths
 from git_daytona.base.errors import GitDaytonaError
 from git_daytona.base.secret import printable
@@ -191,20 +189,17 @@ def wait(coordinator: Coordinator, name: str, timeout: float) -> str:
     A session that is ``pending`` waits for its first sync, which somebody else (OpenCode, another
     terminal) has to make.
     """
-    retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_result(
-            lambda found: found.git_return.state == state.PENDING or coordinator.busy(found.id)
-        ),
-        stop=tenacity.stop_after_delay(timeout),
-        wait=tenacity.wait_fixed(0.2),
-    )
-    try:
-        session: Session = retrying(lambda: coordinator.find(name))
-    except tenacity.RetryError as problem:
-        raise errors.TimedOut(
-            f"session '{name}' was not synced within {timeout:.0f} seconds",
-            hint=f"sync it now: git daytona sync {name}",
-        ) from problem
+    until = time.monotonic() + timeout
+    while True:
+        session = coordinator.find(name)
+        if session.git_return.state != state.PENDING and not coordinator.busy(session.id):
+            break
+        if time.monotonic() >= until:
+            raise errors.TimedOut(
+                f"session '{name}' was not synced within {timeout:.0f} seconds",
+                hint=f"sync it now: git daytona sync {name}",
+            )
+        time.sleep(0.2)
     if failed := verdict(session):
         raise failed
     return printable(session.git_return.message)
