@@ -329,7 +329,7 @@ def test_case_69_a_sandbox_deleted_elsewhere(local, repo, begin, coordinate):
     started = coordinator.start("ses_a")
     assert (
         started.replaced
-        and started.names.number == 1
+        and started.session.names.number == 1
         and started.session.sandbox_id != session.sandbox_id
     )
     result, notice = coordinator.execute("1", "git rev-parse HEAD")

@@ -231,7 +231,7 @@ def test_adopt(local, repo, begin, coordinate, tmp_path):
         recovery.adopt(coordinator, session.sandbox_id)
     coordinator.state.remove(coordinator.sessions()[0].id)
     started = recovery.adopt(coordinator, session.sandbox_id)
-    assert started.names.number == 2
+    assert started.session.names.number == 2
     assert repo.show("opencode/2", "work") == "work"
     with pytest.raises(SandboxGone):
         recovery.adopt(coordinator, "00000000-0000-0000-0000-000000000000")
@@ -409,7 +409,7 @@ def test_a_lost_state_file_is_repaired_by_labels(local, repo, begin, coordinate)
     ] == [session.sandbox_id]
     started = recovery.adopt(coordinate(repo.path), session.sandbox_id)
     assert started.session.id == "ses_lost"
-    assert repo.show(started.names.branch, "x") == "x"
+    assert repo.show(started.session.names.branch, "x") == "x"
 
 
 def test_a_session_moves_with_its_project(local, tmp_path, begin, coordinate, repo):

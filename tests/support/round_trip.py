@@ -170,7 +170,7 @@ def begin(local: LocalDaytona, coordinate: Callable[[Path], Coordinator]) -> Cal
     def start(repository: Repo, session_id: str | None = None) -> Session:
         coordinator = coordinate(repository.path)
         started = coordinator.start(session_id)
-        return Session(coordinator, started.names.number, started.session.sandbox_id)
+        return Session(coordinator, started.session.names.number, started.session.sandbox_id)
 
     return start
 

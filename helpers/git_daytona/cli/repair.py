@@ -70,7 +70,7 @@ def adopt(sandbox: str) -> None:
 
     with common.coordinator() as coordinator:
         started = recovery.adopt(coordinator, sandbox)
-        names = started.names
+        names = started.session.names
         click.echo(
             f"session {names.number}: sandbox {started.session.sandbox_id}, branch {names.branch}"
         )

@@ -99,7 +99,6 @@ def _session(name: str, verb: str) -> "tuple[Repository, Names]":
     have newer work."""
     from git_daytona.base import messages
     from git_daytona.base.errors import NotFound, UsageError
-    from git_daytona.sessions.coordinator import names_of
 
     if name.startswith("-"):
         raise UsageError(
@@ -108,7 +107,7 @@ def _session(name: str, verb: str) -> "tuple[Repository, Names]":
         )
     with common.coordinator() as coordinator:
         session = coordinator.find(name)
-        names, repository = names_of(session), coordinator.repository
+        names, repository = session.names, coordinator.repository
     if names.ref not in repository.refs(names.ref):
         raise NotFound(
             f"there is no local branch '{names.branch}'",

@@ -39,7 +39,7 @@ def start(session: str | None, title: str | None, no_sync: bool) -> None:
                 f"{started.session.sandbox_id}, nothing is synced"
             )
         else:
-            names = started.names
+            names = started.session.names
             click.echo(
                 f"session {names.number} {word}: sandbox {started.session.sandbox_id}, "
                 f"branch {names.branch}"

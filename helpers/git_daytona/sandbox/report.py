@@ -61,13 +61,11 @@ def run_once(
     return leases.patiently(lambda: cloud.execute(sandbox_id, command, timeout=timeout))
 
 
-def execute(
-    cloud: Cloud, sandbox_id: str, command: str, *, timeout: float, directory: str = PROJECT
-) -> Execution:
+def execute(cloud: Cloud, sandbox_id: str, command: str, *, timeout: float) -> Execution:
     """Run a shell command in the project's directory (the home directory without one)."""
     source = 'cd "$1" 2>/dev/null || cd || exit 125\nexec sh -c "$2"'
     with log.event("sandbox.exec", sandbox=sandbox_id) as event:
-        result = run_once(cloud, sandbox_id, source, directory, command, timeout=timeout)
+        result = run_once(cloud, sandbox_id, source, PROJECT, command, timeout=timeout)
         event["status"] = result.status
     return result
 

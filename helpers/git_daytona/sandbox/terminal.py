@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from git_daytona.api.cloud import Cloud
 from git_daytona.api.failures import from_status
@@ -135,21 +134,18 @@ class _Joined:
         screen = _Screen()
         screen.start()
 
-        async def same_origin(
-            request: "aiohttp.ClientRequest", handler: "aiohttp.ClientHandlerType"
-        ) -> "aiohttp.ClientResponse":
-            """Refuse redirects to elsewhere: what is typed is for this server alone."""
-            if urlsplit(str(request.url))[:2] != urlsplit(self.address.url)[:2]:
-                raise aiohttp.ClientError("redirected")
-            return await handler(request)
+        async def refuse(*_: object) -> None:
+            raise aiohttp.ClientError("redirected")  # what is typed is for this server alone
 
+        tracing = aiohttp.TraceConfig()
+        tracing.on_request_redirect.append(refuse)
         problem: GitDaytonaError = ConnectionClosed(
             "the connection to the sandbox's terminal broke or did not come about, and the shell's"
             " exit status is unknown",
             hint="check the network; 'git daytona status' shows whether the sandbox runs",
         )
         timeout = aiohttp.ClientTimeout(total=None)
-        async with aiohttp.ClientSession(timeout=timeout, middlewares=(same_origin,)) as session:
+        async with aiohttp.ClientSession(timeout=timeout, trace_configs=[tracing]) as session:
             for attempt in range(CONNECTIONS):
                 await asyncio.sleep(attempt * PAUSE_SECONDS)
                 try:

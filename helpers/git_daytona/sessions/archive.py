@@ -26,14 +26,8 @@ HEADER_BYTES = 64 * 1024
 """The largest name, link or extended header that is read."""
 CHUNK_BYTES = 1024 * 1024
 LINK_ERRORS = (errno.ELOOP, errno.ENAMETOOLONG, errno.EMLINK)
-NO_LINKS = (errno.ENOTSUP, errno.ENOSYS)
-IN_THE_WAY = (
-    NotADirectoryError,
-    IsADirectoryError,
-    FileExistsError,
-    FileNotFoundError,
-    PermissionError,
-)
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE)
+"""No other file could be written, either."""
 
 
 @dataclass
@@ -52,10 +46,10 @@ class Unpacked:
             yield
             self.files += not entry.isdir()
         except OSError as problem:
-            in_the_way = isinstance(problem, IN_THE_WAY) or problem.errno in NO_LINKS
-            if not in_the_way and problem.errno not in LINK_ERRORS:
+            if problem.errno in DISK_ERRORS:
                 raise
-            reason = problem.strerror if in_the_way else "a link is in the way"
+            in_the_way = problem.errno in LINK_ERRORS
+            reason = "a link is in the way" if in_the_way else problem.strerror
             self.left_out.append(f"{_shown(entry.name)} ({reason})")
 
 

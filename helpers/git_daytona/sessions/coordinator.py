@@ -41,20 +41,6 @@ class Started:
     replaced: bool = False
     """Its sandbox was gone and is a new one: work that had not been synced went with it."""
 
-    @property
-    def names(self) -> Names:
-        return names_of(self.session)
-
-
-def names_of(session: Session) -> Names:
-    """Name a session's branch and remote; raises NoRepository for one that is not synced."""
-    if session.number is None:
-        raise NoRepository(
-            f"session '{session.id}' is not synced: {session.git_return.message}",
-            hint="'git daytona exec' reaches it",
-        )
-    return Names(session.number, session.prefix)
-
 
 class Coordinator:
     """All operations on the sessions of one repository, or of a directory without one.
@@ -171,14 +157,11 @@ class Coordinator:
         if session is not None and session.number is None:
             return
         legacy_remotes.rewrite(self.repository)
-        prefix = session.prefix if session else self._prefix()
+        prefix = session.prefix if session else preferences.load(self.directory).branch_prefix()
         blocked = branches.in_the_way(self.repository, prefix)
         if blocked and not for_tools:
             raise blocked
         self.transfers.check()
-
-    def _prefix(self) -> str:
-        return preferences.load(self.directory).branch_prefix()
 
     def _create(self, session_id: str, earlier: Session | None, *, synced: bool) -> Session:
         """Create and record a session's sandbox; an earlier one, which is gone, had its number."""
@@ -198,7 +181,8 @@ class Coordinator:
     def reserve(self, *, base: bool = True) -> Names:
         """Reserve the next number, with its branch at HEAD unless ``base`` is off."""
         above = max((each.number or 0 for each in self.sessions()), default=0)
-        return branches.reserve(self.repository, self._prefix(), above=above, base=base)
+        prefix = preferences.load(self.directory).branch_prefix()
+        return branches.reserve(self.repository, prefix, above=above, base=base)
 
     def record(
         self,
@@ -317,7 +301,7 @@ class Coordinator:
     def sync(self, name: str) -> Outcome:
         """Bring the work of a session back, and record the outcome or the error."""
         session = self.find(name)
-        names_of(session)
+        _ = session.names  # raises NoRepository
         with self.one_at_a_time(session.id):
             current = self.find(session.id)  # it may have been deleted meanwhile
             begun = state.now()
@@ -339,7 +323,7 @@ class Coordinator:
         return self.sandboxes.while_awake(session.sandbox_id, branch.sync)
 
     def _branch(self, session: Session) -> SandboxBranch:
-        names = names_of(session)
+        names = session.names
         return SandboxBranch(self.repository, self.transfers, session.sandbox_id, names, self.show)
 
     def fetch(self, name: str) -> Outcome:
@@ -376,7 +360,7 @@ class Coordinator:
             outcome, kept = None, []
             if current.number is not None:
                 outcome = self._bring_back(current, force=force)
-                kept = branches.keep_branches(self.repository, names_of(current))
+                kept = branches.keep_branches(self.repository, current.names)
             self.state.edit(current.id, deleting=state.now())
             self.finish_deletion(current)
             return replace(outcome, kept=(*outcome.kept, *kept)) if outcome else None
@@ -385,7 +369,7 @@ class Coordinator:
         """Do the part of a deletion that a crash may interrupt: no work depends on it any more."""
         self.sandboxes.delete(session.sandbox_id)
         if session.number is not None:
-            branches.remove_remote(self.repository, names_of(session))
+            branches.remove_remote(self.repository, session.names)
         self.state.remove(session.id)
 
     def _bring_back(self, session: Session, *, force: bool) -> Outcome | None:

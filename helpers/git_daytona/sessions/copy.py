@@ -15,14 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from git_daytona.api.cloud import Cloud
-from git_daytona.base import log
-from git_daytona.base.errors import (
-    BadAnswer,
-    GitDaytonaError,
-    NotFound,
-    SandboxCommandFailed,
-    UsageError,
-)
+from git_daytona.base import errors, log
 from git_daytona.base.secret import printable
 from git_daytona.git.refs import PROJECT
 from git_daytona.sandbox import report, scripts
@@ -68,7 +61,7 @@ class _Parts:
         lines = [line for line in result.output.splitlines() if line.startswith(f"{mark} ")]
         if not lines:
             text = " ".join(printable(result.output).split())[-300:]
-            raise SandboxCommandFailed(
+            raise errors.SandboxCommandFailed(
                 f"the files could not be copied: {text or f'exit status {result.status}'}",
                 hint="see the path, and the space, in the sandbox",
             )
@@ -76,7 +69,9 @@ class _Parts:
 
     def remove(self) -> None:
         words = ('rm -rf -- "$1"', self.folder)
-        with contextlib.suppress(GitDaytonaError):  # what went wrong before is what is reported
+        with contextlib.suppress(
+            errors.GitDaytonaError
+        ):  # what went wrong before is what is reported
             report.run_once(self.cloud, self.sandbox_id, *words, timeout=COPY_SECONDS)
 
 
@@ -91,13 +86,13 @@ def copy_out(coordinator: Coordinator, name: str, source: str, target: str) -> U
         try:
             kind, *lines = parts.run("pack", source, parts.folder, *sizes)
             if kind == "missing":
-                raise NotFound(
+                raise errors.NotFound(
                     f"there is no '{source}' in the sandbox",
                     hint="paths are relative to the project there",
                 )
             names = [line[5:] for line in lines if re.fullmatch(r"part part\.[a-z]{4}", line)]
             if kind == "large" or len(names) * PART_BYTES > LIMIT_BYTES:
-                raise BadAnswer(_too_large(source), hint="copy less at once")
+                raise errors.BadAnswer(_too_large(source), hint="copy less at once")
             to = _local_target(target, source, kind)
             with tempfile.TemporaryFile() as archive:
                 for each in names:
@@ -124,17 +119,17 @@ def _local_target(target: str, source: str, kind: str) -> Path:
     if path.is_dir():
         own = posixpath.basename(posixpath.normpath(posixpath.join(PROJECT, source)))
         if not own or own.casefold() == ".git":
-            raise UsageError(
+            raise errors.UsageError(
                 f"'{source}' cannot be copied below its own name",
                 hint="say what it shall be called here",
             )
         path = path / own
     elif target.endswith("/") or not path.parent.is_dir():
         missing = path if target.endswith("/") else path.parent
-        raise NotFound(f"there is no directory '{missing}' here", hint="make it first")
+        raise errors.NotFound(f"there is no directory '{missing}' here", hint="make it first")
     existing = "directory" if path.is_dir() else "file"
     if path.exists() and existing != kind:
-        raise UsageError(
+        raise errors.UsageError(
             f"'{path}' is a {existing}, and '{source}' a {kind}",
             hint="remove it first, or choose another name",
         )
@@ -146,7 +141,7 @@ def copy_in(coordinator: Coordinator, name: str, source: str, target: str) -> Un
     session = coordinator.find(name)
     path = Path(source)
     if not path.exists():
-        raise NotFound(f"there is no '{source}' here", hint="see which files are there: ls")
+        raise errors.NotFound(f"there is no '{source}' here", hint="see which files are there: ls")
     parts = _Parts(coordinator.cloud, session.sandbox_id)
 
     def work() -> Unpacked:
@@ -155,19 +150,19 @@ def copy_in(coordinator: Coordinator, name: str, source: str, target: str) -> Un
         if kind == "directory":
             parent, own = target, path.resolve().name
         elif kind == "file" and path.is_dir():
-            raise UsageError(
+            raise errors.UsageError(
                 f"'{target}' is a file there, and '{source}' a directory",
                 hint="choose another name",
             )
         if own in ("", "..") or (target.endswith("/") and kind != "directory"):
-            raise NotFound(
+            raise errors.NotFound(
                 f"there is no directory '{target}' in the sandbox",
                 hint="make it first: git daytona exec N -- mkdir -p DIR",
             )
         with tempfile.TemporaryFile() as archive:
             done = Unpacked(_pack(path, own, archive))
             if archive.tell() > LIMIT_BYTES:
-                raise UsageError(_too_large(source), hint="copy less at once")
+                raise errors.UsageError(_too_large(source), hint="copy less at once")
             archive.seek(0)
             try:
                 for number in range(LIMIT_BYTES // PART_BYTES + 1):

@@ -14,8 +14,8 @@ from typing import Annotated, Any, get_type_hints
 from urllib.parse import unquote
 
 from git_daytona.base import files, log, paths
-from git_daytona.base.errors import BadSetting
-from git_daytona.git.refs import SANDBOX_BRANCH, is_prefix
+from git_daytona.base.errors import BadSetting, NoRepository
+from git_daytona.git.refs import SANDBOX_BRANCH, Names, is_prefix
 from git_daytona.git.repository import Repository
 
 CHILDREN = 500
@@ -108,6 +108,16 @@ class Session:
     """What is before ``/N`` in its branch's name (ours)."""
     notice: Text = ""
     """What its agent has to be told with the next tool result (ours)."""
+
+    @property
+    def names(self) -> Names:
+        """The names of its branch and remote; raises NoRepository if it is not synced."""
+        if self.number is None:
+            raise NoRepository(
+                f"session '{self.id}' is not synced: {self.git_return.message}",
+                hint="'git daytona exec' reaches it",
+            )
+        return Names(self.number, self.prefix)
 
     @property
     def needs_sync(self) -> bool:

@@ -15,7 +15,7 @@ from git_daytona.base.threads import Late, within
 from git_daytona.git.commit_counts import BranchPosition, branch_positions
 from git_daytona.sandbox import lifecycle
 from git_daytona.sessions import state
-from git_daytona.sessions.coordinator import Coordinator, names_of
+from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.sessions.state import Session, camel_case
 
 LOOK_SECONDS = 3.0
@@ -25,13 +25,8 @@ UNLISTED = 20
 GONE = "gone"
 UNKNOWN = "unknown"
 
-
-@dataclass(frozen=True)
-class Seen:
-    """A sandbox's state, and when it was in it: milliseconds since the epoch."""
-
-    state: str = UNKNOWN
-    at: int = 0
+Seen = dict[str, tuple[str, int]]
+"""Sandbox id → its state, and when it was in it: milliseconds since the epoch."""
 
 
 @dataclass(frozen=True)
@@ -81,50 +76,47 @@ def overview(coordinator: Coordinator, *, offline: bool) -> Overview:
     seen, problem = _remembered(memory), None
     if sessions and not offline:
         try:
-            seen |= look(coordinator, sessions, seen)
+            seen = _look_again(coordinator, sessions, seen)
+            with suppress(GitDaytonaError):
+                files.write_whole(memory, json.dumps(seen).encode())
         except GitDaytonaError as failed:
             problem = failed
-        else:
-            ids = {each.sandbox_id for each in sessions}
-            kept = {id_: (each.state, each.at) for id_, each in seen.items() if id_ in ids}
-            with suppress(GitDaytonaError):
-                files.write_whole(memory, json.dumps(kept).encode())
-    progress: dict[int, BranchPosition] = {}
-    synced = [names_of(each) for each in sessions if each.number is not None]
+    positions: dict[int, BranchPosition] = {}
+    synced = [each.names for each in sessions if each.number is not None]
     if synced and coordinator.has_repository:
         # a repository that git cannot read: the sessions are shown all the same
         with suppress(GitDaytonaError):
-            progress = branch_positions(coordinator.repository, synced)
-    return Overview(tuple(_row(each, seen, progress) for each in sessions), problem)
+            positions = branch_positions(coordinator.repository, synced)
+    return Overview(tuple(_row(each, seen, positions) for each in sessions), problem)
 
 
-def _remembered(memory: Path) -> dict[str, Seen]:
-    """Read sandbox id → what was seen; nothing from a file that is missing or broken."""
+def _remembered(memory: Path) -> Seen:
+    """Read what was seen; nothing from a file that is missing or broken."""
     with suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
         return {
-            id_: Seen(state, at)
+            id_: (state, at)
             for id_, (state, at) in json.loads(memory.read_bytes()).items()
             if isinstance(state, str) and isinstance(at, int)
         }
     return {}
 
 
-def _row(session: Session, seen: dict[str, Seen], progress: dict[int, BranchPosition]) -> Row:
-    found = seen.get(session.sandbox_id, Seen())
-    done = progress.get(session.number or 0, BranchPosition())
+def _row(session: Session, seen: Seen, positions: dict[int, BranchPosition]) -> Row:
+    sandbox_state, sandbox_seen = seen.get(session.sandbox_id, (UNKNOWN, 0))
+    position = positions.get(session.number or 0, BranchPosition())
     return Row(
         number=session.number,
-        branch=names_of(session).branch if session.number is not None else None,
+        branch=session.names.branch if session.number is not None else None,
         session_id=printable(session.id),
         sandbox_id=printable(session.sandbox_id),
-        sandbox_state=printable(found.state),
-        sandbox_seen=found.at,
+        sandbox_state=printable(sandbox_state),
+        sandbox_seen=sandbox_seen,
         git_return=printable(session.git_return.state),
         message=printable(session.git_return.message),
         updated_at=session.git_return.updated_at,
         needs_sync=session.needs_sync,
-        base=done.base,
-        ahead=done.ahead,
+        base=position.base,
+        ahead=position.ahead,
         worktree=session.worktree,
         title=session.title,
         created=session.created,
@@ -132,14 +124,11 @@ def _row(session: Session, seen: dict[str, Seen], progress: dict[int, BranchPosi
     )
 
 
-def look(
-    coordinator: Coordinator, sessions: Sequence[Session], seen: dict[str, Seen]
-) -> dict[str, Seen]:
+def _look_again(coordinator: Coordinator, sessions: Sequence[Session], seen: Seen) -> Seen:
     """Ask the API for the states of the sessions' sandboxes: one list, and single questions for
-    those that are not in it.
+    those that are not in it; what it cannot tell of within three seconds stays as it was seen.
 
-    Returns sandbox id → state for those that it could tell of within three seconds; raises what the
-    list raises.
+    Raises what the list raises.
     """
     cloud = coordinator.cloud
     cloud.load()  # what that takes is not the network's time
@@ -155,21 +144,22 @@ def look(
             hint="check the network, then try again",
         ) from None
     states = {info.id: info.state for info in listed}
-    # What is gone is gone for good, and needs no second question.
-    known = {*states, *(id_ for id_, each in seen.items() if each.state == GONE)}
-    rest = [each.sandbox_id for each in sessions if each.sandbox_id not in known]
+    ids = [each.sandbox_id for each in sessions]
 
     def ask_for_rest() -> None:
-        for sandbox_id in rest[:UNLISTED]:
+        # What is gone is gone for good, and needs no second question.
+        known = {*states, *(id_ for id_, (state, _) in seen.items() if state == GONE)}
+        for sandbox_id in [each for each in ids if each not in known][:UNLISTED]:
             try:
                 states[sandbox_id] = cloud.get(sandbox_id).state
             except errors.SandboxGone:
                 states[sandbox_id] = GONE
 
-    if rest:
-        with suppress(Late, GitDaytonaError):
-            within(until - time.monotonic(), ask_for_rest)
-    return {id_: Seen(each, state.now()) for id_, each in dict(states).items()}
+    with suppress(Late, GitDaytonaError):
+        within(until - time.monotonic(), ask_for_rest)
+    now = state.now()
+    new = {id_: (each, now) for id_, each in dict(states).items()}
+    return {id_: each for id_, each in (seen | new).items() if id_ in ids}
 
 
 def verdict(session: Session) -> GitDaytonaError | None:
