@@ -92,7 +92,9 @@ def copy_out(coordinator: Coordinator, name: str, source: str, target: str) -> U
                 )
             names = [line[5:] for line in lines if re.fullmatch(r"part part\.[a-z]{4}", line)]
             if kind == "large" or len(names) * PART_BYTES > LIMIT_BYTES:
-                raise errors.BadAnswer(_too_large(source), hint="copy less at once")
+                raise errors.BadAnswer(
+                    f"'{source}' has more than {LIMIT_BYTES >> 30} GiB", hint="copy less at once"
+                )
             to = _local_target(target, source, kind)
             with tempfile.TemporaryFile() as archive:
                 for each in names:
@@ -109,10 +111,6 @@ def copy_out(coordinator: Coordinator, name: str, source: str, target: str) -> U
     return done
 
 
-def _too_large(source: str) -> str:
-    return f"'{source}' has more than {LIMIT_BYTES >> 30} GiB"
-
-
 def _local_target(target: str, source: str, kind: str) -> Path:
     """Choose where a file or directory goes here. Raises UsageError, NotFound."""
     path = Path(target)
@@ -125,12 +123,12 @@ def _local_target(target: str, source: str, kind: str) -> Path:
             )
         path = path / own
     elif target.endswith("/") or not path.parent.is_dir():
-        missing = path if target.endswith("/") else path.parent
-        raise errors.NotFound(f"there is no directory '{missing}' here", hint="make it first")
-    existing = "directory" if path.is_dir() else "file"
-    if path.exists() and existing != kind:
+        folder = path if target.endswith("/") else path.parent
+        raise errors.NotFound(f"there is no directory '{folder}' here", hint="make it first")
+    other_kind = "directory" if path.is_dir() else "file"
+    if path.exists() and other_kind != kind:
         raise errors.UsageError(
-            f"'{path}' is a {existing}, and '{source}' a {kind}",
+            f"'{path}' is a {other_kind}, and '{source}' a {kind}",
             hint="remove it first, or choose another name",
         )
     return path
@@ -162,7 +160,9 @@ def copy_in(coordinator: Coordinator, name: str, source: str, target: str) -> Un
         with tempfile.TemporaryFile() as archive:
             done = Unpacked(_pack(path, own, archive))
             if archive.tell() > LIMIT_BYTES:
-                raise errors.UsageError(_too_large(source), hint="copy less at once")
+                raise errors.UsageError(
+                    f"'{source}' has more than {LIMIT_BYTES >> 30} GiB", hint="copy less at once"
+                )
             archive.seek(0)
             try:
                 for number in range(LIMIT_BYTES // PART_BYTES + 1):
