@@ -113,36 +113,27 @@ class SandboxBranch:
                 hint=f"get it: git daytona sync {names.number}",
             )
         report = self._report()
-        lost = report.head not in (None, local) and not (
-            self.repository.resolve(str(report.head))
-            and self.repository.contains([local], str(report.head))
-        )
-        refusals = (
-            (
-                report.missing,
+        if report.missing is not None:
+            raise TransferFailed(
                 "the sandbox has no repository any more",
-                f"'git daytona sync {names.number}' makes it again",
-            ),
-            (
-                report.operation,
+                hint=f"'git daytona sync {names.number}' makes it again",
+            )
+        if report.operation is not None:
+            raise TransferFailed(
                 f"a {report.operation} is in progress in the sandbox",
-                "let the agent finish or abort it, then push again",
-            ),
-            (
-                report.branch is None,
-                "the sandbox has no branch checked out",
-                "check one out there, then push again",
-            ),
-            (
-                lost,
-                f"the sandbox has work that '{names.branch}' does not contain",
-                f"bring it back first: git daytona sync {names.number}",
-            ),
-        )
-        for refused, problem, hint in refusals:
-            if refused:
-                raise TransferFailed(problem, hint=hint)
+                hint="let the agent finish or abort it, then push again",
+            )
+        if report.branch is None:
+            raise TransferFailed(
+                "the sandbox has no branch checked out", hint="check one out there, then push again"
+            )
         if report.head != local:
+            head, here = report.head, self.repository
+            if head and not (here.resolve(head) and here.contains([local], head)):
+                raise TransferFailed(
+                    f"the sandbox has work that '{names.branch}' does not contain",
+                    hint=f"bring it back first: git daytona sync {names.number}",
+                )
             self._push(f"{local}:{report.branch}")
         return local
 
