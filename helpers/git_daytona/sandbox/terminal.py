@@ -195,10 +195,9 @@ class _Joined:
             keys.put_nowait(b"")
 
         def read() -> None:
-            try:
+            data = b""
+            with contextlib.suppress(OSError):  # hung up
                 data = os.read(sys.stdin.fileno(), READ_BYTES)
-            except OSError:  # hung up
-                data = b""
             if data:
                 keys.put_nowait(data)
             else:
@@ -210,10 +209,8 @@ class _Joined:
             loop.add_signal_handler(number, end, number)
         loop.add_signal_handler(signal.SIGINT, keys.put_nowait, b"\x03")
         loop.add_signal_handler(signal.SIGWINCH, resized.set)
-        tasks = [
-            asyncio.create_task(_type(socket, keys)),
-            asyncio.create_task(self._follow_size(resized)),
-        ]
+        works = (_type(socket, keys), self._follow_size(resized))
+        tasks = [asyncio.create_task(work) for work in works]
         try:
             return await _show(socket, screen)
         finally:

@@ -121,19 +121,20 @@ class Coordinator:
         """Create a sandbox with local HEAD in it, and ``opencode/N`` for what comes back.
 
         Starting a session that exists makes good what an earlier start left undone.
-        ``synced=False`` makes one without a branch. ``for_tools`` goes on where only a branch is in
+        Without ``synced``, a new one has no branch. ``for_tools`` goes on where only a branch is in
         the way: tools then work on the project, and the agent is told (case 38). Raises what any
         step raises; the state file says ``setup-failed`` when the sandbox exists but its repository
         is not ready, or nothing can come back.
         """
         session_id = _usable(session_id)
-        if synced:
-            need_worktree(self.repository)
         with self.one_at_a_time(session_id), log.event("session.start", session=session_id):
+            session = self.state.get(session_id)
+            synced = session.number is not None if session else synced
+            if synced:
+                need_worktree(self.repository)
             self.cloud.key()
             leases.reap(self.cloud)
-            session = self.state.get(session_id)
-            fresh = not self._is_there(session)
+            fresh = not self.is_there(session)
             replaced = fresh and session is not None
             if session and not fresh and session.git_return.state != state.SETUP_FAILED:
                 return Started(session, new=False)
@@ -144,7 +145,7 @@ class Coordinator:
             self._set_up(session, fresh=fresh, replaced=replaced)
             return Started(session, new=True, replaced=replaced)
 
-    def _is_there(self, session: Session | None) -> bool:
+    def is_there(self, session: Session | None) -> bool:
         """Start a session's sandbox; False where there is none, or it is gone for good (404)."""
         with suppress(SandboxGone):
             if session is not None:
@@ -154,8 +155,6 @@ class Coordinator:
 
     def _check(self, session: Session | None, *, for_tools: bool) -> None:
         """Raise what would keep work from coming back, before a sandbox is created for it."""
-        if session is not None and session.number is None:
-            return
         legacy_remotes.rewrite(self.repository)
         prefix = session.prefix if session else preferences.load(self.directory).branch_prefix()
         blocked = branches.in_the_way(self.repository, prefix)
@@ -289,8 +288,7 @@ class Coordinator:
         try:
             value = self._awake(session, work)
         except SandboxGone:
-            synced = session.number is not None
-            session = self.start(session.id, synced=synced, for_tools=True).session
+            session = self.start(session.id, for_tools=True).session
             value = self._awake(session, work)
         return value, session, self.state.take_notice(session.id)
 

@@ -12,7 +12,7 @@ import threading
 from contextlib import ExitStack, suppress
 
 from git_daytona.base import log, run
-from git_daytona.base.errors import ConnectionClosed, SandboxGone
+from git_daytona.base.errors import ConnectionClosed
 from git_daytona.git.refs import PROJECT
 from git_daytona.sandbox import scripts, terminal
 from git_daytona.sessions.coordinator import Coordinator
@@ -31,10 +31,8 @@ def shell(coordinator: Coordinator, name: str) -> int:
     """
     session = coordinator.find(name)
     coordinator.state.touch(session.id)
-    try:
-        coordinator.sandboxes.awake(coordinator.cloud.get(session.sandbox_id))
-    except SandboxGone:
-        session = coordinator.start(session.id, synced=session.number is not None).session
+    if not coordinator.is_there(session):
+        session = coordinator.start(session.id).session
     with log.event("shell", session=session.id, sandbox=session.sandbox_id) as event:
         for attempt in range(1, TRIES + 1):
             status, begun = _once(coordinator, session.sandbox_id)

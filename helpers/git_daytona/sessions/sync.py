@@ -24,15 +24,15 @@ MESSAGE_LENGTH = 4000
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a sync did. ``message`` is one line for people and the state file."""
+    """What a sync did: ``message`` is one line for people and the state file, ``left_behind`` what
+    could not come back and is still only in the sandbox."""
 
     changed: bool
     head: str | None
     kept: tuple[Kept, ...] = ()
-    left_behind: str = ""
-    """What could not come back and is still only in the sandbox."""
-    message: str = ""
     ports: tuple[int, ...] = ()
+    left_behind: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class SandboxBranch:
         }
         behind = "; ".join(f"{what}: {', '.join(which)}" for what, which in left.items() if which)
         message = _message(self.names, report, changed, kept, behind)
-        return Outcome(changed, report.head, tuple(kept), behind, message, tuple(report.ports))
+        return Outcome(changed, report.head, tuple(kept), tuple(report.ports), behind, message)
 
     def _restore(self, missing: str) -> Report:
         """Give a sandbox without .git (case 62) our history, so that its files come on top."""
