@@ -25,6 +25,7 @@ from git_daytona.sessions.coordinator import Coordinator
 PART_BYTES = 16 * 1024 * 1024
 LIMIT_BYTES = 4 * 1024**3
 """The largest archive that is copied."""
+PARTS = "/tmp/.git-daytona-{}"  # noqa: S108 — in the sandbox
 COPY_SECONDS = 1800.0
 """How long packing or unpacking in the sandbox may take."""
 
@@ -51,7 +52,7 @@ class _Parts:
 
     cloud: Cloud
     sandbox_id: str
-    folder: str = field(default_factory=lambda: f"/tmp/.git-daytona-{secrets.token_hex(8)}")  # noqa: S108 — in the sandbox
+    folder: str = field(default_factory=lambda: PARTS.format(secrets.token_hex(8)))
 
     def run(self, script: str, *arguments: str) -> list[str]:
         """Run a script; return its marked lines, one at least. Raises SandboxCommandFailed."""

@@ -92,12 +92,9 @@ def overview(coordinator: Coordinator, *, offline: bool) -> Overview:
 
 def _remembered(memory: Path) -> Seen:
     """Read what was seen; nothing from a file that is missing or broken."""
-    with suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
-        return {
-            id_: (state, at)
-            for id_, (state, at) in json.loads(memory.read_bytes()).items()
-            if isinstance(state, str) and isinstance(at, int)
-        }
+    with suppress(OSError, ValueError, TypeError, AttributeError, RecursionError, OverflowError):
+        entries = json.loads(memory.read_bytes()).items()
+        return {id_: (str(state), int(at)) for id_, (state, at) in entries}
     return {}
 
 
