@@ -46,7 +46,7 @@ DOORS = {
     "dotenv": "settings.settings",
     "platformdirs": "base.paths",
     "filelock": "base.files local.core.store",
-    "tenacity": "api.cloud git.repository transfer.leases sandbox.lifecycle sessions.status",
+    "tenacity": "api.cloud git.repository transfer.leases sandbox.lifecycle",
     "click": "cli.*",
     "wcwidth": "cli.table",
     "cryptography": "trust.host_keys local.*",

@@ -70,7 +70,7 @@ def test_case_49_toolbox_and_ssh_are_different_users(local, repo, begin):
     environment = box(local, session)
     session.agent("git config --global core.abbrev 20; git switch -qc side")
     environment |= owner
-    assert "dubious ownership" in session.coordinator.execute("1", "git status").result.output, (
+    assert "dubious ownership" in session.coordinator.execute("1", "git status")[0].output, (
         "the test would see it"
     )
     session.coordinator.fetch("1")
@@ -85,7 +85,7 @@ def test_case_49_toolbox_and_ssh_are_different_users(local, repo, begin):
         "sync": lambda: session.agent("echo x > x") == "" and session.sync().changed,
         "start": lambda: (
             set_up_again(session)
-            or session.coordinator.start(session.coordinator.find("1").id).names.number == 1
+            or session.coordinator.start(session.coordinator.find("1").id).session.names.number == 1
         ),
         "a .git that is gone": lambda: (
             session.agent("rm -rf .git; echo y > y") == "" and session.sync().changed

@@ -137,8 +137,7 @@ def test_crash_matrix(local, repo, begin, coordinate, tmp_path, operation):
             lost = len({"one", "committed", "pending"} - names)
         elif session_id in known:
             lost = int(
-                coordinator.execute(session_id, "git log --format=%s").result.output
-                != "Add README\n"
+                coordinator.execute(session_id, "git log --format=%s")[0].output != "Add README\n"
             )
         assert mine.git("fsck", "--connectivity-only", "--no-dangling") == ""
         assert mine.git("for-each-ref", "refs/daytona/incoming", "refs/daytona/resetting") == ""

@@ -454,7 +454,7 @@ from git_daytona.settings import settings
 from git_daytona.sessions.coordinator import Coordinator
 repository = discover(Path.cwd())
 coordinator = Coordinator(repository, settings.load(repository.worktree))
-number = str(coordinator.start().names.number)
+number = str(coordinator.start().session.names.number)
 coordinator.execute(number, "echo x >x")
 print(coordinator.sync(number).head)
 coordinator.close()

@@ -30,8 +30,8 @@ def sync(number):
 def start(name):
     each = coordinator()
     started = each.start(name)
-    each.execute(str(started.names.number), f"echo {name} > who")
-    each.sync(str(started.names.number))
+    each.execute(str(started.session.names.number), f"echo {name} > who")
+    each.sync(str(started.session.names.number))
     each.close()
 
 with ThreadPoolExecutor(len(sys.argv) - 3) as pool:

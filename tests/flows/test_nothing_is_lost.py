@@ -329,13 +329,13 @@ def test_case_69_a_sandbox_deleted_elsewhere(local, repo, begin, coordinate):
     started = coordinator.start("ses_a")
     assert (
         started.replaced
-        and started.names.number == 1
+        and started.session.names.number == 1
         and started.session.sandbox_id != session.sandbox_id
     )
-    executed = coordinator.execute("1", "git rev-parse HEAD")
-    assert executed.result.output.strip() == tip
-    assert "was replaced" in executed.notice, "the agent is told, whoever started the new sandbox"
-    assert coordinator.execute("1", "true").notice == ""
+    result, notice = coordinator.execute("1", "git rev-parse HEAD")
+    assert result.output.strip() == tip
+    assert "was replaced" in notice, "the agent is told, whoever started the new sandbox"
+    assert coordinator.execute("1", "true")[1] == ""
 
 
 def test_case_39_numbers_are_not_used_again(local, repo, begin):

@@ -64,9 +64,9 @@ def test_case_69_a_sandbox_that_is_gone_is_reported_once(local, repo, begin, coo
     first = recovery.recover(coordinate(repo.path))
     assert len(first.failed) == 1 and "does not exist" in first.failed[0]
     assert recovery.recover(coordinate(repo.path)).failed == []
-    executed = coordinate(repo.path).execute("1", "git log --format=%s")
-    assert "replaced" in executed.notice and executed.result.output == "Add README\n"
-    assert coordinate(repo.path).execute("1", "true").notice == ""
+    result, notice = coordinate(repo.path).execute("1", "git log --format=%s")
+    assert "replaced" in notice and result.output == "Add README\n"
+    assert coordinate(repo.path).execute("1", "true")[1] == ""
 
 
 def test_an_interrupted_deletion_that_is_used_again_is_off(local, repo, begin, coordinate):
@@ -231,7 +231,7 @@ def test_adopt(local, repo, begin, coordinate, tmp_path):
         recovery.adopt(coordinator, session.sandbox_id)
     coordinator.state.remove(coordinator.sessions()[0].id)
     started = recovery.adopt(coordinator, session.sandbox_id)
-    assert started.names.number == 2
+    assert started.session.names.number == 2
     assert repo.show("opencode/2", "work") == "work"
     with pytest.raises(SandboxGone):
         recovery.adopt(coordinator, "00000000-0000-0000-0000-000000000000")
@@ -409,7 +409,7 @@ def test_a_lost_state_file_is_repaired_by_labels(local, repo, begin, coordinate)
     ] == [session.sandbox_id]
     started = recovery.adopt(coordinate(repo.path), session.sandbox_id)
     assert started.session.id == "ses_lost"
-    assert repo.show(started.names.branch, "x") == "x"
+    assert repo.show(started.session.names.branch, "x") == "x"
 
 
 def test_a_session_moves_with_its_project(local, tmp_path, begin, coordinate, repo):

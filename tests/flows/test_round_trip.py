@@ -183,7 +183,7 @@ def test_case_46_a_failed_setup_is_made_good(local, repo, coordinate):
                 coordinator.delete(f"ses_{number}")
         assert coordinator.state.get(f"ses_{number}").git_return.state == "setup-failed", name
         started = coordinate(repo.path).start(f"ses_{number}")
-        assert started.names.number == number, name
+        assert started.session.names.number == number, name
         assert (
             len(
                 [
@@ -195,7 +195,7 @@ def test_case_46_a_failed_setup_is_made_good(local, repo, coordinate):
             == 1
         ), name
         assert (
-            coordinator.execute(str(number), "git log --format=%s").result.output == "Add README\n"
+            coordinator.execute(str(number), "git log --format=%s")[0].output == "Add README\n"
         ), name
         assert coordinator.state.get(f"ses_{number}").git_return.state == "pending", name
 

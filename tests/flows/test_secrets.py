@@ -186,12 +186,12 @@ def test_failures_show_no_secret(local, repo, canary, begin, monkeypatch, keyles
         ({"route": "nothing"}, {"drop_before_handshake": -1}),
         ({"route": "nothing"}, {"drop_after_bytes": 1000}),
     ]
-    met = 0
+    met, coordinator.show = 0, True
     for number, (fault, gateway) in enumerate(failures):
         local.faults.gateway = type(local.faults.gateway)(**gateway)
         with local.faults.call(**fault):
             try:
-                coordinator.fetch("1", show=True)
+                coordinator.fetch("1")
             except GitDaytonaError as problem:
                 met += 1
                 canary.tell(f"error {number}", shown(problem, frames=echo not in str(fault)))

@@ -223,12 +223,13 @@ def test_words_for_the_terminal(local, repo, evil, watched, capsys, monkeypatch,
     JSON."""
     monkeypatch.setattr("git_daytona.transfer.leases.TRIES", 1)
     logged()
+    evil.coordinator.show = True
     with watched.nothing_else_changed("words for the terminal"):
         for what in ("escapes", "error"):
             evil.serve(what)
             evil.agent(f"echo {what} > work")
             with pytest.raises(GitDaytonaError) as raised:
-                evil.coordinator.sync("1", show=True)
+                evil.coordinator.sync("1")
             fit(raised.value.message)
             assert "\x1b" not in (raised.value.hint or "")
     err = capsys.readouterr().err
@@ -428,7 +429,7 @@ def test_output_without_end_or_sense(local, repo, evil, watched):
     with watched.nothing_else_changed("output"):
         result = evil.coordinator.execute(
             "1", "echo first; head -c 1000000000 /dev/zero | tr '\\0' x; echo; echo last"
-        ).result
+        )[0]
         assert result.status == 0 and len(result.output) < 5_000_000
         assert result.output.startswith("first\n") and result.output.endswith("last\n")
         assert re.search(r"\[\d+ bytes of output left out here\]", result.output)

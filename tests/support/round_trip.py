@@ -140,7 +140,7 @@ class Session:
 
     def agent(self, script: str) -> str:
         """Run a script in the sandbox's project as the agent would; it must succeed."""
-        result = self.coordinator.execute(self.name, script).result
+        result = self.coordinator.execute(self.name, script)[0]
         assert result.status == 0, result.output
         return result.output
 
@@ -170,7 +170,7 @@ def begin(local: LocalDaytona, coordinate: Callable[[Path], Coordinator]) -> Cal
     def start(repository: Repo, session_id: str | None = None) -> Session:
         coordinator = coordinate(repository.path)
         started = coordinator.start(session_id)
-        return Session(coordinator, started.names.number, started.session.sandbox_id)
+        return Session(coordinator, started.session.names.number, started.session.sandbox_id)
 
     return start
 

@@ -39,7 +39,7 @@ def test_half_a_character_and_unknown_fields_stay(ours):
     ours.path.write_text(
         '{"other": [1], "sessions": {"a": {"sandboxId": "b", "x": "\\ud83d"}, "c": 7}}'
     )
-    ours.mark_deleting("a")
+    ours.edit("a", deleting=1)
     assert ours.get("a").deleting
     ours.touch("a")
     content = json.loads(ours.path.read_bytes().decode("utf-8", "surrogatepass"))

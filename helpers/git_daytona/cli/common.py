@@ -1,6 +1,7 @@
 """What the commands of ``git daytona`` that have to do with sessions share."""
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -98,7 +99,7 @@ def coordinator(*, anywhere: bool = False, step: str = "") -> Iterator[Coordinat
     with Progress() as progress:
         if step:
             progress.quietly(step)
-        made = Coordinator(place, found, progress)
+        made = Coordinator(place, found, progress, show=sys.stderr.isatty())
         try:
             yield made
         finally:

@@ -107,7 +107,7 @@ def adopt(sandbox: str) -> None:
     """Make a session of this repository from an existing SANDBOX, and bring its work back."""
     with common.coordinator() as coordinator:
         started = recovery.adopt(coordinator, sandbox)
-        names = started.names
+        names = started.session.names
         click.echo(
             f"session {names.number}: sandbox {started.session.sandbox_id}, branch {names.branch}"
         )
@@ -133,7 +133,7 @@ def prune(dry_run: bool, yes: bool) -> None:
             click.echo(f"sandbox {info.id} ({info.state}, created {created})")
         for remote in found.remotes:
             click.echo(f"remote {remote}")
-        for ref, oid in found.kept:
+        for ref, oid in found.kept.items():
             click.echo(f"{ref} ({oid[:10]})")
         if found.leases:
             click.echo(f"{found.leases} stale leases")

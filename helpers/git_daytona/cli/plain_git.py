@@ -14,7 +14,6 @@ from git_daytona.base.errors import NotFound, UsageError
 from git_daytona.cli import common, options
 from git_daytona.git.refs import Names
 from git_daytona.git.repository import Repository
-from git_daytona.sessions.coordinator import names_of
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ def _find(name: str, verb: str) -> _Work:
         )
     with common.coordinator() as coordinator:
         session = coordinator.find(name)
-        work = _Work(coordinator.repository, names_of(session))
+        work = _Work(coordinator.repository, session.names)
     number = work.names.number
     if not work.repository.resolve(work.names.ref):
         raise NotFound(

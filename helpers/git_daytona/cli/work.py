@@ -34,14 +34,15 @@ def start(session: str | None, title: str | None, no_sync: bool) -> None:
     Starting a session that exists is safe: it makes good what an earlier start left undone.
     """
     with common.coordinator(anywhere=no_sync) as coordinator:
-        started = coordinator.start(session, synced=not no_sync, show=sys.stderr.isatty())
+        started = coordinator.start(session, synced=not no_sync)
         if title is not None:
             coordinator.state.set_title(started.session.id, title)
         if started.replaced:
             common.warn("the session's sandbox was gone; what it had not synced is lost")
         name, rest = started.session.id, "nothing is synced"
         if started.session.number is not None:
-            name, rest = str(started.names.number), f"branch {started.names.branch}"
+            names = started.session.names
+            name, rest = str(names.number), f"branch {names.branch}"
         word = "started" if started.new else "already there"
         click.echo(f"session {name} {word}: sandbox {started.session.sandbox_id}, {rest}")
 
@@ -58,12 +59,11 @@ def exec_(timeout: int, name: str, command: tuple[str, ...]) -> int:
     """
     with common.coordinator(anywhere=True, step="running the command") as coordinator:
         line = command[0] if len(command) == 1 else shlex.join(command)
-        executed = coordinator.execute(name, line, timeout=timeout)
-        if executed.notice:
-            common.warn(executed.notice)
-        output = executed.result.output
-        sys.stdout.write(printable(output) if sys.stdout.isatty() else output)
-        return executed.result.status
+        result, notice = coordinator.execute(name, line, timeout=timeout)
+        if notice:
+            common.warn(notice)
+        sys.stdout.write(printable(result.output) if sys.stdout.isatty() else result.output)
+        return result.status
 
 
 @click.command("shell")
@@ -139,7 +139,7 @@ def fetch(name: str) -> None:
 
 def _bring_back(name: str, doing: str, bring: Callable[..., Outcome]) -> None:
     with common.coordinator(step=f"{doing} session {name}") as coordinator:
-        common.print_outcome(bring(coordinator, name, show=sys.stderr.isatty()))
+        common.print_outcome(bring(coordinator, name))
 
 
 @click.command()
@@ -147,7 +147,7 @@ def _bring_back(name: str, doing: str, bring: Callable[..., Outcome]) -> None:
 def push(name: str) -> None:
     """Push the local branch opencode/N into the sandbox, fast-forward only."""
     with common.coordinator(step=f"pushing to session {name}") as coordinator:
-        commit = coordinator.push(name, show=sys.stderr.isatty())
+        commit = coordinator.push(name)
         click.echo(f"the sandbox is at {commit[:10]}")
 
 
@@ -170,7 +170,7 @@ def wait(timeout: float, name: str) -> None:
 def delete(force: bool, name: str) -> None:
     """Sync a session once more, then delete its sandbox. Branch opencode/N stays."""
     with common.coordinator(anywhere=True) as coordinator:
-        outcome = coordinator.delete(name, force=force, show=sys.stderr.isatty())
+        outcome = coordinator.delete(name, force=force)
         if outcome is None:
             messages.note("there was nothing to bring back any more")
         else:

@@ -1,2 +1,1 @@
-"""A sandbox of a session: its life, its repository, its terminal, and the shell code that runs in
-it."""
+"""A session's sandbox: its life, repository and terminal, and the shell code that runs in it."""

@@ -1,5 +1,4 @@
-"""Sandboxes of sessions: created with labels that find them again, waited for, started,
-recovered."""
+"""Sandboxes of sessions: created, found again by labels, started, recovered, deleted."""
 
 import contextlib
 import json
@@ -14,25 +13,14 @@ from typing import TypeVar
 import tenacity
 
 from git_daytona.api.cloud import START_SECONDS, Cloud, SandboxInfo
-from git_daytona.base import files, log, paths
-from git_daytona.base.errors import (
-    ApiUnreachable,
-    BadAnswer,
-    Conflict,
-    NotFound,
-    RateLimited,
-    SandboxBroken,
-    SandboxGone,
-    SandboxNotRunning,
-    ServerError,
-    TimedOut,
-)
+from git_daytona.base import errors, files, log, paths
 from git_daytona.git.refs import SANDBOX_BRANCH
 from git_daytona.transfer import leases
 
 T = TypeVar("T")
 
-LABEL = "git-daytona"
+SESSION, PROJECT, HOST = "git-daytona/session", "git-daytona/project", "git-daytona/host"
+"""Labels of our sandboxes."""
 TRANSITIONAL = frozenset(
     " ".join(
         (
@@ -47,7 +35,7 @@ PATIENCE = 3.0
 
 
 def host_label() -> str:
-    """Name this machine, whose sandboxes are told from others' of the same account by that."""
+    """Name this machine, to tell its sandboxes from others of the same account."""
     return socket.gethostname()[:60] or "unknown"
 
 
@@ -65,15 +53,14 @@ class Mark:
     number: int | None = None
     prefix: str = SANDBOX_BRANCH
 
+    @property
+    def labels(self) -> dict[str, str]:
+        return {SESSION: self.session_id, PROJECT: self.project_id}
+
     def write(self, number: int | None = None, prefix: str = SANDBOX_BRANCH) -> "Mark":
-        entry = {
-            "session": self.session_id,
-            "project": self.project_id,
-            "gitDir": self.git_dir,
-            "number": number,
-            "prefix": prefix,
-        }
-        files.write_whole(self.path, json.dumps(entry).encode())
+        entry = {"session": self.session_id, "project": self.project_id, "gitDir": self.git_dir}
+        text = json.dumps({**entry, "number": number, "prefix": prefix})
+        files.write_whole(self.path, text.encode())
         return replace(self, number=number, prefix=prefix)
 
 
@@ -100,10 +87,6 @@ def _read(path: Path) -> Mark | None:
     return Mark(path, session, project, git_dir, number, prefix)
 
 
-class _Unsettled(TimedOut):
-    """The sandbox is still in a state that it leaves by itself."""
-
-
 def _until_settled(retry: tenacity.retry_base) -> tenacity.Retrying:
     """Make a retry for as long as a change of a sandbox's state may take."""
     return tenacity.Retrying(
@@ -127,22 +110,20 @@ class Sandboxes:
 
     def create(self, mark: Mark) -> SandboxInfo:
         """Create a session's sandbox, or adopt what an interrupted creation left."""
-        labels = {f"{LABEL}/session": mark.session_id, f"{LABEL}/project": mark.project_id}
         begun = mark.path.exists()
         if not begun:
             mark.write()
 
         def attempt() -> SandboxInfo:
             nonlocal begun
-            # Not before the first try of a new session: there cannot be one. After a lost answer
-            # there may.
-            left = self.cloud.find(labels) if begun else []
+            # a new session's first attempt finds none; after a lost answer there may be one
+            left = self.cloud.find(mark.labels) if begun else []
             begun = True
             if left:
                 self.tell("taking over the sandbox of an interrupted start")
                 return self.awake(left[0])
             self.tell("creating a sandbox")
-            return self.cloud.create(labels | {f"{LABEL}/host": host_label()})
+            return self.cloud.create(mark.labels | {HOST: host_label()})
 
         with log.event("sandbox.create", session=mark.session_id) as event:
             info = leases.patiently(attempt)
@@ -160,22 +141,20 @@ class Sandboxes:
             if time.monotonic() - begun > PATIENCE and not told:
                 told = True
                 self.tell(Restoring(f"waiting for the sandbox ({info.state})"))
-            found = leases.patiently(lambda: self.cloud.get(info.id))
-            if found.state in TRANSITIONAL:
-                raise _Unsettled(
-                    f"sandbox '{info.id}' stayed in state '{found.state}' for"
-                    f" {START_SECONDS:.0f} seconds",
-                    hint="see it in Daytona's dashboard; its work is still in it",
-                )
-            return found
+            return leases.patiently(lambda: self.cloud.get(info.id))
 
-        return _until_settled(tenacity.retry_if_exception_type(_Unsettled))(look)
+        moving = tenacity.retry_if_result(lambda found: found.state in TRANSITIONAL)
+        try:
+            return _until_settled(moving)(look)
+        except tenacity.RetryError as problem:
+            raise errors.TimedOut(
+                f"sandbox '{info.id}' stayed in state '{problem.last_attempt.result().state}' for"
+                f" {START_SECONDS:.0f} seconds",
+                hint="see it in Daytona's dashboard; its work is still in it",
+            ) from None
 
     def awake(self, info: SandboxInfo) -> SandboxInfo:
-        """Start the sandbox, or recover it from an error where Daytona offers it.
-
-        Raises SandboxBroken.
-        """
+        """Start the sandbox, or recover it where Daytona offers that. Raises SandboxBroken."""
         info = self.settle(info)
         if info.state == "started":
             return info
@@ -185,7 +164,7 @@ class Sandboxes:
                 with log.event("sandbox.recover", sandbox=info.id):
                     return self.cloud.recover(info.id)
             reason = f": {info.error_reason}" if info.error_reason else ""
-            raise SandboxBroken(
+            raise errors.SandboxBroken(
                 f"sandbox '{info.id}' is in state '{info.state}'{reason}",
                 hint="see it in Daytona's dashboard; its work is still in it",
             )
@@ -195,32 +174,31 @@ class Sandboxes:
 
     def delete(self, sandbox_id: str) -> None:
         """Delete a sandbox; one that is gone, or about to be, is fine."""
-        with contextlib.suppress(SandboxGone):
+        with contextlib.suppress(errors.SandboxGone):
             self._change(sandbox_id, self.cloud.delete)
 
     def _change(self, sandbox_id: str, change: Callable[[str], T]) -> T:
-        """Change a sandbox's state once an earlier change, during which the server refuses another
-        (409), has come to its end."""
+        """Change a sandbox's state once an earlier change, which forbids it (409), has ended."""
         refused = False
+        kinds = (errors.ApiUnreachable, errors.ServerError, errors.RateLimited)
 
         def attempt() -> T:
             nonlocal refused
             if refused:
                 self.settle(self.cloud.get(sandbox_id))
             refused = True
-            kinds = (ApiUnreachable, ServerError, RateLimited)
             return leases.patiently(lambda: change(sandbox_id), kinds=kinds)
 
-        return _until_settled(tenacity.retry_if_exception_type(Conflict))(attempt)
+        return _until_settled(tenacity.retry_if_exception_type(errors.Conflict))(attempt)
 
     def while_awake(self, sandbox_id: str, work: Callable[[], T]) -> T:
         """Do the work at once; only if it fails because the sandbox does not run, start that and do
         it again. The services report that in many ways; after a refusal its state counts."""
         try:
             return work()
-        except SandboxGone:
+        except errors.SandboxGone:
             raise
-        except (SandboxNotRunning, Conflict, BadAnswer, NotFound):
+        except (errors.SandboxNotRunning, errors.Conflict, errors.BadAnswer, errors.NotFound):
             # A 404, too, which the toolbox's proxy gives for archived ones: ask the API itself.
             info = self.cloud.get(sandbox_id)
             if info.state == "started":

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import queue
-import re
 import secrets
 import shutil
 import signal
@@ -44,7 +43,6 @@ LAST_SECONDS = 10.0
 READ_BYTES = 4096
 BEHIND_BYTES = 4 * 1024 * 1024
 """How far our terminal may be behind before the other side has to wait."""
-URL_ORIGIN = re.compile(r"[a-z]+://[^/?#]+")
 MOST = 1000
 """The most columns or rows that the toolbox takes."""
 ENDED_BY = (signal.SIGTERM, signal.SIGHUP)
@@ -71,14 +69,13 @@ def join(cloud: Cloud, sandbox_id: str, directory: str) -> int:
     try:
         return asyncio.run(_Joined(cloud, sandbox_id, name, address).run())
     finally:
-        # it has ended by itself, or goes with its sandbox
-        with contextlib.suppress(GitDaytonaError):
+        with contextlib.suppress(GitDaytonaError):  # it has ended, or goes with its sandbox
             cloud.close_terminal(sandbox_id, name)
 
 
 @contextlib.contextmanager
 def _raw(descriptor: int) -> Iterator[None]:
-    """Let our terminal hand on every key as it is."""
+    """Let our terminal pass on every key as it is."""
     before = termios.tcgetattr(descriptor)
     try:
         tty.setraw(descriptor, termios.TCSADRAIN)  # what was typed ahead is not lost
@@ -94,8 +91,8 @@ def _size() -> tuple[int, int]:
 
 
 class _Screen(threading.Thread):
-    """A writer to our terminal, which may be stopped by Ctrl-S: neither keys nor signals wait for
-    it, nor does the other side, which would take us for gone."""
+    """A writer to our terminal. While that is stopped by Ctrl-S, neither keys nor signals wait, nor
+    does the other side, which would take us for gone."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -128,7 +125,6 @@ class _Joined:
     sandbox_id: str
     name: str
     address: TerminalAddress
-    resizing: "asyncio.Task[None] | None" = None
     ended_by: int = 0
 
     async def run(self) -> int:
@@ -137,28 +133,29 @@ class _Joined:
 
         screen = _Screen()
         screen.start()
-        wanted = URL_ORIGIN.match(self.address.url)
 
-        async def same_place(
-            request: "aiohttp.ClientRequest", handler: "aiohttp.ClientHandlerType"
-        ) -> "aiohttp.ClientResponse":
-            """Refuse redirects: what is typed is for this host alone."""
-            found = URL_ORIGIN.match(str(request.url))
-            if not (wanted and found and wanted[0] == found[0]):
-                raise aiohttp.ClientError("redirected")
-            return await handler(request)
+        async def refuse(*_: object) -> None:
+            raise aiohttp.ClientError("redirected")  # what is typed is for this server alone
 
+        tracing = aiohttp.TraceConfig()
+        tracing.on_request_redirect.append(refuse)
         problem: GitDaytonaError = ConnectionClosed(
             "the connection to the sandbox's terminal broke or did not come about, and the shell's"
             " exit status is unknown",
             hint="check the network; 'git daytona status' shows whether the sandbox runs",
         )
-        timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS)
-        async with aiohttp.ClientSession(timeout=timeout, middlewares=(same_place,)) as session:
+        timeout = aiohttp.ClientTimeout(total=None)
+        async with aiohttp.ClientSession(timeout=timeout, trace_configs=[tracing]) as session:
             for attempt in range(CONNECTIONS):
                 await asyncio.sleep(attempt * PAUSE_SECONDS)
                 try:
-                    socket = await self._connect(session)
+                    connecting = session.ws_connect(
+                        self.address.url,
+                        headers={"Authorization": self.address.authorization.reveal()},
+                        heartbeat=HEARTBEAT_SECONDS,
+                        max_msg_size=0,
+                    )
+                    socket = await asyncio.wait_for(connecting, CONNECT_SECONDS)
                 except aiohttp.WSServerHandshakeError as refused:
                     # a 404 later means that the shell has ended meanwhile
                     if not attempt or refused.status != HTTPStatus.NOT_FOUND:
@@ -181,15 +178,6 @@ class _Joined:
                     return status
         raise problem
 
-    async def _connect(self, session: "aiohttp.ClientSession") -> "aiohttp.ClientWebSocketResponse":
-        connecting = session.ws_connect(
-            self.address.url,
-            headers={"Authorization": self.address.authorization.reveal()},
-            heartbeat=HEARTBEAT_SECONDS,
-            max_msg_size=0,
-        )
-        return await asyncio.wait_for(connecting, CONNECT_SECONDS)
-
     def _why_refused(self, status: int) -> GitDaytonaError:
         doing = "connect to the terminal of"
         if status == HTTPStatus.UNAUTHORIZED:
@@ -198,9 +186,8 @@ class _Joined:
         return from_status(status, "", doing, self.cloud.settings, {})
 
     async def _converse(self, socket: "aiohttp.ClientWebSocketResponse", screen: _Screen) -> str:
-        """Hand on what is typed and what is shown until one of the two ends; returns the reason in
-        the close frame, if any."""
-        loop = asyncio.get_running_loop()
+        """Pass on what is typed and shown until one ends; return the reason in the close frame."""
+        loop, resized = asyncio.get_running_loop(), asyncio.Event()
         keys: asyncio.Queue[bytes] = asyncio.Queue()
 
         def end(number: int) -> None:
@@ -208,10 +195,9 @@ class _Joined:
             keys.put_nowait(b"")
 
         def read() -> None:
-            try:
+            data = b""
+            with contextlib.suppress(OSError):  # hung up
                 data = os.read(sys.stdin.fileno(), READ_BYTES)
-            except OSError:  # hung up
-                data = b""
             if data:
                 keys.put_nowait(data)
             else:
@@ -222,32 +208,31 @@ class _Joined:
         for number in ENDED_BY:
             loop.add_signal_handler(number, end, number)
         loop.add_signal_handler(signal.SIGINT, keys.put_nowait, b"\x03")
-        loop.add_signal_handler(signal.SIGWINCH, self._resize)
-        self._resize()  # it may have changed since it was opened
-        typing = asyncio.create_task(_type(socket, keys))
+        loop.add_signal_handler(signal.SIGWINCH, resized.set)
+        works = (_type(socket, keys), self._follow_size(resized))
+        tasks = [asyncio.create_task(work) for work in works]
         try:
             return await _show(socket, screen)
         finally:
             loop.remove_reader(sys.stdin.fileno())
             for number in (*ENDED_BY, signal.SIGINT, signal.SIGWINCH):
                 loop.remove_signal_handler(number)
-            tasks = [typing, *([self.resizing] if self.resizing else [])]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _resize(self) -> None:
-        if self.resizing is None or self.resizing.done():
-            self.resizing = asyncio.create_task(self._send_size())
-
-    async def _send_size(self) -> None:
-        sent, resize = None, self.cloud.resize_terminal
-        while sent != (size := _size()):
-            try:
-                await asyncio.to_thread(resize, self.sandbox_id, self.name, size)
-            except GitDaytonaError as problem:  # the next one may work, and the shell goes on
-                log.logger.info("terminal: not resized: %s", problem.message)
-            sent = size
+    async def _follow_size(self, resized: asyncio.Event) -> None:
+        """Give the terminal there the size of ours: now, and whenever that changes."""
+        sent = None
+        while True:
+            resized.clear()
+            if sent != (size := _size()):
+                sent, resize = size, self.cloud.resize_terminal
+                try:
+                    await asyncio.to_thread(resize, self.sandbox_id, self.name, size)
+                except GitDaytonaError as problem:  # the next one may work, and the shell goes on
+                    log.logger.info("terminal: not resized: %s", problem.message)
+            await resized.wait()
 
 
 async def _type(socket: "aiohttp.ClientWebSocketResponse", keys: "asyncio.Queue[bytes]") -> None:
@@ -270,27 +255,24 @@ async def _show(socket: "aiohttp.ClientWebSocketResponse", screen: _Screen) -> s
             return ""
         if message.type is WSMsgType.BINARY:
             screen.show(message.data)
-        elif message.type is WSMsgType.TEXT and not _is_control(message.data):
-            screen.show(message.data.encode())
+        elif message.type is WSMsgType.TEXT and _object(message.data).get("type") != "control":
+            screen.show(message.data.encode())  # else it is the toolbox's own
         while screen.behind > BEHIND_BYTES:
             await asyncio.sleep(0.05)
 
 
-def _is_control(text: str) -> bool:
-    """Tell whether a text is the toolbox's own, no output: ``{"type": "control", …}``."""
+def _object(text: str) -> dict[str, object]:
+    """Read a JSON object; an empty one from any other text."""
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError):
-        return False
-    return isinstance(answer, dict) and answer.get("type") == "control"
+        return {}
+    return answer if isinstance(answer, dict) else {}
 
 
 def _status(reason: str) -> int | None:
     """Read the exit status from the close frame's reason, ``{"exitCode": N, …}``, if any."""
-    try:
-        code = json.loads(reason)["exitCode"]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        code = None
+    code = _object(reason).get("exitCode")
     if isinstance(code, int) and not isinstance(code, bool):
         return code if 0 <= code <= 255 else 1
     log.logger.info("terminal: closed: %s", printable(reason)[:300])

@@ -1,7 +1,8 @@
 """Files out of a tar archive that a sandbox made, below one directory of the user's: no name and no
 link of its making leads anywhere else.
 
-Python's own extraction filter came with 3.11.4, and goes by paths; here each folder on the way is
+Not by tarfile's own filters: Python 3.11.2 (Debian 12) has none, they look at paths before they are
+used, and later ones were escaped by long paths (CVE-2025-4517). Here each folder on the way is
 opened in the one before it, and a link among them is an error, also where it was there before.
 """
 
@@ -13,6 +14,7 @@ import stat
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import IO
 
@@ -22,16 +24,10 @@ from git_daytona.base.secret import printable
 ENTRIES = 1_000_000
 HEADER_BYTES = 64 * 1024
 """The largest name, link or extended header that is read."""
-CHUNK = 1024 * 1024
-LINKS_ON = getattr(os, "O_NOFOLLOW", 0) | os.O_CLOEXEC
+CHUNK_BYTES = 1024 * 1024
 LINK_ERRORS = (errno.ELOOP, errno.ENAMETOOLONG, errno.EMLINK)
-IN_THE_WAY = (
-    NotADirectoryError,
-    IsADirectoryError,
-    FileExistsError,
-    FileNotFoundError,
-    PermissionError,
-)
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE)
+"""No other file could be written, either."""
 
 
 @dataclass
@@ -43,22 +39,25 @@ class Unpacked:
     repositories: list[str] = field(default_factory=list)
     """The ``.git`` that did not come along, each once."""
 
-
-_EXTENDED = (
-    tarfile.XHDTYPE,
-    tarfile.XGLTYPE,
-    tarfile.SOLARIS_XHDTYPE,
-    tarfile.GNUTYPE_LONGNAME,
-    tarfile.GNUTYPE_LONGLINK,
-)
-"""Entries that are about the next one."""
+    @contextlib.contextmanager
+    def counting(self, entry: tarfile.TarInfo) -> Iterator[None]:
+        """Count the file that the block writes, or note what is in its way. Raises OSError."""
+        try:
+            yield
+            self.files += not entry.isdir()
+        except OSError as problem:
+            if problem.errno in DISK_ERRORS:
+                raise
+            in_the_way = problem.errno in LINK_ERRORS
+            reason = "a link is in the way" if in_the_way else problem.strerror
+            self.left_out.append(f"{_shown(entry.name)} ({reason})")
 
 
 class _Entry(tarfile.TarInfo):
-    """An entry whose header is no larger than people make any: tarfile reads headers whole."""
+    """An entry whose header, which tarfile reads whole, is no larger than people make any."""
 
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
-        if self.type in _EXTENDED and self.size > HEADER_BYTES:
+        if not (self.isreg() or self.islnk()) and self.size > HEADER_BYTES:
             raise tarfile.ReadError("an invalid header")
         return super()._proc_member(archive)  # type: ignore[misc, no-any-return]
 
@@ -73,7 +72,7 @@ def unpack(source: IO[bytes], target: Path) -> Unpacked:
     cannot be written.
     """
     done = Unpacked()
-    links: list[tuple[tuple[str, ...], str]] = []
+    links: list[tuple[tarfile.TarInfo, tuple[str, ...]]] = []
     try:
         with tarfile.open(fileobj=source, mode="r|", tarinfo=_Entry, errorlevel=1) as archive:
             for number, entry in enumerate(archive):
@@ -81,90 +80,112 @@ def unpack(source: IO[bytes], target: Path) -> Unpacked:
                     raise BadAnswer(
                         f"the sandbox sent more than {ENTRIES} files", hint="copy less at once"
                     )
-                parts = _below(entry.name)
-                if parts is None:
-                    done.left_out.append(_shown(entry.name))
-                elif repository := _repository(parts):
-                    if repository not in done.repositories:
-                        done.repositories.append(repository)
-                elif entry.issym():
-                    links.append((parts, entry.linkname))
-                else:
-                    _take(archive, entry, target, parts, done)
+                parts = _wanted(entry, done)
+                if parts is not None and entry.issym():
+                    links.append((entry, parts))
+                elif parts is not None:
+                    with done.counting(entry):
+                        _write(archive, entry, target, parts)
     except (tarfile.TarError, EOFError, UnicodeError, ValueError) as problem:
         raise BadAnswer(
             "the sandbox sent no archive that makes sense",
             hint="see whether tar works there, then try again",
         ) from problem
-    for parts, to in links:
-        _link(target, parts, to, done)
+    for entry, parts in links:
+        with done.counting(entry), _place(target, parts) as (folder, name):
+            os.symlink(entry.linkname, name, dir_fd=folder)
     return done
+
+
+def _wanted(entry: tarfile.TarInfo, done: Unpacked) -> tuple[str, ...] | None:
+    """Return where an entry goes below the target; None for what is left out, which is noted."""
+    parts = _below(entry.name)
+    if parts is None:
+        done.left_out.append(_shown(entry.name))
+    elif repository := _repository(parts):
+        if repository not in done.repositories:
+            done.repositories.append(repository)
+    elif entry.issym() and not _stays_inside(entry.linkname, parts):
+        done.left_out.append(f"{_shown('/'.join(parts))} (a link out of it)")
+    elif not (entry.isdir() or entry.isreg() or entry.islnk() or entry.issym()):
+        done.left_out.append(f"{_shown(entry.name)} (no file)")
+    else:
+        return parts
+    return None
 
 
 def _shown(name: str) -> str:
     return f"'{printable(name)[:200]}'"
 
 
+def _below(name: str) -> tuple[str, ...] | None:
+    """Split a name below the archive's one entry (itself: empty); None where it leads elsewhere."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if name.startswith("/") or ".." in parts or "\0" in name:
+        return None
+    return tuple(parts[1:])
+
+
 def _repository(parts: tuple[str, ...]) -> str:
-    """The ``.git`` that a path is or is in, as it is shown; empty for none."""
+    """Show the ``.git`` that a path is or is in; empty for none."""
     for number, part in enumerate(parts, 1):
         if part.casefold() in (".git", "git~1"):
             return _shown("/".join(parts[:number]))
     return ""
 
 
-def _take(
-    archive: tarfile.TarFile,
-    entry: tarfile.TarInfo,
-    target: Path,
-    parts: tuple[str, ...],
-    done: Unpacked,
+def _stays_inside(link: str, parts: tuple[str, ...]) -> bool:
+    """Tell whether a link at a path leads to something else below the target, and to no ``.git``.
+
+    It may go up first, then down: ".." behind a name could go up from wherever another link leads.
+    """
+    steps = [part for part in link.split("/") if part not in ("", ".")]
+    up = len(list(takewhile("..".__eq__, steps)))
+    inside = not link.startswith("/") and up < len(parts) and ".." not in steps[up:]
+    return bool(steps) and inside and ".git" not in link.casefold().split("/")
+
+
+def _write(
+    archive: tarfile.TarFile, entry: tarfile.TarInfo, target: Path, parts: tuple[str, ...]
 ) -> None:
-    """Write an entry that is no symbolic link, or note why not."""
-    if not (entry.isdir() or entry.isreg() or entry.islnk()):
-        done.left_out.append(f"{_shown(entry.name)} (no file)")
-        return
-    try:
-        if entry.isdir():
-            with _folder(target, parts):
-                return
-        with _file(target, parts, entry.mode) as file:
-            if entry.islnk():
-                _copy_earlier(target, _below(entry.linkname), file)
-            elif content := archive.extractfile(entry):
-                shutil.copyfileobj(content, file, CHUNK)
-        done.files += 1
-    except OSError as problem:
-        if problem.errno in LINK_ERRORS:
-            done.left_out.append(f"{_shown(entry.name)} (a link is in the way)")
-        elif isinstance(problem, IN_THE_WAY):
-            done.left_out.append(f"{_shown(entry.name)} ({problem.strerror})")
-        else:
-            raise
+    """Write a file or folder, with the archive's executable bit and the user's umask."""
+    if entry.isdir():
+        with _folder(target, parts):
+            return
+    bits = 0o777 if entry.mode & stat.S_IXUSR else 0o666
+    with _place(target, parts) as (folder, name):
+        descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, bits, dir_fd=folder)
+    with os.fdopen(descriptor, "wb") as file:
+        if entry.islnk():
+            _copy_earlier(target, _below(entry.linkname), file)
+        elif content := archive.extractfile(entry):
+            shutil.copyfileobj(content, file, CHUNK_BYTES)
 
 
-def _below(name: str) -> tuple[str, ...] | None:
-    """The parts of an entry's name below the one that the archive is of (empty: itself); None for
-    one that leads elsewhere."""
-    parts = [part for part in name.split("/") if part not in ("", ".")]
-    if name.startswith("/") or ".." in parts or any("\0" in part for part in parts):
-        return None
-    return tuple(parts[1:])
+def _copy_earlier(target: Path, parts: tuple[str, ...] | None, file: IO[bytes]) -> None:
+    """Copy what a hard link of the archive names: an entry before it."""
+    if not parts:
+        raise FileNotFoundError(errno.ENOENT, "a hard link to nothing")
+    with _folder(target, parts[:-1]) as folder:
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
+        descriptor = os.open(parts[-1], flags, dir_fd=folder)
+    with os.fdopen(descriptor, "rb") as earlier:
+        shutil.copyfileobj(earlier, file, CHUNK_BYTES)
 
 
 @contextlib.contextmanager
 def _folder(target: Path, parts: tuple[str, ...]) -> Iterator[int]:
-    """A descriptor of a folder below the target, made where it is missing; no link is followed on
-    the way."""
+    """Open a folder below the target, made where it is missing; no link is followed on the way."""
     with contextlib.suppress(FileExistsError):
         target.mkdir()
     # the user's own choice, also if it is a link
-    current = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    current = os.open(target, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for part in parts:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(part, dir_fd=current)
-            following = os.open(part, os.O_RDONLY | os.O_DIRECTORY | LINKS_ON, dir_fd=current)
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+            following = os.open(part, flags, dir_fd=current)
             os.close(current)
             current = following
         yield current
@@ -173,48 +194,10 @@ def _folder(target: Path, parts: tuple[str, ...]) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _file(target: Path, parts: tuple[str, ...], mode: int) -> Iterator[IO[bytes]]:
-    """A new file in place of whatever has the name (no directory), with the archive's executable
-    bit and the user's umask."""
-    bits = 0o777 if mode & stat.S_IXUSR else 0o666
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | LINKS_ON
-    if not parts:
-        target.unlink(missing_ok=True)
-        descriptor = os.open(target, flags, bits)
-    else:
-        with _folder(target, parts[:-1]) as folder:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(parts[-1], dir_fd=folder)
-            descriptor = os.open(parts[-1], flags, bits, dir_fd=folder)
-    with os.fdopen(descriptor, "wb") as file:
-        yield file
-
-
-def _copy_earlier(target: Path, parts: tuple[str, ...] | None, file: IO[bytes]) -> None:
-    """A hard link in the archive: the content of an entry before it."""
-    if not parts:
-        raise FileNotFoundError(2, "a hard link to nothing")
-    with _folder(target, parts[:-1]) as folder:
-        descriptor = os.open(parts[-1], os.O_RDONLY | os.O_NONBLOCK | LINKS_ON, dir_fd=folder)
-    with os.fdopen(descriptor, "rb") as earlier:
-        shutil.copyfileobj(earlier, file, CHUNK)
-
-
-def _link(target: Path, parts: tuple[str, ...], to: str, done: Unpacked) -> None:
-    """A symbolic link, if it stays below the target."""
-    shown = _shown("/".join(parts))
-    steps = [part for part in to.split("/") if part not in ("", ".")]
-    up = next((number for number, part in enumerate(steps) if part != ".."), len(steps))
-    # Only first up, then down: ".." behind a name could go up from wherever another link leads.
-    inside = not to.startswith("/") and up <= len(parts) - 1 and ".." not in steps[up:]
-    if not parts or not steps or not inside or ".git" in to.casefold().split("/"):
-        done.left_out.append(f"{shown} (a link out of it)")
-        return
-    try:
-        with _folder(target, parts[:-1]) as folder:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(parts[-1], dir_fd=folder)
-            os.symlink(to, parts[-1], dir_fd=folder)
-        done.files += 1
-    except OSError as problem:
-        done.left_out.append(f"{shown} ({problem.strerror})")
+def _place(target: Path, parts: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """Open the folder of a new file or link, and free its name, but of a folder; yield both."""
+    top, names = (target, parts) if parts else (target.parent, (target.name,))
+    with _folder(top, names[:-1]) as folder:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(names[-1], dir_fd=folder)
+        yield folder, names[-1]

@@ -1,5 +1,4 @@
-"""The life of a session: start, look up, run in it, sync, delete. Every face (click, service,
-hooks) goes through a Coordinator."""
+"""The life of a session, for the command line, the service and hooks."""
 
 import secrets
 from collections.abc import Callable, Iterator
@@ -10,17 +9,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from git_daytona.api.cloud import Cloud, Execution
-from git_daytona.base import files, log, paths
-from git_daytona.base.errors import (
-    GitDaytonaError,
-    NoRepository,
-    NotFound,
-    SandboxGone,
-    TimedOut,
-    TransferFailed,
-    UsageError,
-)
-from git_daytona.base.threads import concurrently
+from git_daytona.base import errors, files, log, paths
+from git_daytona.base.errors import GitDaytonaError, NoRepository, SandboxGone
 from git_daytona.git import branches, legacy_remotes
 from git_daytona.git.refs import SANDBOX_BRANCH, Names, number_in
 from git_daytona.git.repository import Repository, need_worktree
@@ -49,37 +39,14 @@ class Started:
     session: Session
     new: bool
     replaced: bool = False
-    """The session's sandbox was gone and is a new one: work that had not been synced went with
-    it."""
-
-    @property
-    def names(self) -> Names:
-        return names_of(self.session)
-
-
-@dataclass(frozen=True)
-class Executed:
-    """What a command left, and what its caller has to be told besides (empty: nothing)."""
-
-    result: Execution
-    notice: str = ""
-
-
-def names_of(session: Session) -> Names:
-    """The names of a session's branch and remote; raises NoRepository for one that is not
-    synced."""
-    if session.number is None:
-        raise NoRepository(
-            f"session '{session.id}' is not synced: {session.git_return.message}",
-            hint="'git daytona exec' reaches it",
-        )
-    return Names(session.number, session.prefix)
+    """Its sandbox was gone and is a new one: work that had not been synced went with it."""
 
 
 class Coordinator:
     """All operations on the sessions of one repository, or of a directory without one.
 
-    ``tell`` receives one line per step that a person may wait for.
+    ``tell`` receives a line per step that a person may wait for; ``show`` lets git's own progress
+    be seen.
     """
 
     def __init__(
@@ -88,9 +55,10 @@ class Coordinator:
         found: Settings,
         tell: Callable[[str], None] = lambda _line: None,
         project_id: str | None = None,
+        *,
+        show: bool = False,
     ) -> None:
-        self.settings = found
-        self.tell = tell
+        self.settings, self.tell, self.show = found, tell, show
         self.cloud = Cloud(found)
         self.policy = Policy(found, self.cloud.config)
         self.transfers = Transfers(found, self.cloud, self.policy)
@@ -98,14 +66,8 @@ class Coordinator:
         self._repository = place if isinstance(place, Repository) else None
         self.directory = place if isinstance(place, Path) else place.worktree or place.git_dir
         self.git_dir = str(self._repository.common_dir) if self._repository else str(self.directory)
-        self.state = StateFile(project_id or self._project(), str(self.directory))
-
-    def _project(self) -> str:
-        if self._repository is None:
-            return state.NO_PROJECT
-        roots = self._repository.git("rev-list", "--max-parents=0", "--all", check=False)
-        return state.project_of(
-            self._repository.common_dir, roots.text if roots.status == 0 else ""
+        self.state = StateFile(
+            project_id or state.project_of(self._repository), str(self.directory)
         )
 
     @property
@@ -126,8 +88,7 @@ class Coordinator:
     # -- looking up --------------------------------------------------------------------------------
 
     def sessions(self) -> list[Session]:
-        """The sessions of this repository: the project's, without those of other clones, by
-        number."""
+        """List the sessions of this repository, not of the project's other clones, by number."""
         self.state.gather(self.git_dir)
         found = self.state.sessions()
         places = {str(self.directory)}
@@ -141,16 +102,13 @@ class Coordinator:
         ]
 
     def find(self, name: str) -> Session:
-        """The session that ``3``, ``sandbox-3``, ``opencode/3``, a sandbox id or a session id
-        names. Raises NotFound."""
-        number = number_in(name)
+        """Find the session of ``3``, ``sandbox-3``, ``opencode/3`` or an id. Raises NotFound."""
+        number = number_in(name) or -1
         for session in self.sessions():
             branch = f"{session.prefix}/{session.number}"
-            if name in (session.id, session.sandbox_id, branch) or (
-                number is not None and session.number == number
-            ):
+            if name in (session.id, session.sandbox_id, branch) or session.number == number:
                 return session
-        raise NotFound(
+        raise errors.NotFound(
             f"there is no session '{name}' in this repository",
             hint="'git daytona status' lists them",
         )
@@ -158,79 +116,153 @@ class Coordinator:
     # -- start -------------------------------------------------------------------------------------
 
     def start(
-        self,
-        session_id: str | None = None,
-        *,
-        synced: bool = True,
-        show: bool = False,
-        for_tools: bool = False,
+        self, session_id: str | None = None, *, synced: bool = True, for_tools: bool = False
     ) -> Started:
         """Create a sandbox with local HEAD in it, and ``opencode/N`` for what comes back.
 
         Starting a session that exists makes good what an earlier start left undone.
-        ``synced=False`` makes one without a branch (for a directory without a repository). Raises
-        what any step raises; the state file says ``setup-failed`` when the sandbox exists but its
-        repository is not ready, or nothing can come back. ``for_tools`` goes on where only a branch
-        is in the way: tools then work on the project, and the agent is told (case 38).
+        Without ``synced``, a new one has no branch. ``for_tools`` goes on where only a branch is in
+        the way: tools then work on the project, and the agent is told (case 38). Raises what any
+        step raises; the state file says ``setup-failed`` when the sandbox exists but its repository
+        is not ready, or nothing can come back.
         """
-        session_id = session_id or f"cli_{secrets.token_hex(8)}"
-        if not session_id.isprintable() or len(session_id) > 200 or not session_id.strip():
-            raise UsageError("that is no session id", hint="use letters, digits, '_' and '-'")
-        if synced:
-            need_worktree(self.repository)
+        session_id = _usable(session_id)
         with self.one_at_a_time(session_id), log.event("session.start", session=session_id):
+            session = self.state.get(session_id)
+            synced = session.number is not None if session else synced
+            if synced:
+                need_worktree(self.repository)
             self.cloud.key()
             leases.reap(self.cloud)
-            session = self.state.get(session_id)
-            replaced = session is not None and not self._is_there(session)
-            if (
-                session is not None
-                and not replaced
-                and session.git_return.state != state.SETUP_FAILED
-            ):
+            fresh = not self.is_there(session)
+            replaced = fresh and session is not None
+            if session and not fresh and session.git_return.state != state.SETUP_FAILED:
                 return Started(session, new=False)
-            if synced and (session is None or session.number is not None):
+            if synced:
                 self._check(session, for_tools=for_tools)
-            fresh = session is None or replaced
-            if session is None or replaced:
+            if session is None or fresh:
                 session = self._create(session_id, session, synced=synced)
-            if replaced:  # whoever started it: the agent is told with its next tool result
-                self.state.leave_notice(session_id, REPLACED)
-            if session.number is None:
-                report.make_project(self.cloud, session.sandbox_id)
-                return Started(session, new=True, replaced=replaced)
-            message = REPLACED if replaced else "not synced yet"
-            if blocked := self._set_up(session, show=show, message=message, fresh=fresh):
-                notice = (
-                    "nothing comes back from this sandbox as long as "
-                    f"{blocked.message} ({blocked.hint})"
-                )
-                self.state.leave_notice(session_id, f"{REPLACED}; {notice}" if replaced else notice)
+            self._set_up(session, fresh=fresh, replaced=replaced)
             return Started(session, new=True, replaced=replaced)
 
-    def _is_there(self, session: Session) -> bool:
-        """Start a session's sandbox; False where it is gone for good (404)."""
-        try:
-            self.sandboxes.awake(self.cloud.get(session.sandbox_id))
-        except SandboxGone:
-            return False
-        return True
+    def is_there(self, session: Session | None) -> bool:
+        """Start a session's sandbox; False where there is none, or it is gone for good (404)."""
+        with suppress(SandboxGone):
+            if session is not None:
+                self.sandboxes.awake(self.cloud.get(session.sandbox_id))
+                return True
+        return False
 
     def _check(self, session: Session | None, *, for_tools: bool) -> None:
         """Raise what would keep work from coming back, before a sandbox is created for it."""
         legacy_remotes.rewrite(self.repository)
-        blocked = branches.in_the_way(self.repository, self._prefix(session))
+        prefix = session.prefix if session else preferences.load(self.directory).branch_prefix()
+        blocked = branches.in_the_way(self.repository, prefix)
         if blocked and not for_tools:
             raise blocked
         self.transfers.check()
 
-    def ensure(self, session_id: str) -> Started:
-        """The session for a tool call: made at the first one, however many come at once; without
-        any API call later on.
+    def _create(self, session_id: str, earlier: Session | None, *, synced: bool) -> Session:
+        """Create and record a session's sandbox; an earlier one, which is gone, had its number."""
+        mark = mark_for(session_id, self.state.project_id, self.git_dir)
+        # the snapshot, as it is set now
+        self.cloud.settings = preferences.load(self.directory).applied(self.settings)
+        info = self.sandboxes.create(mark)
+        number, prefix = (earlier.number, earlier.prefix) if earlier else (mark.number, mark.prefix)
+        names = Names(number, prefix) if number else None
+        if names is None and synced and earlier is None:
+            names = self.reserve()
+            mark = mark.write(names.number, names.prefix)
+        session = self.record(session_id, info.id, names, earlier=earlier)
+        mark.path.unlink(missing_ok=True)
+        return session
 
-        A directory that cannot be synced (no repository, a bare one) gets a sandbox with an empty
-        project. A setup that failed raises: nothing pretends that the project is there (case 58);
-        ``start`` tries it again, and so does the next call.
+    def reserve(self, *, base: bool = True) -> Names:
+        """Reserve the next number, with its branch at HEAD unless ``base`` is off."""
+        above = max((each.number or 0 for each in self.sessions()), default=0)
+        prefix = preferences.load(self.directory).branch_prefix()
+        return branches.reserve(self.repository, prefix, above=above, base=base)
+
+    def record(
+        self,
+        session_id: str,
+        sandbox_id: str,
+        names: Names | None,
+        *,
+        message: str = "setting up",
+        earlier: Session | None = None,
+    ) -> Session:
+        """Record a session whose sandbox exists; without names, nothing of it is synced."""
+        git_state, now = state.SETUP_FAILED, state.now()
+        if names is None:
+            git_state, message = state.DISABLED, "it was started so"
+            if self._repository is None:
+                message = NO_REPOSITORY
+            elif self._repository.worktree is None:
+                message = "this is a bare repository, so nothing is synced"
+        session = Session(
+            session_id,
+            sandbox_id,
+            names.number if names else None,
+            str(self.directory),
+            created=earlier.created if earlier else now,
+            last_accessed=now,
+            git_return=GitReturn(git_state, message, now),
+            git_dir=self.git_dir,
+            prefix=names.prefix if names else SANDBOX_BRANCH,
+        )
+        self.state.put(session)
+        return session
+
+    def _set_up(self, session: Session, *, fresh: bool = False, replaced: bool = False) -> None:
+        """Put the project into a sandbox, a ``fresh`` one or one that was there; the agent is told
+        with its next tool result if it ``replaced`` another, or if only a branch is in the way."""
+        if replaced:
+            self.state.edit(session.id, notice=REPLACED)
+        if session.number is None:
+            report.make_project(self.cloud, session.sandbox_id)
+            return
+        try:
+            self._branch(session).set_up(self.tell, fresh=fresh)
+        except GitDaytonaError as problem:
+            self.state.note(session.id, state.SETUP_FAILED, problem.message)
+            raise
+        if blocked := branches.in_the_way(self.repository, session.prefix):
+            self.state.note(session.id, state.SETUP_FAILED, blocked.message)
+            notice = (
+                "nothing comes back from this sandbox as long as "
+                f"{blocked.message} ({blocked.hint})"
+            )
+            self.state.edit(session.id, notice=f"{REPLACED}; {notice}" if replaced else notice)
+        else:
+            self.state.note(session.id, state.PENDING, REPLACED if replaced else "not synced yet")
+
+    # -- in between --------------------------------------------------------------------------------
+
+    def execute(
+        self, name: str, command: str, *, timeout: float = EXEC_SECONDS
+    ) -> tuple[Execution, str]:
+        """Run a shell command in a session's project; return its result and ``within``'s notice."""
+        result, _, notice = self._work_in(
+            self.find(name),
+            lambda sandbox_id: report.execute(self.cloud, sandbox_id, command, timeout=timeout),
+        )
+        return result, notice
+
+    def within(self, session_id: str, work: Callable[[str], T]) -> tuple[T, Session, str]:
+        """Do something in the sandbox, by its id, of the session that a tool call is for.
+
+        The sandbox is made at the first call, and started or replaced (HEAD is then what was synced
+        last) when the work finds it stopped or gone; then the work is done again. Returns what it
+        gave, the session, and a notice: what the agent has to be told besides (empty: nothing).
+        """
+        return self._work_in(self.ensure(session_id).session, work)
+
+    def ensure(self, session_id: str) -> Started:
+        """Return the session for a tool call: made at the first one, without any API call later.
+
+        A directory that cannot be synced (no repository, a bare one) gets an empty project. A setup
+        that failed raises (case 58); the next call tries it again.
         """
         session = self.state.get(session_id)
         if session is not None and (
@@ -241,258 +273,109 @@ class Coordinator:
         return self.start(session_id, synced=synced, for_tools=True)
 
     def _only_blocked(self, session: Session) -> bool:
-        """Whether the project is in the session's sandbox, and only its branch cannot be."""
-        blocked = (
-            branches.in_the_way(self.repository, session.prefix)
-            if session.number is not None
-            else None
-        )
+        """Tell whether the project is in the sandbox, and only its branch cannot be here."""
+        if session.number is None:
+            return False
+        blocked = branches.in_the_way(self.repository, session.prefix)
         return blocked is not None and session.git_return.message == blocked.message
 
-    def _create(self, session_id: str, earlier: Session | None, *, synced: bool) -> Session:
-        """Create and record the sandbox of a session; an earlier record, whose sandbox is gone,
-        gives its number."""
-        mark = mark_for(session_id, self.state.project_id, self.git_dir)
-        # the snapshot, as it is set now
-        self.cloud.settings = preferences.load(self.directory).applied(self.settings)
-        info = self.sandboxes.create(mark)
-        number, prefix = (earlier.number, earlier.prefix) if earlier else (mark.number, mark.prefix)
-        if number is None and synced and earlier is None:
-            names = branches.reserve(self.repository, self._prefix(None), above=self._highest())
-            number, prefix = names.number, names.prefix
-            mark = mark.write(number, prefix)
-        now = state.now()
-        unsynced = GitReturn(state.DISABLED, self._why_unsynced(), now)
-        session = Session(
-            id=session_id,
-            sandbox_id=info.id,
-            number=number,
-            worktree=str(self.directory),
-            created=earlier.created if earlier else now,
-            last_accessed=now,
-            git_return=GitReturn(state.SETUP_FAILED, "setting up", now) if number else unsynced,
-            git_dir=self.git_dir,
-            prefix=prefix,
-        )
-        self.state.put(session)
-        mark.path.unlink(missing_ok=True)
-        return session
-
-    def _why_unsynced(self) -> str:
-        """Why a session of this directory has no branch."""
-        if self._repository is None:
-            return NO_REPOSITORY
-        return (
-            "this is a bare repository, so nothing is synced"
-            if self._repository.worktree is None
-            else "it was started so"
-        )
-
-    def _prefix(self, session: Session | None) -> str:
-        """What stands before ``/N`` in the name of a session's branch: of an existing one what did
-        when it started, else what is preferred now. Raises BadSetting."""
-        return (
-            session.prefix
-            if session is not None
-            else preferences.load(self.directory).branch_prefix()
-        )
-
-    def _highest(self) -> int:
-        return max((each.number or 0 for each in self.sessions()), default=0)
-
-    def _set_up(
-        self, session: Session, *, show: bool, message: str, fresh: bool = False
-    ) -> NoRepository | None:
-        """Give the session its remote, its sandbox's repository, and HEAD in it; the push checks
-        that out there.
-
-        ``fresh`` is a sandbox just created: it will be pushed to, so the token is minted while its
-        repository is prepared. Returns why nothing can come back all the same; None: it can.
-        """
-        names = names_of(session)
-        try:
-            endpoint = self.transfers.check().endpoint
-            refs = self.repository.refs(names.ref, names.base)
-            # The branch: it is where the session stands, also when its sandbox is a new one.
-            # Neither: a repository without commits.
-            head = refs.get(names.ref) or refs.get(names.base)
-            begun = (
-                self.transfers.ahead(self.repository, session.sandbox_id)
-                if fresh and head is not None
-                else nullcontext()
-            )
-            with (
-                begun as ahead,
-                concurrently(
-                    lambda: branches.set_remote(self.repository, names, endpoint)
-                ) as remote,
-            ):
-                self.tell("preparing its repository")
-                there = report.prepare(
-                    self.cloud, session.sandbox_id, self.repository.object_format
-                )
-                remote.result()
-                if there is None and head is not None:
-                    self.tell(f"pushing {head[:10]}")
-                    refspecs = [f"{head}:refs/heads/{SANDBOX_BRANCH}"]
-                    self.transfers.push(
-                        self.repository, session.sandbox_id, refspecs, show=show, ahead=ahead
-                    )
-                    # As a push to a remote by name would: then a first turn without changes needs
-                    # no fetch.
-                    self.repository.git("update-ref", f"{names.tracking}{SANDBOX_BRANCH}", head)
-        except GitDaytonaError as problem:
-            self.state.note(session.id, state.SETUP_FAILED, problem.message)
-            raise
-        blocked = branches.in_the_way(self.repository, session.prefix)
-        self.state.note(
-            session.id,
-            *((state.SETUP_FAILED, blocked.message) if blocked else (state.PENDING, message)),
-        )
-        return blocked
-
-    # -- in between --------------------------------------------------------------------------------
-
-    def execute(self, name: str, command: str, *, timeout: float = EXEC_SECONDS) -> Executed:
-        """Run a shell command in a session's project directory.
-
-        A stopped sandbox is started first; one that is gone is replaced (HEAD is then what was
-        synced last), and the notice says so.
-        """
-        session = self.find(name)
-        self.state.touch(session.id)
-        try:
-            result = self._execute(session, command, timeout)
-        except SandboxGone:
-            self.start(session.id, synced=session.number is not None, for_tools=True)
-            result = self._execute(self.find(session.id), command, timeout)
-        return Executed(result, self.state.take_notice(session.id))
-
-    def within(self, session_id: str, work: Callable[[str], T]) -> tuple[T, Session, str]:
-        """Do something in the sandbox of the session that a tool call is for, at once: ``work``
-        gets the sandbox's id.
-
-        The sandbox is made at the first call, and started or replaced when the work finds it
-        stopped or gone; then the work is done again. Returns what it gave, the session, and what
-        the agent has to be told besides (empty: nothing).
-        """
-        started = self.ensure(session_id)
-        try:
-            with self._used(started.session):
-                value = self._awake(started.session, work)
-        except SandboxGone:
-            started = self.start(
-                session_id, synced=started.session.number is not None, for_tools=True
-            )
-            value = self._awake(started.session, work)
-        return value, started.session, self.state.take_notice(session_id)
-
-    @contextmanager
-    def _used(self, session: Session) -> Iterator[None]:
-        """Record that a session is used by the block: before it begins, so that a crash leaves no
-        work that nobody knows of. Where the state file says that already, only later, it is done
-        beside it."""
-        if not session.needs_sync or session.deleting:
+    def _work_in(self, session: Session, work: Callable[[str], T]) -> tuple[T, Session, str]:
+        # Before it is used, so that a crash leaves no work that nobody knows of. If the file knows
+        # that already, the next call, or the sync, says that it cannot be written.
+        known = session.needs_sync and not session.deleting
+        with suppress(GitDaytonaError) if known else nullcontext():
             self.state.touch(session.id)
-            yield
-            return
-        with concurrently(lambda: self.state.touch(session.id)) as touched:
-            yield
-        # the next call, or the sync, says that the file cannot be written
-        with suppress(GitDaytonaError):
-            touched.result()
+        try:
+            value = self._awake(session, work)
+        except SandboxGone:
+            session = self.start(session.id, for_tools=True).session
+            value = self._awake(session, work)
+        return value, session, self.state.take_notice(session.id)
 
     def _awake(self, session: Session, work: Callable[[str], T]) -> T:
         with log.about(session=session.id):
             return self.sandboxes.while_awake(session.sandbox_id, lambda: work(session.sandbox_id))
 
-    def _execute(self, session: Session, command: str, timeout: float) -> Execution:
-        return self._awake(
-            session,
-            lambda sandbox_id: report.execute(self.cloud, sandbox_id, command, timeout=timeout),
-        )
-
-    def sync(self, name: str, *, show: bool = False) -> Outcome:
-        """Bring the work of a session back; the outcome, or the error, is recorded in the state
-        file."""
+    def sync(self, name: str) -> Outcome:
+        """Bring the work of a session back, and record the outcome or the error."""
         session = self.find(name)
-        names_of(session)
-        return self._recorded(session, lambda current: self._sync(current, show=show))
+        _ = session.names  # raises NoRepository
+        with self.one_at_a_time(session.id):
+            current = self.find(session.id)  # it may have been deleted meanwhile
+            begun = state.now()
+            try:
+                outcome = self._sync(current)
+            except GitDaytonaError as problem:
+                self._note_failure(session.id, problem)
+                raise
+            self.state.note(session.id, state.SYNCED, outcome.message, synced_at=begun)
+            return outcome
 
-    def _sync(self, session: Session, *, show: bool) -> Outcome:
-        branch = self._branch(session, show=show)
+    def _sync(self, session: Session) -> Outcome:
+        branch = self._branch(session)
         # what the sandbox lacks comes first; it may only have been a bad moment
         if session.git_return.state == state.SETUP_FAILED:
             if blocked := branches.in_the_way(self.repository, session.prefix):
                 raise blocked
-            self.sandboxes.while_awake(
-                session.sandbox_id,
-                lambda: self._set_up(session, show=show, message="not synced yet"),
-            )
+            self.sandboxes.while_awake(session.sandbox_id, lambda: self._set_up(session))
         return self.sandboxes.while_awake(session.sandbox_id, branch.sync)
 
-    def _branch(self, session: Session, *, show: bool) -> SandboxBranch:
-        return SandboxBranch(
-            self.repository, self.transfers, session.sandbox_id, names_of(session), show
-        )
+    def _branch(self, session: Session) -> SandboxBranch:
+        names = session.names
+        return SandboxBranch(self.repository, self.transfers, session.sandbox_id, names, self.show)
 
-    def fetch(self, name: str, *, show: bool = False) -> Outcome:
-        """Fetch a session's branches as they are: no commit of what is pending there, and
-        opencode/N stays where it is."""
-        session = self.find(name)
-        branch = self._branch(session, show=show)
-        with self.one_at_a_time(session.id):
-            return self.sandboxes.while_awake(session.sandbox_id, branch.fetch)
+    def fetch(self, name: str) -> Outcome:
+        """Fetch a session's branches as they are: nothing is committed there, opencode/N stays."""
+        return self._in_turn(name, SandboxBranch.fetch)
 
-    def push(self, name: str, *, show: bool = False) -> str:
-        """Push the local opencode/N into the running sandbox, fast-forward only. Returns the
-        commit."""
+    def push(self, name: str) -> str:
+        """Push the local opencode/N into the sandbox, fast-forward only; return the commit."""
+        return self._in_turn(name, SandboxBranch.push)
+
+    def _in_turn(self, name: str, work: Callable[[SandboxBranch], T]) -> T:
         session = self.find(name)
-        branch = self._branch(session, show=show)
+        branch = self._branch(session)
         with self.one_at_a_time(session.id):
-            return self.sandboxes.while_awake(session.sandbox_id, branch.push)
+            return self.sandboxes.while_awake(session.sandbox_id, lambda: work(branch))
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def delete(self, name: str, *, force: bool = False, show: bool = False) -> Outcome | None:
-        """Delete a session's sandbox once all its work is here; branch opencode/N stays. None:
-        there was no work to bring back.
+    def delete(self, name: str, *, force: bool = False) -> Outcome | None:
+        """Delete a session's sandbox once all its work is here; branch opencode/N stays. Return
+        None where there was no work to bring back.
 
-        Raises whatever kept the work from coming back, and then nothing is deleted; with ``force``
-        it is deleted all the same.
+        Raises whatever keeps the work from coming back, unless ``force`` is on; then nothing is
+        deleted.
         """
         if mark_for(name, self.state.project_id, self.git_dir).path.exists():
             # it is being created just now: then it is there when that has ended
             with self.one_at_a_time(name):
                 pass
         session = self.find(name)
-        with (
-            self.one_at_a_time(session.id),
-            log.event("session.delete", session=session.id, sandbox=session.sandbox_id),
-        ):
-            current = self._current(session, name)
+        event = log.event("session.delete", session=session.id, sandbox=session.sandbox_id)
+        with self.one_at_a_time(session.id), event:
+            current = self.find(session.id)
             outcome, kept = None, []
             if current.number is not None:
-                outcome = self._bring_back(current, force=force, show=show)
-                kept = branches.keep_branches(self.repository, names_of(current))
-            self.state.mark_deleting(current.id)
+                outcome = self._bring_back(current, force=force)
+                kept = branches.keep_branches(self.repository, current.names)
+            self.state.edit(current.id, deleting=state.now())
             self.finish_deletion(current)
             return replace(outcome, kept=(*outcome.kept, *kept)) if outcome else None
 
     def finish_deletion(self, session: Session) -> None:
-        """The part of a deletion that a crash may interrupt: nothing of the work depends on it any
-        more."""
+        """Do the part of a deletion that a crash may interrupt: no work depends on it any more."""
         self.sandboxes.delete(session.sandbox_id)
         if session.number is not None:
-            branches.remove_remote(self.repository, names_of(session))
+            branches.remove_remote(self.repository, session.names)
         self.state.remove(session.id)
 
-    def _bring_back(self, session: Session, *, force: bool, show: bool) -> Outcome | None:
+    def _bring_back(self, session: Session, *, force: bool) -> Outcome | None:
         lose = f"git daytona delete --force {session.number}"
         self.tell("syncing before the deletion")
         begun = state.now()
         try:
-            outcome = self._sync(session, show=show)
+            outcome = self._sync(session)
         except SandboxGone:
             return None
         except GitDaytonaError as problem:
@@ -505,63 +388,41 @@ class Coordinator:
         if outcome.left_behind and not force:
             message = f"not deleted: {outcome.left_behind}"
             self.state.note(session.id, state.FAILED, message)
-            raise TransferFailed(
-                message,
-                hint=f"move that work into the project's own repository, or lose it: {lose}",
-            )
+            remedy = f"move that work into the project's own repository, or lose it: {lose}"
+            raise errors.TransferFailed(message, hint=remedy)
         self.state.note(session.id, state.SYNCED, outcome.message, synced_at=begun)
         return outcome
 
     # -- one after the other -----------------------------------------------------------------------
 
-    def _recorded(self, session: Session, work: Callable[[Session], Outcome]) -> Outcome:
-        """Do the work in the session's turn and write down how it went."""
-        with self.one_at_a_time(session.id):
-            current = self._current(session, session.id)
-            begun = state.now()
-            try:
-                result = work(current)
-            except GitDaytonaError as problem:
-                self._note_failure(session.id, problem)
-                raise
-            self.state.note(session.id, state.SYNCED, result.message, synced_at=begun)
-            return result
-
-    def _current(self, session: Session, name: str) -> Session:
-        """The session as of now; raises NotFound for one that was deleted meanwhile."""
-        current = self.state.get(session.id)
-        if current is None:
-            raise NotFound(
-                f"session '{name}' was deleted meanwhile",
-                hint="'git daytona status' lists the sessions",
-            )
-        return current
-
     def _note_failure(self, session_id: str, problem: GitDaytonaError) -> None:
-        """What is not set up stays so, whatever fails besides: else tools would take its sandbox
-        for one that has the project."""
+        """Record a failure; what is not set up stays so, or tools would miss the project in it."""
         session = self.state.get(session_id)
-        set_up = session is None or session.git_return.state != state.SETUP_FAILED
-        self.state.note(session_id, state.FAILED if set_up else state.SETUP_FAILED, problem.message)
+        failed = session is not None and session.git_return.state == state.SETUP_FAILED
+        self.state.note(session_id, state.SETUP_FAILED if failed else state.FAILED, problem.message)
 
     @contextmanager
     def one_at_a_time(
         self, session_id: str, *, seconds: float = leases.LOCK_SECONDS
     ) -> Iterator[None]:
-        """The session's queue: one operation at a time, across processes. Raises TimedOut."""
+        """Wait for the session's turn, across processes. Raises TimedOut."""
         name = sha256(f"{self.state.path}\0{session_id}".encode()).hexdigest()[:24]
-        with (
-            log.about(session=session_id),
-            files.lock(
-                paths.locks() / f"session-{name}", seconds=seconds, holds=f"session {session_id}"
-            ),
-        ):
+        place, holds = paths.locks() / f"session-{name}", f"session {session_id}"
+        with log.about(session=session_id), files.lock(place, seconds=seconds, holds=holds):
             yield
 
     def busy(self, session_id: str) -> bool:
-        """Whether anybody is at work on the session just now."""
+        """Tell whether anybody is at work on the session just now."""
         try:
             with self.one_at_a_time(session_id, seconds=0):
                 return False
-        except TimedOut:
+        except errors.TimedOut:
             return True
+
+
+def _usable(session_id: str | None) -> str:
+    """Check a session's id, or make one. Raises UsageError."""
+    session_id = session_id or f"cli_{secrets.token_hex(8)}"
+    if not session_id.isprintable() or len(session_id) > 200 or not session_id.strip():
+        raise errors.UsageError("that is no session id", hint="use letters, digits, '_' and '-'")
+    return session_id

@@ -1,5 +1,4 @@
-"""After a crash, and for tidying up: what the next start makes good, and what a person asks to be
-cleaned or taken over."""
+"""What the next start makes good after a crash, and what a person asks to be tidied up."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from git_daytona.git.refs import Names, number_of_remote
 from git_daytona.sandbox import lifecycle
 from git_daytona.sessions import state
 from git_daytona.sessions.coordinator import Coordinator, Started
-from git_daytona.sessions.state import GitReturn, Session
+from git_daytona.sessions.state import Session
 from git_daytona.settings import preferences
 from git_daytona.transfer import leases
 
@@ -46,12 +45,7 @@ def recover(coordinator: Coordinator) -> Recovered:
             found.failed.append(f"{what}: {problem.message}")
 
     with log.event("recover") as event:
-        step(
-            "stale tokens",
-            lambda: _count(
-                leases.reap(coordinator.cloud), "stale lease revoked", "stale leases revoked"
-            ),
-        )
+        step("stale tokens", partial(_reap, coordinator))
         if coordinator.has_repository:
             step("old remotes", lambda: legacy_remotes.rewrite(coordinator.repository))
         for mark in lifecycle.marks():
@@ -63,28 +57,24 @@ def recover(coordinator: Coordinator) -> Recovered:
     return found
 
 
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}" if number else ""
+def _reap(coordinator: Coordinator) -> str:
+    number = leases.reap(coordinator.cloud)
+    return f"{number} stale {'lease' if number == 1 else 'leases'} revoked" if number else ""
 
 
 def _finish_creation(coordinator: Coordinator, mark: lifecycle.Mark) -> str:
-    """A start that was interrupted: its sandbox, if there is one, becomes a session; otherwise
-    nothing is left of it."""
+    """Make a session of what an interrupted start left; without a sandbox, nothing."""
     with coordinator.one_at_a_time(mark.session_id):
         if not mark.path.exists():  # its own process has finished it meanwhile
             return ""
-        labels = {
-            f"{lifecycle.LABEL}/session": mark.session_id,
-            f"{lifecycle.LABEL}/project": mark.project_id,
-        }
-        if not coordinator.cloud.find(labels) and coordinator.state.get(mark.session_id) is None:
+        left = coordinator.cloud.find(mark.labels)
+        if not left and coordinator.state.get(mark.session_id) is None:
             mark.path.unlink(missing_ok=True)
             return ""
     started = coordinator.start(mark.session_id, synced=coordinator.has_repository, for_tools=True)
     mark.path.unlink(missing_ok=True)
-    return (
-        f"session {started.session.number or mark.session_id}: its interrupted start was finished"
-    )
+    name = started.session.number or mark.session_id
+    return f"session {name}: its interrupted start was finished"
 
 
 def _finish(coordinator: Coordinator, session: Session) -> str:
@@ -100,9 +90,6 @@ def _finish(coordinator: Coordinator, session: Session) -> str:
         coordinator.state.note(session.id, state.FAILED, GONE)
         raise
     return f"session {session.number}: {outcome.message}" if outcome.changed else ""
-
-
-# -- the log of earlier tools ----------------------------------------------------------------------
 
 
 def scrub_old_log() -> None:
@@ -132,10 +119,10 @@ class Leftovers:
 
     sandboxes: tuple[SandboxInfo, ...]
     """Sandboxes that this machine made and that no session here knows."""
-    remotes: tuple[str, ...]
+    remotes: dict[str, Names]
     """Remotes sandbox-N without a session."""
     leases: int
-    kept: tuple[tuple[str, str], ...] = ()
+    kept: dict[str, str]
     """Refs with what a sync kept longer ago than daytona.keptAge, and their commits."""
 
     def __bool__(self) -> bool:
@@ -143,42 +130,36 @@ class Leftovers:
 
 
 def leftovers(coordinator: Coordinator) -> Leftovers:
-    """Look for what nobody uses any more. A sandbox counts only if no state file of any project
-    knows it."""
+    """Look for what nobody uses: of sandboxes, what no state file of any project knows."""
     known = {session.sandbox_id for session in state.all_sessions()}
     being_made = {mark.session_id for mark in lifecycle.marks()}
-    label = f"{lifecycle.LABEL}/session"
     sandboxes = tuple(
         info
-        for info in coordinator.cloud.find({f"{lifecycle.LABEL}/host": lifecycle.host_label()})
-        if info.id not in known and info.labels.get(label) not in being_made
+        for info in coordinator.cloud.find({lifecycle.HOST: lifecycle.host_label()})
+        if info.id not in known and info.labels.get(lifecycle.SESSION) not in being_made
     )
-    remotes: tuple[str, ...] = ()
-    kept: tuple[tuple[str, str], ...] = ()
-    if coordinator.has_repository:
-        kept = tuple(
-            branches.kept_before(
-                coordinator.repository, preferences.load(coordinator.directory).kept_until()
-            ).items()
-        )
-        numbers = {session.number for session in coordinator.sessions()}
-        names = coordinator.repository.git("remote").text.splitlines()
-        remotes = tuple(
-            name for name in names if (number := number_of_remote(name)) and number not in numbers
-        )
-    return Leftovers(sandboxes, remotes, len(leases.stale(coordinator.settings.api_url)), kept)
+    journals = len(leases.stale(coordinator.settings.api_url))
+    if not coordinator.has_repository:
+        return Leftovers(sandboxes, {}, journals, {})
+    until = preferences.load(coordinator.directory).kept_until()
+    numbers = {session.number for session in coordinator.sessions()}
+    remotes = {
+        name: Names(number)
+        for name in coordinator.repository.git("remote").text.splitlines()
+        if (number := number_of_remote(name)) and number not in numbers
+    }
+    kept = branches.kept_before(coordinator.repository, until)
+    return Leftovers(sandboxes, remotes, journals, kept)
 
 
 def prune(coordinator: Coordinator, found: Leftovers) -> None:
-    """Remove leftovers: the sandboxes with all that is in them, the remotes (their branches are
-    kept), the leases."""
+    """Remove leftovers: sandboxes with all that is in them, remotes (branches stay), leases."""
     for info in found.sandboxes:
         coordinator.sandboxes.delete(info.id)
-    for name in found.remotes:
-        if number := number_of_remote(name):
-            branches.keep_branches(coordinator.repository, Names(number))
-            branches.remove_remote(coordinator.repository, Names(number))
-    for ref, oid in found.kept:
+    for names in found.remotes.values():
+        branches.keep_branches(coordinator.repository, names)
+        branches.remove_remote(coordinator.repository, names)
+    for ref, oid in found.kept.items():
         # Only if it still is what was listed. The log names the commit: until git's own gc it can
         # be had back by that.
         if coordinator.repository.update_refs([f"delete {ref} {oid}"]):
@@ -187,8 +168,7 @@ def prune(coordinator: Coordinator, found: Leftovers) -> None:
 
 
 def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:
-    """Make a session of this repository from an existing sandbox; its work comes with the first
-    sync, which this makes.
+    """Make a session of this repository from an existing sandbox, and sync it.
 
     Raises UsageError when a session has it already, NotFound when there is no such sandbox.
     """
@@ -199,27 +179,12 @@ def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:
                 f"of '{session.worktree}'",
                 hint="use it there, or delete that session first",
             )
-    repository = coordinator.repository
     info = coordinator.sandboxes.awake(coordinator.cloud.get(sandbox_id))
-    session_id = info.labels.get(f"{lifecycle.LABEL}/session") or f"adopted_{info.id[:40]}"
+    session_id = info.labels.get(lifecycle.SESSION) or f"adopted_{info.id[:40]}"
     with coordinator.one_at_a_time(session_id):
-        above = max((each.number or 0 for each in coordinator.sessions()), default=0)
         # Without the branch: it begins where the sandbox's work is, which may be another history
         # than HEAD's.
-        prefix = preferences.load(coordinator.directory).branch_prefix()
-        names = branches.reserve(repository, prefix, above=above, base=False)
-        now = state.now()
-        session = Session(
-            session_id,
-            info.id,
-            names.number,
-            str(repository.worktree),
-            now,
-            now,
-            GitReturn(state.SETUP_FAILED, "being adopted", now),
-            coordinator.git_dir,
-            prefix=prefix,
-        )
-        coordinator.state.put(session)
+        names = coordinator.reserve(base=False)
+        coordinator.record(session_id, info.id, names, message="being adopted")
     coordinator.sync(session_id)
     return Started(coordinator.find(session_id), new=True)

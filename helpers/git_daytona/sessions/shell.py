@@ -12,9 +12,9 @@ import threading
 from contextlib import ExitStack, suppress
 
 from git_daytona.base import log, run
-from git_daytona.base.errors import ConnectionClosed, SandboxGone
+from git_daytona.base.errors import ConnectionClosed
 from git_daytona.git.refs import PROJECT
-from git_daytona.sandbox import terminal
+from git_daytona.sandbox import scripts, terminal
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.transfer.environment import connection
 
@@ -22,33 +22,17 @@ TRIES = 3
 FAILED = 255
 """The wrapper's exit status for a connection that did not come about or broke."""
 
-# A login shell in the project, which reads our input. The gateway sets no SHELL.
-_SHELL = (
-    'cd "$0" 2>/dev/null || cd; for s in "$SHELL" /bin/bash /usr/bin/bash; '
-    'do [ ! -x "$s" ] || exec "$s" -l; done; exec sh -l'
-)
-
 
 def shell(coordinator: Coordinator, name: str) -> int:
-    """Open a shell in a session's sandbox on our own standard streams (a terminal, if stdin is
-    one), and return its exit status.
+    """Open a shell in a session's sandbox on our own standard streams; return its exit status.
 
     A sandbox that does not run is started first, one that is gone is replaced. Raises what that and
-    minting raise, HostKeyRefused, and ConnectionClosed where the gateway closed the connection
-    again and again.
+    minting raise, HostKeyRefused, and ConnectionClosed.
     """
     session = coordinator.find(name)
     coordinator.state.touch(session.id)
-    try:
-        coordinator.sandboxes.awake(coordinator.cloud.get(session.sandbox_id))
-    except SandboxGone:
-        session = coordinator.start(session.id, synced=session.number is not None).session
-    if terminal.is_there():
-        with log.event("shell", session=session.id, sandbox=session.sandbox_id) as event:
-            status = terminal.join(coordinator.cloud, session.sandbox_id, PROJECT)
-            event.update(status=status)
-            coordinator.state.touch(session.id)
-            return status
+    if not coordinator.is_there(session):
+        session = coordinator.start(session.id).session
     with log.event("shell", session=session.id, sandbox=session.sandbox_id) as event:
         for attempt in range(1, TRIES + 1):
             status, begun = _once(coordinator, session.sandbox_id)
@@ -63,8 +47,9 @@ def shell(coordinator: Coordinator, name: str) -> int:
 
 
 def _once(coordinator: Coordinator, sandbox_id: str) -> tuple[int, bool]:
-    """The exit status, and whether the shell has begun: then it may have read of our input, and is
-    not started again."""
+    """Return the exit status, and whether the shell has begun, and so may have read our input."""
+    if terminal.is_there():
+        return terminal.join(coordinator.cloud, sandbox_id, PROJECT), True
     begun, decided, ending = threading.Event(), threading.Event(), threading.Lock()
     with ExitStack() as held, ExitStack() as lease:
         access, trust = lease.enter_context(coordinator.transfers.lease(sandbox_id))
@@ -72,9 +57,8 @@ def _once(coordinator: Coordinator, sandbox_id: str) -> tuple[int, bool]:
         env = {key: value for key, value in os.environ.items() if not key.startswith("DAYTONA_")}
         env |= connected.env
         wrapper = shlex.split(env.pop("GIT_SSH_COMMAND"))
-        command = shlex.join(("sh", "-c", _SHELL, PROJECT))
-        # What we read goes to no connection on which nothing runs that wants it: the next one gets
-        # all of it.
+        command = shlex.join(("sh", "-c", scripts.read("login"), PROJECT))
+        # Our input goes to no connection on which no shell reads it: the next one gets all of it.
         reading, writing = os.pipe()
         argv = (*wrapper, "-p", str(trust.endpoint.port), trust.endpoint.host, "--", command)
 

@@ -1,8 +1,8 @@
-"""One sync: a report from the sandbox and, if something moved, one lease, one fetch, and the refs
-moved to where they belong."""
+"""The way of work between a sandbox and its branch: set-up, sync, fetch, push."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
 
 from git_daytona.base import log
 from git_daytona.base.errors import NotFound, TransferFailed
@@ -14,38 +14,60 @@ from git_daytona.git.repository import Repository
 from git_daytona.sandbox import report as sandbox
 from git_daytona.sandbox.report import Report
 from git_daytona.transfer.failures import RefGone
-from git_daytona.transfer.transfer import Transfers
+from git_daytona.transfer.transfer import Leased, Transfers
 
 MESSAGE = "Changes of the OpenCode session"
 """Subject of the commits that a sync makes in the sandbox."""
-
 MESSAGE_LENGTH = 4000
 """The longest message of a sync, characters."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a sync did. ``message`` is one line for people and the state file."""
+    """What a sync did: ``message`` is one line for people and the state file, ``left_behind`` what
+    could not come back and is still only in the sandbox."""
 
     changed: bool
     head: str | None
     kept: tuple[Kept, ...] = ()
+    ports: tuple[int, ...] = ()
     left_behind: str = ""
-    """What could not come back and is still only in the sandbox."""
     message: str = ""
-    ports: tuple[int, ...] = field(default=())
 
 
 @dataclass(frozen=True)
 class SandboxBranch:
-    """A session's branch here and the sandbox that works on it; ``show`` lets git's progress be
-    seen."""
+    """A session's branch here and the sandbox that works on it; ``show`` shows git's progress."""
 
     repository: Repository
     transfers: Transfers
     sandbox_id: str
     names: Names
     show: bool = False
+
+    def set_up(self, tell: Callable[[str], None], *, fresh: bool) -> None:
+        """Give the session its remote, its sandbox's repository, and HEAD in it; the push checks
+        that out there. A ``fresh`` sandbox will be pushed to: its token is minted meanwhile."""
+        names, repository, sandbox_id = self.names, self.repository, self.sandbox_id
+        endpoint = self.transfers.check().endpoint
+        refs = repository.refs(names.ref, names.base)
+        # The branch: it is where the session stands, also when its sandbox is a new one. Neither: a
+        # repository without commits.
+        head = refs.get(names.ref) or refs.get(names.base)
+        early = fresh and head is not None
+        with (
+            self.transfers.ahead(repository, sandbox_id) if early else nullcontext() as ahead,
+            concurrently(lambda: branches.set_remote(repository, names, endpoint)) as remote,
+        ):
+            tell("preparing its repository")
+            there = sandbox.prepare(self.transfers.cloud, sandbox_id, repository.object_format)
+            remote.result()
+            if there is None and head is not None:
+                tell(f"pushing {head[:10]}")
+                self._push(f"{head}:refs/heads/{SANDBOX_BRANCH}", ahead)
+                # As a push to a remote by name would: then a first turn without changes needs no
+                # fetch.
+                repository.git("update-ref", f"{names.tracking}{SANDBOX_BRANCH}", head)
 
     def sync(self) -> Outcome:
         """Commit what is pending in the sandbox and bring all of it back. Raises
@@ -82,12 +104,8 @@ class SandboxBranch:
         return Outcome(changed, None, tuple(kept), message=message)
 
     def push(self) -> str:
-        """Push opencode/N to the branch that the sandbox has checked out, fast-forward only.
-        Returns the commit.
-
-        What is pending in the sandbox is committed there first, so that nothing of it can be
-        overwritten. Raises TransferFailed.
-        """
+        """Push opencode/N to the branch that the sandbox has checked out, fast-forward only; return
+        the commit. What is pending there is committed first. Raises NotFound, TransferFailed."""
         names, local = self.names, self._local()
         if local is None:
             raise NotFound(
@@ -109,23 +127,20 @@ class SandboxBranch:
             raise TransferFailed(
                 "the sandbox has no branch checked out", hint="check one out there, then push again"
             )
-        if report.head == local:
-            return local
-        if report.head is not None and not (
-            self.repository.resolve(report.head) is not None
-            and self.repository.contains([local], report.head)
-        ):
-            raise TransferFailed(
-                f"the sandbox has work that '{names.branch}' does not contain",
-                hint=f"bring it back first: git daytona sync {names.number}",
-            )
-        self._push(f"{local}:{report.branch}", show=self.show)
+        if report.head != local:
+            head, here = report.head, self.repository
+            if head and not (here.resolve(head) and here.contains([local], head)):
+                raise TransferFailed(
+                    f"the sandbox has work that '{names.branch}' does not contain",
+                    hint=f"bring it back first: git daytona sync {names.number}",
+                )
+            self._push(f"{local}:{report.branch}")
         return local
 
     # -- the parts ---------------------------------------------------------------------------------
 
     def _here(self) -> dict[str, str]:
-        """The session's refs here, name to object id."""
+        """Read the session's refs here, name to object id."""
         names = self.names
         return self.repository.refs(
             names.ref, names.tracking, names.kept, names.resetting, names.incoming
@@ -137,12 +152,12 @@ class SandboxBranch:
     def _report(self, *, adopt: bool = False) -> Report:
         return sandbox.report(self.transfers.cloud, self.sandbox_id, MESSAGE, adopt=adopt)
 
-    def _push(self, refspec: str, *, show: bool = False) -> None:
-        self.transfers.push(self.repository, self.sandbox_id, [refspec], show=show)
+    def _push(self, refspec: str, ahead: Callable[[], Leased] | None = None) -> None:
+        show = self.show
+        self.transfers.push(self.repository, self.sandbox_id, [refspec], show=show, ahead=ahead)
 
     def _fetch(self, report: Report) -> None:
-        """Fetch what the report names, and nothing else that the sandbox's git may offer, to where
-        ``branches.integrate`` expects it."""
+        """Fetch what the report names, nothing else, to where ``branches.integrate`` expects it."""
         incoming = self.names.incoming
         if report.refs:
             refspecs = [f"+{ref}:{incoming}{ref.removeprefix('refs/')}" for ref in report.refs]
@@ -167,11 +182,10 @@ class SandboxBranch:
         }
         behind = "; ".join(f"{what}: {', '.join(which)}" for what, which in left.items() if which)
         message = _message(self.names, report, changed, kept, behind)
-        return Outcome(changed, report.head, tuple(kept), behind, message, tuple(report.ports))
+        return Outcome(changed, report.head, tuple(kept), tuple(report.ports), behind, message)
 
     def _restore(self, missing: str) -> Report:
-        """Give a sandbox whose .git is gone (case 62) the history that is here, so that its files
-        come back on top of that."""
+        """Give a sandbox without .git (case 62) our history, so that its files come on top."""
         cloud, local = self.transfers.cloud, self._local()
         log.logger.warning("session.restore sandbox=%s %s is missing", self.sandbox_id, missing)
         sandbox.prepare(cloud, self.sandbox_id, self.repository.object_format)
@@ -198,19 +212,20 @@ class SandboxBranch:
 
 
 def _moved(names: Names, report: Report, here: Mapping[str, str]) -> bool:
-    """Whether anything in the sandbox is not where it belongs here."""
-    if report.head is not None and here.get(names.ref) != report.head:
-        return True
-    tracking = {
+    """Tell whether anything in the sandbox is not where it belongs here."""
+    there = {
         names.tracking + ref.removeprefix("refs/heads/"): oid
         for ref, oid in report.refs.items()
         if ref.startswith("refs/heads/")
     }
-    if tracking != {ref: oid for ref, oid in here.items() if ref.startswith(names.tracking)}:
-        return True
-    extra = {report.refs.get(f"refs/daytona/{what}") for what in ("pending", "stash")} - {None}
+    tracking = {ref: oid for ref, oid in here.items() if ref.startswith(names.tracking)}
+    extra = {report.refs.get(f"refs/daytona/{what}") for what in ("pending", "stash")}
     known = {oid for ref, oid in here.items() if not ref.startswith(names.incoming)}
-    return not extra <= {*known, report.head}
+    return (
+        report.head not in (None, here.get(names.ref))
+        or there != tracking
+        or not extra <= {*known, report.head, None}
+    )
 
 
 def _message(names: Names, report: Report, changed: bool, kept: list[Kept], left: str) -> str:
