@@ -393,11 +393,13 @@ def _place(url: str) -> str:
     if "://" in url:
         parts = urlsplit(url)
         host, path = parts.hostname or "", parts.path
+        host = f"[{host}]" if ":" in host else host
         if parts.scheme == "file":
             return ""
-    else:  # git's short form of ssh, HOST:PATH
-        host, colon, path = url.rpartition("@")[2].partition(":")
-        if not colon or "/" in host:
+    else:  # git's short form of ssh, USER@HOST:PATH; OpenCode takes none without a user
+        user, _, place = url.partition("@")
+        host, _, path = place.partition(":")
+        if not user:
             return ""
     path = path.strip("/").removesuffix(".git").rstrip("/")
     return f"{host.lower()}/{path}" if host and path else ""
