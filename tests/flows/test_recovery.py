@@ -1,5 +1,6 @@
 """Recovery, deletion that is refused, pruning, adopting, waiting, and files of earlier tools."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -412,19 +413,29 @@ def test_a_lost_state_file_is_repaired_by_labels(local, repo, begin, coordinate)
     assert repo.show(started.session.names.branch, "x") == "x"
 
 
-def test_a_session_moves_with_its_project(local, tmp_path, begin, coordinate, repo):
-    """A repository without commits is OpenCode's project 'global'; with its first commit it becomes
-    another project."""
+def test_a_session_stays_in_the_file_where_it_began(local, tmp_path, begin, coordinate, repo):
+    """A repository without commits is OpenCode's project 'global'; with its first commit, and with
+    an origin, it becomes another project: the file stays what it is."""
     fresh = type(repo)(tmp_path / "fresh")
     fresh.path.mkdir()
     fresh.git("init", "-q")
-    session = begin(fresh, "ses_moves")
-    assert session.coordinator.state.path.stem == "global"
+    first = begin(fresh, "ses_stays").coordinator
+    assert first.state.path.stem == "global"
     fresh.commit("first")
-    coordinator = coordinate(fresh.path)
-    assert coordinator.state.path.stem != "global"
-    assert [each.id for each in coordinator.sessions()] == ["ses_moves"]
-    assert state.StateFile("global", "").get("ses_moves") is None
+    fresh.git("remote", "add", "origin", "git@example.com:some/project.git")
+    for coordinator in (first, coordinate(fresh.path)):
+        assert coordinator.state.path.stem == "global"
+        assert [each.id for each in coordinator.sessions()] == ["ses_stays"]
+
+
+def test_a_session_in_two_programs_files_comes_into_one(local, repo, begin, coordinate):
+    """Two that began at once, each in the file of its own id for the project."""
+    begin(repo, "ses_ours")
+    other = state.StateFile("theirs", str(repo.path))
+    [mine] = coordinate(repo.path).sessions()
+    other.put(dataclasses.replace(mine, id="ses_theirs", number=2))
+    assert [each.id for each in coordinate(repo.path).sessions()] == ["ses_ours", "ses_theirs"]
+    assert other.sessions() == []
 
 
 def test_case_42_remotes_of_earlier_tools(local, repo, begin, coordinate):

@@ -66,9 +66,8 @@ class Coordinator:
         self._repository = place if isinstance(place, Repository) else None
         self.directory = place if isinstance(place, Path) else place.worktree or place.git_dir
         self.git_dir = str(self._repository.common_dir) if self._repository else str(self.directory)
-        self.state = StateFile(
-            project_id or state.project_of(self._repository), str(self.directory)
-        )
+        project = project_id or state.project_of(self._repository)
+        self.state = StateFile(project, str(self.directory), self.git_dir)
 
     @property
     def has_repository(self) -> bool:
@@ -89,7 +88,7 @@ class Coordinator:
 
     def sessions(self) -> list[Session]:
         """List the sessions of this repository, not of the project's other clones, by number."""
-        self.state.gather(self.git_dir)
+        self.state.gather()
         found = self.state.sessions()
         places = {str(self.directory)}
         # Only the existing plugin's records do not name their repository.
@@ -406,7 +405,7 @@ class Coordinator:
         self, session_id: str, *, seconds: float = leases.LOCK_SECONDS
     ) -> Iterator[None]:
         """Wait for the session's turn, across processes. Raises TimedOut."""
-        name = sha256(f"{self.state.path}\0{session_id}".encode()).hexdigest()[:24]
+        name = sha256(f"{self.git_dir}\0{session_id}".encode()).hexdigest()[:24]
         place, holds = paths.locks() / f"session-{name}", f"session {session_id}"
         with log.about(session=session_id), files.lock(place, seconds=seconds, holds=holds):
             yield

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from hashlib import sha1
+from pathlib import Path
 from typing import Annotated, Any, get_type_hints
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from git_daytona.base import files, log, paths
 from git_daytona.base.errors import BadSetting, NoRepository
@@ -201,14 +203,38 @@ def _dump(document: Document) -> bytes:
 
 
 class StateFile:
-    """One project's state file. Methods read it anew, and change it under a lock."""
+    """One project's state file. Methods read it anew, and change it under a lock.
 
-    def __init__(self, project_id: str, worktree: str) -> None:
-        self.project_id = project_id
-        self.worktree = worktree
-        self.path = paths.state_file(project_id)
+    Each program has its own idea of a project's id: OpenCode 1 and 2, we, and all of them before
+    and after the repository got its first commit or an ``origin``. What counts for a repository
+    (``git_dir``) is the file that has its sessions already.
+    """
+
+    def __init__(self, project_id: str, worktree: str, git_dir: str = "") -> None:
+        self._given = project_id
+        self._named = json.dumps(git_dir, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        self._git_dir, self.worktree = git_dir, worktree
         self.warnings: list[str] = []
         """Lines to show once."""
+
+    @property
+    def project_id(self) -> str:
+        """The project's id as the file has it."""
+        if self._git_dir and not self._names_it(paths.state_file(self._given)):
+            for other in sorted(paths.storage().glob("*.json")):
+                if self._names_it(other):
+                    return unquote(other.stem)
+        return self._given
+
+    @property
+    def path(self) -> Path:
+        return paths.state_file(self.project_id)
+
+    def _names_it(self, path: Path) -> bool:
+        try:
+            return path == paths.state_file(unquote(path.stem)) and self._named in path.read_bytes()
+        except OSError:
+            return False
 
     def sessions(self) -> list[Session]:
         """Read all sessions, by number, then age."""
@@ -276,25 +302,18 @@ class StateFile:
         root = children.get(session_id) if isinstance(children, dict) else None
         return root if isinstance(root, str) else None
 
-    def gather(self, git_dir: str) -> None:
-        """Bring a repository's sessions that are in another project's file (it had no commits then,
-        or other roots) into this one.
+    def gather(self) -> None:
+        """Bring the repository's sessions that another program put into another file at the same
+        time into this one.
 
         Written here before they are taken out there: at no moment is a session in neither.
         """
-        # Only a file that names the repository is opened as one of ours, and locked.
-        needle = json.dumps(git_dir, ensure_ascii=False).encode("utf-8", "surrogatepass")
-        for other in self.path.parent.glob("*.json"):
+        path = self.path
+        others = (each for each in path.parent.glob("*.json") if each != path)
+        for other in filter(self._names_it, others):
             elsewhere = StateFile(unquote(other.stem), self.worktree)
-            try:
-                if other == self.path or other != elsewhere.path:
-                    continue
-                if needle not in other.read_bytes():
-                    continue
-            except OSError:
-                continue
             for id_, record in elsewhere._read()["sessions"].items():
-                if isinstance(record, dict) and record.get("gitDir") == git_dir:
+                if isinstance(record, dict) and record.get("gitDir") == self._git_dir:
                     with self._changing() as document:
                         document["sessions"].setdefault(id_, record)
                     elsewhere.remove(id_)
@@ -308,38 +327,37 @@ class StateFile:
     @contextmanager
     def _changing(self) -> Iterator[Document]:
         """Give the file's content as of now, under the lock; what the block changes is written."""
-        with self._locked():
-            document = self._read(locked=True)
+        path = self.path
+        with _locked(path):
+            document = self._read(path, locked=True)
             before = _dump(document)
             yield document
             after = _dump(document)
-            if after != before or not self.path.exists():
-                files.write_whole(self.path, after)
+            if after != before or not path.exists():
+                files.write_whole(path, after)
 
-    def _locked(self) -> AbstractContextManager[None]:
-        return files.lock(paths.locks() / f"state-{self.path.stem}", holds="the state file")
-
-    def _read(self, *, locked: bool = False) -> Document:
+    def _read(self, path: Path | None = None, *, locked: bool = False) -> Document:
         """Read the file; a missing one is empty, so is an invalid one, which is moved aside."""
-        empty = {"projectId": self.project_id, "worktree": self.worktree, "sessions": {}}
+        path = path or self.path
+        empty = {"projectId": unquote(path.stem), "worktree": self.worktree, "sessions": {}}
         try:
-            document: Document = json.loads(self.path.read_bytes())
+            document: Document = json.loads(path.read_bytes())
             if isinstance(document, dict) and isinstance(document.setdefault("sessions", {}), dict):
                 return document
         except FileNotFoundError:
             return empty
         except OSError as problem:
             raise BadSetting(
-                f"cannot read the state file '{self.path}': {problem.strerror}",
+                f"cannot read the state file '{path}': {problem.strerror}",
                 hint="make it readable for you",
             ) from problem
         except (ValueError, RecursionError):
             pass
         if not locked:  # then it may be another process's new file by now
-            with self._locked():
-                return self._read(locked=True)
-        aside = self.path.with_name(f"{self.path.name}.corrupt-{now()}")
-        self.path.rename(aside)
+            with _locked(path):
+                return self._read(path, locked=True)
+        aside = path.with_name(f"{path.name}.corrupt-{now()}")
+        path.rename(aside)
         line = (
             f"the state file could not be read and is kept as '{aside}'; "
             "'git daytona prune -n' lists the sandboxes that it knew"
@@ -349,17 +367,42 @@ class StateFile:
         return empty
 
 
+def _locked(path: Path) -> AbstractContextManager[None]:
+    return files.lock(paths.locks() / f"state-{path.stem}", holds="the state file")
+
+
 def project_of(repository: Repository | None) -> str:
-    """Return OpenCode's id of a project: what it wrote into ``.git/opencode``, else the first root
-    commit in order, else ``global``."""
+    """Return OpenCode's id of a project, as 1.18.33 and 2.0.14 were seen to form it: of ``origin``,
+    else what it wrote into ``.git/opencode``, else the first root of HEAD in order, else
+    ``global``."""
     if repository is None:
         return NO_PROJECT
+    origin = repository.git("config", "--get", "remote.origin.url", check=False)
+    if place := _place(origin.text.strip()):
+        return sha1(f"git-remote:{place}".encode(), usedforsecurity=False).hexdigest()
     with suppress(OSError, UnicodeDecodeError):
         cached = (repository.common_dir / "opencode").read_text()[:200].strip()
         if cached.isalnum():
             return cached
-    roots = repository.git("rev-list", "--max-parents=0", "--all", check=False)
+    roots = repository.git("rev-list", "--max-parents=0", "HEAD", check=False)
     return min(roots.text.split() if roots.status == 0 else (), default=NO_PROJECT)
+
+
+def _place(url: str) -> str:
+    """Return host and path of a remote's URL, whatever its form; empty for one of this machine."""
+    if "://" in url:
+        parts = urlsplit(url)
+        host, path = parts.hostname or "", parts.path
+        host = f"[{host}]" if ":" in host else host
+        if parts.scheme == "file":
+            return ""
+    else:  # git's short form of ssh, USER@HOST:PATH; OpenCode takes none without a user
+        user, _, place = url.partition("@")
+        host, _, path = place.partition(":")
+        if not user:
+            return ""
+    path = path.strip("/").removesuffix(".git").rstrip("/")
+    return f"{host.lower()}/{path}" if host and path else ""
 
 
 def all_sessions() -> list[Session]:
