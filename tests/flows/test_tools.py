@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from git_daytona.local.server import LocalDaytona
-from git_daytona.tools import bash, bounds
+from git_daytona.tools import bash, display
 from git_daytona.tools.context import Cancelled, Denied, Result, ToolError
 from support.round_trip import Repo, Session
 from support.tool_context import RealContext, Toolbox
@@ -405,7 +405,7 @@ def test_write_makes_a_new_file_with_one_call(
     assert result.title == "a/b/new.txt"
     assert result.metadata["exists"] is False
     asked = tools.context.asked[0]
-    assert (asked.permission, asked.patterns, asked.always) == ("edit", ["a/b/new.txt"], ["*"])
+    assert (asked.permission, asked.patterns, asked.always) == ("edit", ["a/b/new.txt"], ("*",))
     assert "+one\n+two\n" in asked.metadata["diff"]
     assert tools.sh("cat a/b/new.txt; stat -c %a a/b/new.txt") == "one\ntwo\n644\n"
     assert not (repo.path / "a").exists()
@@ -762,4 +762,4 @@ def test_results_can_be_sent_as_json(tools: Toolbox) -> None:
         json.dumps(vars(result)).encode()
         json.dumps(vars(result), ensure_ascii=False).encode()
     assert tools.bytes_of(f"{PROJECT}/latin") == b"caf\xe9 pin\n"
-    assert bash.DEFAULT == 120_000 and bounds.LINES < 2000
+    assert bash.DEFAULT_LIMIT == 120_000 and display.MOST_LINES < 2000

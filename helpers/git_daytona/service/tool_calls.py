@@ -2,7 +2,7 @@
 
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from git_daytona.service.toasts import Toasts
 from git_daytona.service.turns import Turns
 from git_daytona.service.workspace import Workspace
 from git_daytona.sessions import state
-from git_daytona.tools.context import Cancelled, Denied, Result, Tool, ToolError
+from git_daytona.tools.context import Cancelled, Denied, Question, Result, Tool, ToolError
 
 T = TypeVar("T")
 
@@ -152,20 +152,8 @@ class ToolCall:
             return f"{message} (the sync before this one had failed: {before.git_return.message})"
         return message
 
-    def ask(
-        self,
-        permission: str,
-        patterns: Sequence[str],
-        always: Sequence[str],
-        metadata: Mapping[str, Any],
-    ) -> None:
-        params = {
-            "call": self.request.id,
-            "permission": permission,
-            "patterns": list(patterns),
-            "always": list(always),
-            "metadata": dict(metadata),
-        }
+    def ask(self, question: Question) -> None:
+        params = {"call": self.request.id, **vars(question)}
         with self._lock:
             if self.cancelled.is_set():
                 raise Cancelled("the call was aborted")
@@ -179,11 +167,9 @@ class ToolCall:
         finally:
             self._question = None
 
-    def progress(
-        self, *, title: str | None = None, metadata: Mapping[str, Any] | None = None
-    ) -> None:
+    def progress(self, title: str, metadata: Mapping[str, Any]) -> None:
         self.request.peer.notify(
-            "progress", {"call": self.request.id, "title": title, "metadata": dict(metadata or {})}
+            "progress", {"call": self.request.id, "title": title, "metadata": metadata}
         )
 
     def _in_sandbox(self, work: Callable[[str], T]) -> T:

@@ -1,55 +1,61 @@
-"""Reading what the tools' scripts print. The sandbox is untrusted: anything unexpected is one
-error, never a traceback. Pure."""
+"""What the tools' scripts print, read. The sandbox is untrusted: whatever does not fit raises
+SandboxCommandFailed. Pure."""
 
 import base64
-import binascii
 import re
 
 from git_daytona.api.cloud import Execution
 from git_daytona.base.errors import SandboxCommandFailed
-from git_daytona.tools import clean
+from git_daytona.tools import display
 
 
-def lines(result: Execution, tool: str) -> list[str]:
-    """The lines of a finished script (its last one is ``end``), without that. Raises
-    SandboxCommandFailed."""
-    found = result.output.split("\n")
-    while found and not found[-1]:
-        found.pop()
-    if not found or found[-1] != "end":
-        raise unexpected(result, tool)
-    return found[:-1]
+class Answer:
+    """The lines of a script's output up to its last one, ``end``, taken one after the other."""
+
+    def __init__(self, tool: str, result: Execution) -> None:
+        self._tool, self._result = tool, result
+        *lines, end = result.output.rstrip("\n").split("\n")
+        self._lines = iter(lines)
+        if end != "end":
+            raise self.unexpected()
+
+    def line(self) -> str:
+        """Take a line as it is."""
+        line = next(self._lines, None)
+        if line is None:
+            raise self.unexpected()
+        return line
+
+    def content(self) -> bytes:
+        """Take a line of base64."""
+        try:
+            return base64.b64decode(self.line(), validate=True)
+        except ValueError:
+            raise SandboxCommandFailed(
+                "the sandbox's answer cannot be read", hint="is base64 broken in its image?"
+            ) from None
+
+    def path(self) -> str:
+        """Take a file name; bytes that are not UTF-8 are kept as lone surrogates."""
+        return self.content().decode("utf-8", "surrogateescape")
+
+    def names(self) -> list[str]:
+        """Take NUL-separated names."""
+        return [name for name in self.path().split("\0") if name]
+
+    def number(self, text: str) -> int:
+        """Convert a number of a line. (int() takes other alphabets' digits, too.)"""
+        if not re.fullmatch(r"[0-9]{1,15}", text):
+            raise self.unexpected()
+        return int(text)
+
+    def unexpected(self) -> SandboxCommandFailed:
+        return unexpected(self._tool, self._result)
 
 
-def number(text: str) -> int | None:
-    """A number that a script printed; None for anything else. (To isdigit() "²" is one, too, and
-    int() refuses very long ones.)"""
-    return int(text) if re.fullmatch(r"[0-9]{1,15}", text) else None
-
-
-def decoded(line: str) -> bytes:
-    """A base64 line; raises SandboxCommandFailed."""
-    try:
-        return base64.b64decode(line, validate=True)
-    except (binascii.Error, ValueError):
-        raise SandboxCommandFailed(
-            "the sandbox's answer cannot be read", hint="is base64 broken in its image?"
-        ) from None
-
-
-def path(line: str) -> str:
-    """A file name of a base64 line; bytes that are no UTF-8 are kept as lone surrogates."""
-    return decoded(line).decode("utf-8", "surrogateescape")
-
-
-def names(line: str) -> list[str]:
-    """NUL-separated names of a base64 line."""
-    return [each for each in path(line).split("\0") if each]
-
-
-def unexpected(result: Execution, tool: str) -> SandboxCommandFailed:
-    """The error for an answer that is none of ours, with what the sandbox said instead."""
-    said = clean.output(result.output).strip()[-300:] or "nothing"
+def unexpected(tool: str, result: Execution) -> SandboxCommandFailed:
+    """Make the error for an answer that is not of our scripts, with what came instead."""
+    said = display.output(result.output).strip()[-300:] or "nothing"
     return SandboxCommandFailed(
         f"{tool} could not look into the sandbox (exit status {result.status}); it said: {said}"
     )

@@ -1,31 +1,32 @@
 """apply_patch: changes to several files, all or none. Two API calls: one reads them, one writes
 them if they are still the same."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from git_daytona.tools import clean, diff, files, patch, places, texts
-from git_daytona.tools.arguments import Arguments, Definition, schema, stop_if_cancelled, text
-from git_daytona.tools.context import Context, Result
+from git_daytona.tools import files, patch
+from git_daytona.tools.arguments import text
+from git_daytona.tools.context import Context, Question, Result, Tool, ask
+from git_daytona.tools.display import name
 from git_daytona.tools.files import Change, Found
 from git_daytona.tools.patch import Rejected, Section
-from git_daytona.tools.texts import Text
+from git_daytona.tools.texts import Diff, Text, compare, decode, is_binary
 
 
-@dataclass
+@dataclass(frozen=True)
 class Step:
-    """One section of the patch, worked out: paths are the sandbox's."""
+    """What a section of the patch does; paths are the sandbox's."""
 
     kind: str
     """add, update, move or delete."""
     path: str
     target: str
-    difference: diff.Diff
+    difference: Diff
 
-    def as_file(self) -> dict[str, object]:
-        """As OpenCode's ``metadata.files``."""
+    def metadata(self) -> dict[str, object]:
+        """Return an entry of OpenCode's ``metadata.files``."""
         entry: dict[str, object] = {
             "filePath": self.path,
-            "relativePath": places.relative(self.target),
+            "relativePath": files.relative(self.target),
             "type": self.kind,
             "patch": self.difference.patch,
             "additions": self.difference.additions,
@@ -33,105 +34,83 @@ class Step:
         }
         return entry | ({"movePath": self.target} if self.kind == "move" else {})
 
-    @property
     def line(self) -> str:
         letter = {"add": "A", "delete": "D"}.get(self.kind, "M")
-        return f"{letter} {clean.name(places.relative(self.target))}"
+        return f"{letter} {name(files.relative(self.target))}"
 
 
 @dataclass
-class Plan:
-    """The files as they will be: a path's text, or None where nothing will be."""
+class File:
+    """A file that the patch names."""
 
-    found: dict[str, Found]
-    texts: dict[str, Text | None] = field(default_factory=dict)
-    likes: dict[str, str] = field(default_factory=dict)
+    found: Found
+    text: Text | None
+    """What it will hold after the steps so far; None where nothing will be."""
+    like: str = "-"
+    """The file whose mode it takes."""
 
-    def current(self, path: str) -> Text | None:
-        """The text of a file after the steps so far; None where there is none. Raises ToolError,
-        Rejected."""
-        if path not in self.texts:
-            found = self.found[path]
-            if found.kind == "missing":
-                return None
-            if texts.is_binary(files.need_file(found).content):
-                raise Rejected(f"{clean.name(path)} is a binary file")
-            self.texts[path] = texts.decode(found.content)
-        return self.texts[path]
-
-    def changes(self) -> list[Change]:
-        """What has to be written; deletions last, since a moved file's mode comes from the old
-        one."""
-        made = []
-        for path, planned in self.texts.items():
-            found = self.found[path]
-            if planned is None and found.kind == "file":
-                made.append(Change(found, None))
-            elif planned is not None and (
-                found.kind != "file" or planned.encode() != found.content
-            ):
-                made.append(Change(found, planned.encode(), self.likes.get(path)))
-        return sorted(made, key=lambda change: change.content is None)
+    def change(self) -> Change | None:
+        content = self.text.encode() if self.text else None
+        before = self.found.content if self.found.kind == "file" else None
+        return None if content == before else Change(self.found, content, self.like)
 
 
-def run(context: Context, arguments: Arguments) -> Result:
-    sections = patch.parse(arguments.text("patchText", empty=False))
+def run(context: Context, patch_text: str) -> Result:
+    sections = patch.parse(patch_text)
     for section in sections:
-        section.path = places.resolve(section.path, context.worktree)
-        section.move = places.resolve(section.move, context.worktree) if section.move else None
+        section.path = files.resolve(section.path, context.worktree)
+        section.move = section.move and files.resolve(section.move, context.worktree)
     paths = list(
-        dict.fromkeys(path for section in sections for path in (section.path, section.move) if path)
+        dict.fromkeys(path for each in sections for path in (each.path, each.move) if path)
     )
     with files.locked(context, paths):
-        found = dict(zip(paths, files.fetch(context, paths), strict=True))
-        if len({each.path for each in found.values()}) < len(paths):
+        named = dict(zip(paths, map(_file, files.fetch(context, paths)), strict=True))
+        if len({file.found.path for file in named.values()}) < len(paths):
             raise Rejected("one file is named in two ways")
-        plan = Plan(found)
-        steps = [_step(section, plan) for section in sections]
-        names = [places.relative(step.path) for step in steps]
-        whole = "".join(step.difference.patch + "\n" for step in steps)
-        listed = [step.as_file() for step in steps]
-        context.ask(
-            "edit", names, ["*"], {"filepath": ", ".join(names), "diff": whole, "files": listed}
-        )
-        stop_if_cancelled(context)
-        if changes := plan.changes():
-            files.store(context, changes)
-    said = "Success. Updated the following files:\n" + "\n".join(step.line for step in steps)
-    return Result(said, said, {"diff": whole, "files": listed, "diagnostics": {}})
+        steps = [_step(section, named) for section in sections]
+        names = [files.relative(step.path) for step in steps]
+        difference = "".join(step.difference.patch + "\n" for step in steps)
+        metadata = {"diff": difference, "files": [step.metadata() for step in steps]}
+        ask(context, Question("edit", names, {"filepath": ", ".join(names), **metadata}))
+        changes = [change for file in named.values() if (change := file.change())]
+        if changes:
+            # Deletions come last: a moved file's mode is taken from the old one.
+            files.store(context, sorted(changes, key=lambda change: change.content is None))
+    lines = [step.line() for step in steps]
+    output = "\n".join(["Success. Updated the following files:", *lines])
+    return Result(output, output, metadata | {"diagnostics": {}})
 
 
-def _step(section: Section, plan: Plan) -> Step:
-    path, shown = section.path, clean.name(section.path)
-    before = plan.current(path)
+def _file(found: Found) -> File:
+    if found.kind == "missing":
+        return File(found, None)
+    if is_binary(found.need_file().content):
+        raise Rejected(f"{name(found.path)} is a binary file")
+    return File(found, decode(found.content))
+
+
+def _step(section: Section, named: dict[str, File]) -> Step:
+    """Work a section out, on what those before it have left. Raises Rejected."""
+    path, target, shown = section.path, section.move or section.path, name(section.path)
+    file = named[path]
+    before = file.text
     if section.action == "add":
-        made = texts.decode(section.content.encode())
-        plan.texts[path] = made
-        return Step(
-            "add", path, path, diff.compare(shown, before.shown if before else "", made.shown)
-        )
-    if before is None:
-        what = "delete" if section.action == "delete" else "update"
-        raise Rejected(f"Failed to read file to {what}: {shown}")
-    if section.action == "delete":
-        plan.texts[path] = None
-        return Step("delete", path, path, diff.compare(shown, before.shown, ""))
-    after = patch.update(shown, before, section.chunks)
-    target = section.move or path
+        after: Text | None = decode(section.content.encode())
+    elif before is None:
+        raise Rejected(f"Failed to read file to {section.action}: {shown}")
+    elif section.action == "delete":
+        after = None
+    else:
+        after = patch.update(shown, before, section.chunks)
     if target != path:
-        plan.current(target)  # a binary file or a directory there is refused
-        plan.texts[path] = None
-        plan.likes[target] = plan.found[path].path if plan.found[path].kind == "file" else "-"
-    plan.texts[target] = after
-    return Step(
-        "move" if target != path else "update",
-        path,
-        target,
-        diff.compare(shown, before.shown, after.shown),
-    )
+        file.text = None
+        named[target].like = file.found.path if file.found.kind == "file" else "-"
+    named[target].text = after
+    difference = compare(shown, before.shown if before else "", after.shown if after else "")
+    return Step("move" if target != path else section.action, path, target, difference)
 
 
-TOOL = Definition(
+TOOL = Tool(
     "apply_patch",
     """Changes files by a patch: all of it is applied, or none.
 
@@ -154,8 +133,6 @@ File, renames it.
 after it may stand a line above that place, which tells it from others like it. Give about three \
 unchanged lines around each change.
 - Paths are relative to the project, or absolute.""",
-    schema(
-        "patchText", patchText=text("The full patch text that describes all changes to be made")
-    ),
     run,
+    {"patchText": text("The full patch text that describes all changes to be made", empty=False)},
 )

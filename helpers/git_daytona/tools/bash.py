@@ -2,116 +2,147 @@
 second or so."""
 
 import math
+import re
 import secrets
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from git_daytona.api.cloud import Execution
 from git_daytona.base.errors import GitDaytonaError
 from git_daytona.sandbox.scripts import script
-from git_daytona.tools import answers, bounds, clean, commands, files, places
-from git_daytona.tools.arguments import (
-    Arguments,
-    Definition,
-    schema,
-    stop_if_cancelled,
-    text,
-    whole,
-    yes_or_no,
-)
-from git_daytona.tools.context import Cancelled, Context, Result, ToolError
+from git_daytona.tools import answers, commands, display, files
+from git_daytona.tools.arguments import flag, text, whole
+from git_daytona.tools.context import Cancelled, Context, Question, Result, Tool, ToolError, ask
+from git_daytona.tools.display import name
 
-DEFAULT = 120_000
-LONGEST = 24 * 3600 * 1000
+DEFAULT_LIMIT = 120_000
+LONGEST_LIMIT = 24 * 3600 * 1000
 """Milliseconds that a command may take."""
 GRACE = 30.0
 """Seconds that ending a command and sending its output may take besides."""
 OVERFLOW = 512 * 1024 * 1024
 """Bytes of output at which a command is ended, before it fills the sandbox's disk."""
+SENT = 2 * display.MOST_BYTES
+"""Bytes of output that the sandbox sends."""
 PATIENCE = 2.0
 """Seconds after which a command's output is shown while it runs."""
 SLOWEST = 5.0
 """The longest pause between two looks at it, seconds: they grow with the time that it has taken."""
 
-
-@dataclass(frozen=True)
-class Ended:
-    """What the script says of a command."""
-
-    status: int
-    reason: str
-    size: int
-    lines: int
-    alive: bool
-    log: str
-    output: str
+_ENDED = re.compile(
+    r"ended (?P<status>[0-9]{1,15}) (?P<reason>exit|time|size|cancel) (?P<size>[0-9]{1,15}) "
+    r"[0-9]{1,15} (?P<alive>yes|no) (?P<log>.+)"
+)
+_LEFT = re.compile(r"left (?P<pid>[0-9]{1,15}) (?P<log>.+)")
 
 
-def run(context: Context, arguments: Arguments) -> Result:
-    command = arguments.text("command", empty=False)
+def run(
+    context: Context, command: str, limit: int, directory: str, title: str, background: bool
+) -> Result:
     if not command.strip() or "\0" in command:
         raise ToolError("the command must not be blank or hold NUL")
-    if len(command.encode()) > files.ARGUMENT:
+    if len(command.encode()) > files.ARGUMENT_LENGTH:
         raise ToolError(
-            f"the command has more than {files.ARGUMENT} bytes: write it to a file and run that"
+            f"the command has more than {files.ARGUMENT_LENGTH} bytes: write it to a file and run "
+            "that"
         )
-    limit = arguments.number("timeout", DEFAULT, least=1, most=LONGEST, unit="milliseconds")
-    directory = places.resolve(arguments.text("workdir", "") or ".", context.worktree)
-    title = arguments.text("description", "") or command
-    background = arguments.flag("background")
+    directory = files.resolve(directory or ".", context.worktree)
     asked, always = commands.patterns(command)
     if asked:
-        context.ask("bash", asked, always, {"command": command})
-    stop_if_cancelled(context)
-    call = _Call(context, secrets.token_hex(12), limit, title)
-    if background:
-        return call.leave(command, directory)
-    return call.result(call.run(command, directory))
+        ask(context, Question("bash", asked, {"command": command}, always))
+    call = _Call(context, command, limit, directory, title or command)
+    return call.leave() if background else call.finish()
 
 
+@dataclass
 class _Call:
-    """One command. Beside the thread that waits for it, another shows what it says and ends it when
-    the user wants that."""
+    """One command. Beside the thread that waits for it, another shows what it prints, and ends it
+    when the user wants that."""
 
-    def __init__(self, context: Context, identity: str, limit: int, title: str) -> None:
-        self.context = context
-        self.identity = identity
-        self.limit = limit
-        self.title = title
-        self.over = threading.Event()
-        self.showing = threading.Lock()  # nothing is shown after the result
+    context: Context
+    command: str
+    limit: int
+    """Milliseconds."""
+    directory: str
+    title: str
+    identity: str = field(default_factory=lambda: secrets.token_hex(12))
+    over: threading.Event = field(default_factory=threading.Event)
+    showing: threading.Lock = field(default_factory=threading.Lock)
+    """Nothing is shown after the result."""
 
-    def run(self, command: str, directory: str) -> Ended:
+    def finish(self) -> Result:
+        """Run it to its end."""
         threading.Thread(target=self._attend, name="attend a command", daemon=True).start()
         try:
-            return _ended(self._execute("wait", command, directory), directory)
+            ended, output = self._execute("wait", _ENDED)
         except Cancelled:
             self._stop()
             raise
         finally:
             with self.showing:
                 self.over.set()
+        printed = display.output(output).strip("\n")
+        shown = display.tail(printed)
+        cut = shown != printed or int(ended["size"]) > SENT
+        status = int(ended["status"])
+        log = name(ended["log"])
+        notes = {
+            "time": f"shell tool terminated command after exceeding timeout {self.limit} ms. If "
+            "this command is expected to take longer and is not waiting for interactive input, "
+            "retry with a larger timeout value in milliseconds.",
+            "size": "shell tool terminated command because it wrote more than "
+            f"{OVERFLOW // 2**20} MiB of output",
+            "cancel": "User aborted the command",
+            "exit": "",
+        }
+        note = notes[ended["reason"]]
+        if not note and ended["alive"] == "yes":
+            note = f"a process of this command is still running; its output goes to {log}"
+        elif not note and not shown and status:
+            note = f"exit status {status}"
+        metadata = self._metadata(printed) | {
+            "exit": status if ended["reason"] == "exit" else None,
+            "truncated": cut,
+        }
+        output = shown or "(no output)"
+        if cut:
+            output = f"...output truncated...\n\nFull output saved to: {log}\n\n{output}"
+            metadata["outputPath"] = ended["log"]
+        return Result(self.title, output + (_noted(note) if note else ""), metadata)
 
-    def _execute(self, mode: str, command: str, directory: str) -> Execution:
+    def leave(self) -> Result:
+        """Start it, and leave it running."""
+        left, printed = self._execute("leave", _LEFT)
+        pid, log = left["pid"], left["log"]
+        output = f"Started in the background with process id {pid}. Its output goes to {name(log)}"
+        if printed := display.tail(display.output(printed)).strip("\n"):
+            output += f"\n\nSo far:\n{printed}"
+        output += _noted(f"end it with: kill -- -{pid}")
+        ended = {"exit": None, "truncated": False, "pid": int(pid), "outputPath": log}
+        return Result(self.title, output, self._metadata(printed) | ended)
+
+    def _execute(self, mode: str, expected: re.Pattern[str]) -> tuple[re.Match[str], str]:
+        """Run the script; returns its first line and what the command printed."""
         seconds, rest = divmod(self.limit, 1000)
-        words = (
+        limits = (str(seconds), f"{rest / 1000:.3f}", str(SENT), str(OVERFLOW))
+        result: Execution = self.context.execute(
+            script("bash"),
             self.identity,
-            directory,
-            str(seconds),
-            f"{rest / 1000:.3f}",
-            str(2 * bounds.BYTES),
-            str(OVERFLOW),
+            self.directory,
+            *limits,
             mode,
-            command,
+            self.command,
+            timeout=math.ceil(self.limit / 1000) + GRACE,
         )
-        result = self.context.execute(
-            script("bash"), *words, timeout=math.ceil(self.limit / 1000) + GRACE
-        )
-        if result.output.strip() == "no-directory":
-            raise ToolError(f"workdir is no directory in the sandbox: {clean.name(directory)}")
-        return result
+        first, _, printed = result.output.partition("\n")
+        if first == "no-directory":
+            raise ToolError(f"workdir is no directory in the sandbox: {name(self.directory)}")
+        found = expected.fullmatch(first)
+        if not found:
+            raise answers.unexpected("bash", result)
+        return found, printed
 
     def _attend(self) -> None:
         begun = time.monotonic()
@@ -119,9 +150,10 @@ class _Call:
         while not self.context.cancelled.wait(pause):
             if self.over.is_set():
                 return
+            sent = str(2 * display.LIVE_LENGTH)
             try:
                 seen = self.context.execute(
-                    script("peek"), self.identity, str(2 * bounds.LIVE), timeout=10.0
+                    script("peek"), self.identity, sent, timeout=10.0
                 ).output
             # only for the display; the command itself will say what is wrong
             except GitDaytonaError:
@@ -129,11 +161,9 @@ class _Call:
             with self.showing:
                 if self.over.is_set():
                     return
-                if seen and seen != shown:
+                if seen not in ("", shown):
                     shown = seen
-                    self.context.progress(
-                        title=self.title, metadata=self._metadata(clean.output(seen))
-                    )
+                    self.context.progress(self.title, self._metadata(display.output(seen)))
             pause = min(SLOWEST, 1.0 + (time.monotonic() - begun) / 20)
         if not self.over.is_set():
             self._stop()
@@ -144,83 +174,15 @@ class _Call:
         except GitDaytonaError:  # it ends at its time limit, then
             pass
 
-    def leave(self, command: str, directory: str) -> Result:
-        result = self._execute("leave", command, directory)
-        first, _, said = result.output.partition("\n")
-        word, _, rest = first.partition(" ")
-        number, _, log = rest.partition(" ")
-        if word != "left" or answers.number(number) is None:
-            raise answers.unexpected(result, "bash")
-        output = (
-            f"Started in the background with process id {number}. Its output goes to "
-            f"{clean.name(log)}"
-        )
-        if said := bounds.tail(clean.output(said))[0].strip("\n"):
-            output += f"\n\nSo far:\n{said}"
-        output += f"\n\n<shell_metadata>\nend it with: kill -- -{number}\n</shell_metadata>"
-        metadata = self._metadata(said) | {
-            "exit": None,
-            "truncated": False,
-            "pid": int(number),
-            "outputPath": log,
-        }
-        return Result(self.title, output, metadata)
-
-    def result(self, ended: Ended) -> Result:
-        said = clean.output(ended.output).strip("\n")
-        shown, cut = bounds.tail(said)
-        cut = cut or ended.size > 2 * bounds.BYTES
-        notes: list[str] = []
-        if ended.reason == "time":
-            notes.append(
-                f"shell tool terminated command after exceeding timeout {self.limit} ms. If "
-                "this command is expected to take longer "
-                "and is not waiting for interactive input, retry with a larger timeout "
-                "value in milliseconds."
-            )
-        if ended.reason == "size":
-            notes.append(
-                "shell tool terminated command because it wrote more than "
-                f"{OVERFLOW // 2**20} MiB of output"
-            )
-        if ended.reason == "cancel":
-            notes.append("User aborted the command")
-        if ended.alive and ended.reason == "exit":
-            notes.append(
-                "a process of this command is still running; its output goes to "
-                f"{clean.name(ended.log)}"
-            )
-        if not shown and ended.status and not notes:
-            notes.append(f"exit status {ended.status}")
-        output = shown or "(no output)"
-        if cut:
-            output = (
-                f"...output truncated...\n\nFull output saved to: {clean.name(ended.log)}\n\n"
-                f"{output}"
-            )
-        if notes:
-            output += "\n\n<shell_metadata>\n" + "\n".join(notes) + "\n</shell_metadata>"
-        exit_status = ended.status if ended.reason == "exit" else None
-        metadata = self._metadata(said) | {"exit": exit_status, "truncated": cut}
-        if cut:
-            metadata["outputPath"] = ended.log
-        return Result(self.title, output, metadata)
-
-    def _metadata(self, said: str) -> dict[str, Any]:
-        return {"output": bounds.live(said) or "(no output)", "description": self.title}
+    def _metadata(self, printed: str) -> dict[str, Any]:
+        return {"output": display.live(printed) or "(no output)", "description": self.title}
 
 
-def _ended(result: Execution, directory: str) -> Ended:
-    first, _, output = result.output.partition("\n")
-    words = first.split(" ", 6)
-    if len(words) == 7 and words[0] == "ended":
-        status, size, lines = (answers.number(word) for word in (words[1], words[3], words[4]))
-        if status is not None and size is not None and lines is not None:
-            return Ended(status, words[2], size, lines, words[5] == "yes", words[6], output)
-    raise answers.unexpected(result, "bash")
+def _noted(note: str) -> str:
+    return f"\n\n<shell_metadata>\n{note}\n</shell_metadata>"
 
 
-TOOL = Definition(
+TOOL = Tool(
     "bash",
     """Runs a bash command in this session's sandbox and returns its output (stdout and stderr \
 together).
@@ -241,16 +203,22 @@ grep.
 message.
 - Commit, push or rewrite git history only when asked to. The work comes back to the user's \
 repository by itself; gitSync brings it now.""",
-    schema(
-        "command",
-        command=text("The command to execute"),
-        timeout=whole("Optional timeout in milliseconds (default 120000)", 1, LONGEST),
-        workdir=text(
-            "Directory to run in, absolute or relative to the project. Defaults to the "
-            "project. Use it instead of 'cd'."
-        ),
-        description=text("What the command does, in 5 to 10 words"),
-        background=yes_or_no("Leave it running and return at once: for servers and watchers"),
-    ),
     run,
+    {
+        "command": text("The command to execute", empty=False),
+        "timeout": whole(
+            "Optional timeout in milliseconds (default 120000)",
+            1,
+            LONGEST_LIMIT,
+            DEFAULT_LIMIT,
+            unit="milliseconds",
+        ),
+        "workdir": text(
+            "Directory to run in, absolute or relative to the project. Defaults to the "
+            "project. Use it instead of 'cd'.",
+            "",
+        ),
+        "description": text("What the command does, in 5 to 10 words", ""),
+        "background": flag("Leave it running and return at once: for servers and watchers"),
+    },
 )

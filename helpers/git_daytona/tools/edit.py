@@ -1,58 +1,132 @@
-"""edit: replace a text in a file. Two API calls: one reads the file, one writes it if it is still
-the same."""
+"""edit and multiedit: replace texts in a file. Two API calls: one reads the file, one writes it if
+it is still the same."""
 
-from git_daytona.tools import clean, diff, files, matching, places, texts
-from git_daytona.tools.arguments import (
-    Arguments,
-    Definition,
-    schema,
-    stop_if_cancelled,
-    text,
-    yes_or_no,
-)
-from git_daytona.tools.context import Context, Result, ToolError
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from git_daytona.tools import files
+from git_daytona.tools.arguments import flag, objects, text
+from git_daytona.tools.context import Context, Question, Result, Tool, ToolError, ask
+from git_daytona.tools.display import name
 from git_daytona.tools.files import Change, Found
-from git_daytona.tools.texts import Text
+from git_daytona.tools.texts import Text, compare, decode, is_binary, unified
 
-OLD = text("The text to replace")
-NEW = text("The text to replace it with (must be different from oldString)")
-ALL = yes_or_no("Replace all occurrences of oldString (default false)")
+LISTED_PLACES = 10
+"""How many places of several a message lists."""
+IDENTICAL = "No changes to apply: oldString and newString are identical."
+EMPTY = (
+    "oldString cannot be empty when editing an existing file. "
+    "Provide the exact text to replace, or use write for an intentional full-file replacement."
+)
+MISSING = (
+    "Could not find oldString in the file. It must match exactly, including whitespace, "
+    "indentation, and line endings."
+)
 
 
-def run(context: Context, arguments: Arguments) -> Result:
-    path = places.resolve(arguments.text("filePath", empty=False), context.worktree)
-    old, new = arguments.text("oldString"), arguments.text("newString")
-    every = arguments.flag("replaceAll")
-    if texts.unified(old) == texts.unified(new):
-        raise ToolError(matching.IDENTICAL)
+def edit(context: Context, path: str, old: str, new: str, every: bool) -> Result:
+    if unified(old) == unified(new):
+        raise ToolError(IDENTICAL)
+    return _edit(context, path, [(old, new, every)])
+
+
+def multiedit(context: Context, path: str, edits: Sequence[tuple[str, str, bool]]) -> Result:
+    result = _edit(context, path, edits, several=True)
+    return replace(result, metadata={**result.metadata, "results": [{} for _ in edits]})
+
+
+def _edit(
+    context: Context, path: str, edits: Sequence[tuple[str, str, bool]], *, several: bool = False
+) -> Result:
+    path = files.resolve(path, context.worktree)
     with files.locked(context, [path]):
         (found,) = files.fetch(context, [path])
-        if not old and found.kind == "missing":
-            return change(context, path, found, Text(""), texts.decode(new.encode()))
-        before = editable(found)
-        return change(context, path, found, before, matching.replace(before, old, new, every=every))
+        is_new = found.kind == "missing" and not edits[0][0]
+        before = after = Text("") if is_new else _editable(found)
+        for number, (old, new, every) in enumerate(edits, 1):
+            try:
+                if is_new and number == 1:
+                    after = decode(new.encode())
+                else:
+                    after = replaced(after, old, new, every=every)
+            except ToolError as problem:
+                if not several:
+                    raise
+                raise ToolError(
+                    f"Edit {number} of {len(edits)} failed, so none was made: {problem.message}"
+                ) from None
+        metadata = change(context, path, found, before.shown, after)
+    return Result(name(files.relative(path)), "Edit applied successfully.", metadata)
 
 
-def editable(found: Found) -> Text:
-    """The text of a file that is to be edited. Raises ToolError for what is no text file."""
-    files.need_file(found)
-    if texts.is_binary(found.content):
-        raise ToolError(f"Cannot edit binary file: {clean.name(found.path)}")
-    return texts.decode(found.content)
+def _editable(found: Found) -> Text:
+    if is_binary(found.need_file().content):
+        raise ToolError(f"Cannot edit binary file: {name(found.path)}")
+    return decode(found.content)
 
 
-def change(context: Context, path: str, found: Found, before: Text, after: Text) -> Result:
-    """Ask, write, and say what changed. To be called with the file's lock held."""
-    name = places.relative(path)
-    difference = diff.compare(clean.name(found.path), before.shown, after.shown)
-    context.ask("edit", [name], ["*"], {"filepath": found.path, "diff": difference.patch})
-    stop_if_cancelled(context)
+def change(context: Context, path: str, found: Found, before: str, after: Text) -> dict[str, Any]:
+    """Ask, write the file, whose lock is held, and return the difference as OpenCode's metadata."""
+    difference = compare(name(found.path), before, after.shown)
+    shown = {"filepath": found.path, "diff": difference.patch}
+    ask(context, Question("edit", [files.relative(path)], shown))
     files.store(context, [Change(found, after.encode())])
-    metadata = {"diagnostics": {}, "diff": difference.patch, "filediff": difference.as_file()}
-    return Result(clean.name(name), "Edit applied successfully.", metadata)
+    return {"diagnostics": {}, "diff": difference.patch, "filediff": asdict(difference)}
 
 
-TOOL = Definition(
+def replaced(text: Text, old: str, new: str, *, every: bool = False) -> Text:
+    """Return the text with ``old`` replaced at its only place or, with ``every``, at all of them.
+
+    A line break in ``old`` matches ``\\n`` and ``\\r\\n``; those in ``new`` become the file's own.
+    All else is taken literally, and the rest of the file stays as it is, byte for byte. Raises
+    ToolError.
+    """
+    old, new = unified(old), unified(new)
+    if old == new:
+        raise ToolError(IDENTICAL)
+    if not old:
+        raise ToolError(EMPTY)
+    # A match neither begins nor ends within a \r\n.
+    rows = r"(?:\r\n|(?<!\r)\n)".join(map(re.escape, old.split("\n")))
+    pattern = re.compile(rows + r"(?!(?<=\r)\n)")
+    starts = [found.start() for found in pattern.finditer(text.raw)]
+    if not starts:
+        raise ToolError(MISSING + _near(text, old))
+    if len(starts) > 1 and not every:
+        lines = [str(text.raw.count("\n", 0, start) + 1) for start in starts[:LISTED_PLACES]]
+        more = ", …" if len(starts) > LISTED_PLACES else ""
+        raise ToolError(
+            f"Found multiple matches for oldString: {len(starts)}, at lines "
+            f"{', '.join(lines)}{more}. "
+            "Provide more surrounding context to make the match unique, or set replaceAll."
+        )
+    fresh = new.replace("\n", text.ending)
+    return text.with_raw(pattern.sub(lambda _found: fresh, text.raw))
+
+
+def _near(text: Text, old: str) -> str:
+    """Return which lines would match but for their whitespace, as far as that can be told."""
+    wanted = [line.split() for line in old.strip("\n").split("\n")]
+    rows = [line.split() for line in text.raw.split("\n")]
+    starts = range(len(rows) - len(wanted) + 1) if any(wanted) else ()
+    start = next((at for at in starts if rows[at : at + len(wanted)] == wanted), None)
+    if start is None:
+        return ""
+    first, last = start + 1, start + len(wanted)
+    where = f"Line {first} differs" if first == last else f"Lines {first}-{last} differ"
+    return f" {where} from it in whitespace only: read them again."
+
+
+_PATH = text("The path of the file to modify, absolute or relative to the project", empty=False)
+_STEP = {
+    "oldString": text("The text to replace"),
+    "newString": text("The text to replace it with (must be different from oldString)"),
+    "replaceAll": flag("Replace all occurrences of oldString (default false)"),
+}
+
+EDIT = Tool(
     "edit",
     """Replaces a text in a file by another.
 
@@ -64,12 +138,21 @@ into oldString or newString.
 - Both strings are taken literally. `\\n` also matches the line ends of files that use `\\r\\n`, \
 and the file keeps them, its mode and its byte-order mark.
 - Prefer editing a file that exists to writing a new one.""",
-    schema(
-        "filePath oldString newString",
-        filePath=text("The path of the file to modify, absolute or relative to the project"),
-        oldString=OLD,
-        newString=NEW,
-        replaceAll=ALL,
-    ),
-    run,
+    edit,
+    {"filePath": _PATH, **_STEP},
+)
+
+MULTIEDIT = Tool(
+    "multiedit",
+    """Makes several replacements in one file, all or none.
+
+- Each edit works as the edit tool does, on what those before it have left. If one cannot be \
+made, the file stays as it is.
+- Prefer this to several edit calls on the same file. Mind that an early edit may change the text \
+that a later one looks for.""",
+    multiedit,
+    {
+        "filePath": _PATH,
+        "edits": objects("The edits, in the order in which they are made", _STEP),
+    },
 )

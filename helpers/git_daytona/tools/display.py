@@ -1,0 +1,92 @@
+"""Foreign output made fit to be shown: no terminal escapes, no control characters but newline and
+tab (case 51), and not more than OpenCode shows. Pure.
+
+OpenCode cuts what a plugin's tool returns at 2000 lines and 51,200 bytes, and then names a file on
+the user's machine that holds all of it, which no tool could reach. So every result stays below
+both, notes and markup included.
+"""
+
+import re
+
+MOST_LINES = 1990
+MOST_BYTES = 50_000
+"""What a result may hold besides its notes."""
+LIVE_LENGTH = 30_000
+"""Characters of running or finished output in a tool's metadata, for the display."""
+PATH_LENGTH = 4096
+"""The longest path that Linux takes (PATH_MAX)."""
+
+# ECMA-48: control strings (OSC, DCS, SOS, PM, APC) up to their terminator, control sequences (CSI),
+# other escapes. No piece reaches over the beginning of another one, so that the time grows with the
+# text alone.
+_ESCAPES = re.compile(
+    r"\x1b[\]PX^_][^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)"
+    r"|[\x90\x98\x9d-\x9f][^\x07\x1b\x90\x98\x9c-\x9f]{0,4096}(?:\x07|\x1b\\|\x9c)"
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+    r"|\x1b[ -/]*[0-~]"
+)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def output(text: str) -> str:
+    """Return a command's output as a terminal would leave it: of a line that was drawn repeatedly
+    (progress bars end it with a carriage return) what was drawn last."""
+    text = _backspaced(_ESCAPES.sub("", text))
+    if "\r" in text:
+        drawn = ([piece for piece in row.split("\r") if piece] for row in text.split("\n"))
+        text = "\n".join(pieces[-1] if pieces else "" for pieces in drawn)
+    return _CONTROLS.sub("", text)
+
+
+def _backspaced(text: str) -> str:
+    if "\b" not in text:
+        return text
+    kept: list[str] = []
+    for character in text:
+        if character != "\b":
+            kept.append(character)
+        elif kept and kept[-1] != "\n":
+            kept.pop()
+    return "".join(kept)
+
+
+def line(text: str) -> str:
+    """Return one line of a file without what could move a cursor."""
+    return _CONTROLS.sub("", _ESCAPES.sub("", text))
+
+
+def name(text: str) -> str:
+    """Return a file name on one line: control characters as escapes, at most PATH_LENGTH long."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode()
+        for c in text[:PATH_LENGTH]
+    )[:PATH_LENGTH]
+
+
+def size(text: str) -> int:
+    """Return the bytes of a text as OpenCode counts them."""
+    return len(text.encode("utf-8", "replace"))
+
+
+def head(rows: list[str], lines: int = MOST_LINES, most: int = MOST_BYTES) -> list[str]:
+    """Return the first rows that fit."""
+    used = 0
+    for index, row in enumerate(rows):
+        used += size(row) + 1
+        if index >= lines or used > most:
+            return rows[:index]
+    return rows
+
+
+def tail(text: str, lines: int = MOST_LINES, most: int = MOST_BYTES) -> str:
+    """Return the last lines that fit; of a line that is too long by itself, its end."""
+    rows = text.split("\n")
+    kept = head(rows[::-1], lines, most + 1)[::-1]  # the first has no line break before it
+    return "\n".join(
+        kept or [rows[-1].encode("utf-8", "replace")[-most:].decode("utf-8", "ignore")]
+    )
+
+
+def live(text: str) -> str:
+    """Return the end of an output for the display."""
+    return text if len(text) <= LIVE_LENGTH else "...\n\n" + text[-LIVE_LENGTH:]
