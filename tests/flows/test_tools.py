@@ -352,7 +352,18 @@ def test_read_shows_images_and_refuses_binaries(tools: Toolbox, local: LocalDayt
     ]
     assert calls(local) == 1
     assert len(tools("read", filePath="dot.png").attachments[0]["url"]) > 2_600_000
-    assert tools("read", filePath="paper").attachments[0]["mime"] == "application/pdf"
+    tools.sh(
+        "printf 'RIFF1234WEBP' >web; printf 'GIF89a' >gif; printf '\\377\\330\\377\\340' >photo; "
+        "printf 'RIFF1234WAVE' >sound"
+    )
+    for name, mime in {
+        "paper": "application/pdf",
+        "web": "image/webp",
+        "gif": "image/gif",
+        "photo": "image/jpeg",
+    }.items():
+        assert tools("read", filePath=name).attachments[0]["mime"] == mime
+    assert "1: RIFF1234WAVE" in tools("read", filePath="sound").output
     for name in ("binary", "empty.so"):
         with pytest.raises(ToolError, match="Cannot read binary file: /home/daytona/project/"):
             tools("read", filePath=name)

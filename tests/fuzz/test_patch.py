@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_daytona.tools import patch, texts
+from git_daytona.tools import patch
 from git_daytona.tools.context import ToolError
 
 HEADERS = [
@@ -54,7 +54,7 @@ def fuzz_patch(text, lines):
         assert section.action in ("add", "delete", "update") and section.path
         if section.action == "update":
             try:
-                patch.update(section.path, texts.Text("\n".join(lines)), section.chunks)
+                patch.update(section.path, "\n".join(lines), section.chunks)
             except ToolError:
                 continue
 
@@ -76,15 +76,15 @@ def test_a_patch_of_two_texts_makes_the_second(before, after, ending):
     )
     [section] = patch.parse(written)
     raw = "".join(line + ending for line in before)
-    done = patch.update("c", texts.Text(raw), section.chunks)
-    assert done.raw == "".join(line + ending for line in after)
+    done = patch.update("c", raw, section.chunks)
+    assert done == "".join(line + ending for line in after)
 
 
 @given(plain)
 def test_an_added_file_has_its_lines(lines):
     body = "".join(f"+{line}\n" for line in lines)
     [section] = patch.parse(f"*** Begin Patch\n*** Add File: a\n{body}*** End Patch")
-    assert section.content == "".join(f"{line}\n" for line in lines)
+    assert "".join(section.added) == "".join(f"{line}\n" for line in lines)
 
 
 @pytest.mark.timeout(30)

@@ -196,22 +196,6 @@ def test_binary_files(path: str, head: bytes, binary: bool) -> None:
     assert read.is_binary(path, head) is binary
 
 
-@pytest.mark.parametrize(
-    ("head", "kind"),
-    [
-        (b"\x89PNG\r\n\x1a\n", "image/png"),
-        (b"\xff\xd8\xff\xe0", "image/jpeg"),
-        (b"GIF89a", "image/gif"),
-        (b"RIFF1234WEBP", "image/webp"),
-        (b"%PDF-1.7", "application/pdf"),
-        (b"text", None),
-        (b"", None),
-    ],
-)
-def test_images(head: bytes, kind: str | None) -> None:
-    assert read.mime(head) == kind
-
-
 def test_read_suggests_three_names_at_most() -> None:
     message = read.missing(
         "/p/button", ["Button.tsx", "button.css", "Button.test.tsx", "buttons/", "other"]

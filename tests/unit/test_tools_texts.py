@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_daytona.tools import edit, patch, texts
+from git_daytona.tools import edit, patch, texts, write
 from git_daytona.tools.context import ToolError
-from git_daytona.tools.texts import Text
 
 # -- edit ------------------------------------------------------------------------------------------
 
@@ -41,9 +40,9 @@ from git_daytona.tools.texts import Text
 def test_case_68_replace(raw: str, old: str, new: str, every: bool, expected: str | None) -> None:
     if expected is None:
         with pytest.raises(ToolError, match="Could not find oldString"):
-            edit.replaced(Text(raw), old, new, every=every)
+            edit.replaced(raw, old, new, every=every)
     else:
-        assert edit.replaced(Text(raw), old, new, every=every).raw == expected
+        assert edit.replaced(raw, old, new, every=every) == expected
 
 
 @pytest.mark.parametrize(
@@ -66,7 +65,7 @@ def test_case_68_replace(raw: str, old: str, new: str, every: bool, expected: st
 )
 def test_replace_says_what_is_wrong(raw: str, old: str, new: str, complaint: str) -> None:
     with pytest.raises(ToolError, match=re.escape(complaint)):
-        edit.replaced(Text(raw), old, new)
+        edit.replaced(raw, old, new)
 
 
 @given(
@@ -76,7 +75,7 @@ def test_replace_says_what_is_wrong(raw: str, old: str, new: str, complaint: str
 )
 def test_replacing_changes_nothing_else(raw: str, old: str, new: str) -> None:
     try:
-        after = edit.replaced(Text(raw), old, new, every=True).raw
+        after = edit.replaced(raw, old, new, every=True)
     except ToolError:
         return
     assert texts.unified(after) == texts.unified(raw).replace(old, new)
@@ -85,16 +84,17 @@ def test_replacing_changes_nothing_else(raw: str, old: str, new: str) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_survive(content: bytes) -> None:
-    assert texts.decode(content).encode() == content
-    texts.decode(content).shown.encode()
+def test_a_difference_of_any_bytes_can_be_sent(content: bytes) -> None:
+    texts.compare("f", "", content.decode("utf-8", "surrogateescape")).patch.encode()
 
 
 def test_marks_and_endings() -> None:
-    assert texts.decode(b"\xef\xbb\xbfx") == Text("x", bom=True)
-    assert Text("a\r\nb\r\nc\n").ending == "\r\n"
-    assert Text("a\r\nb\nc\n").ending == Text("").ending == "\n"
-    assert texts.is_binary(b"a\0") and not texts.is_binary("ü\x1b".encode())
+    assert texts.ending("a\r\nb\r\nc\n") == "\r\n"
+    assert texts.ending("a\r\nb\nc\n") == texts.ending("") == "\n"
+    assert "+x\n" in texts.compare("f", "", "\ufeffx\r\n").patch
+    assert applied("\ufeffa\r\nb\r\n", "@@\n-a\n+A\n") == "\ufeffA\r\nb\r\n"
+    assert write.adapted("x\ny\n", "\ufeffa\r\n") == "\ufeffx\r\ny\r\n"
+    assert write.adapted("x\ny\n", "a\r\nb\n") == "x\ny\n"
 
 
 # -- diff ------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def wrapped(body: str) -> str:
 
 def applied(raw: str, body: str) -> str:
     (section,) = patch.parse(wrapped("*** Update File: f\n" + body))
-    return patch.update("f", Text(raw), section.chunks).raw
+    return patch.update("f", raw, section.chunks)
 
 
 def test_a_patch_is_parsed() -> None:
@@ -170,9 +170,9 @@ def test_a_patch_is_parsed() -> None:
             "x\n*** Move to: y\n@@ def f():\n a\n-b\n+c\n\n@@\n+d\n*** End of File\n"
         )
     )
-    assert [(each.action, each.path, each.content, each.move) for each in sections] == [
-        ("add", "a b.txt", "one\n\ntwo\n", None),
-        ("delete", "gone", "", None),
+    assert [(each.action, each.path, "".join(each.added), each.target) for each in sections] == [
+        ("add", "a b.txt", "one\n\ntwo\n", ""),
+        ("delete", "gone", "", ""),
         ("update", "x", "", "y"),
     ]
     first, second = sections[2].chunks

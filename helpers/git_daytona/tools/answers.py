@@ -35,13 +35,13 @@ class Answer:
                 "the sandbox's answer cannot be read", hint="is base64 broken in its image?"
             ) from None
 
-    def path(self) -> str:
-        """Take a file name; bytes that are not UTF-8 are kept as lone surrogates."""
+    def text(self) -> str:
+        """Take a file's name or text; bytes that are not UTF-8 are kept as lone surrogates."""
         return self.content().decode("utf-8", "surrogateescape")
 
     def names(self) -> list[str]:
         """Take NUL-separated names."""
-        return [name for name in self.path().split("\0") if name]
+        return [name for name in self.text().split("\0") if name]
 
     def number(self, text: str) -> int:
         """Convert a number of a line. (int() takes other alphabets' digits, too.)"""

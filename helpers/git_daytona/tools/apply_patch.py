@@ -2,6 +2,7 @@
 them if they are still the same."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from git_daytona.tools import files, patch
 from git_daytona.tools.arguments import text
@@ -9,34 +10,7 @@ from git_daytona.tools.context import Context, Question, Result, Tool, ask
 from git_daytona.tools.display import name
 from git_daytona.tools.files import Change, Found
 from git_daytona.tools.patch import Rejected, Section
-from git_daytona.tools.texts import Diff, Text, compare, decode, is_binary
-
-
-@dataclass(frozen=True)
-class Step:
-    """What a section of the patch does; paths are the sandbox's."""
-
-    kind: str
-    """add, update, move or delete."""
-    path: str
-    target: str
-    difference: Diff
-
-    def metadata(self) -> dict[str, object]:
-        """Return an entry of OpenCode's ``metadata.files``."""
-        entry: dict[str, object] = {
-            "filePath": self.path,
-            "relativePath": files.relative(self.target),
-            "type": self.kind,
-            "patch": self.difference.patch,
-            "additions": self.difference.additions,
-            "deletions": self.difference.deletions,
-        }
-        return entry | ({"movePath": self.target} if self.kind == "move" else {})
-
-    def line(self) -> str:
-        letter = {"add": "A", "delete": "D"}.get(self.kind, "M")
-        return f"{letter} {name(files.relative(self.target))}"
+from git_daytona.tools.texts import compare
 
 
 @dataclass
@@ -44,70 +18,77 @@ class File:
     """A file that the patch names."""
 
     found: Found
-    text: Text | None
-    """What it will hold after the steps so far; None where nothing will be."""
+    text: str | None
+    """What it will hold after the sections so far; None where nothing will be."""
     like: str = "-"
     """The file whose mode it takes."""
 
-    def change(self) -> Change | None:
-        content = self.text.encode() if self.text else None
-        before = self.found.content if self.found.kind == "file" else None
-        return None if content == before else Change(self.found, content, self.like)
+    def changes(self) -> list[Change]:
+        before = self.found.text if self.found.kind == "file" else None
+        return [] if self.text == before else [Change(self.found, self.text, self.like)]
 
 
 def run(context: Context, patch_text: str) -> Result:
     sections = patch.parse(patch_text)
     for section in sections:
         section.path = files.resolve(section.path, context.worktree)
-        section.move = section.move and files.resolve(section.move, context.worktree)
-    paths = list(
-        dict.fromkeys(path for each in sections for path in (each.path, each.move) if path)
-    )
+        section.target = files.resolve(section.target or section.path, context.worktree)
+    paths = list(dict.fromkeys(path for each in sections for path in (each.path, each.target)))
     with files.locked(context, paths):
         named = dict(zip(paths, map(_file, files.fetch(context, paths)), strict=True))
         if len({file.found.path for file in named.values()}) < len(paths):
             raise Rejected("one file is named in two ways")
-        steps = [_step(section, named) for section in sections]
-        names = [files.relative(step.path) for step in steps]
-        difference = "".join(step.difference.patch + "\n" for step in steps)
-        metadata = {"diff": difference, "files": [step.metadata() for step in steps]}
+        entries = [_apply(section, named) for section in sections]
+        names = [files.relative(section.path) for section in sections]
+        difference = "".join(entry["patch"] + "\n" for entry in entries)
+        metadata = {"diff": difference, "files": entries}
         ask(context, Question("edit", names, {"filepath": ", ".join(names), **metadata}))
-        changes = [change for file in named.values() if (change := file.change())]
+        # Deletions come last: a moved file's mode is taken from the old one.
+        changes = [change for file in named.values() for change in file.changes()]
+        changes.sort(key=lambda change: change.text is None)
         if changes:
-            # Deletions come last: a moved file's mode is taken from the old one.
-            files.store(context, sorted(changes, key=lambda change: change.content is None))
-    lines = [step.line() for step in steps]
-    output = "\n".join(["Success. Updated the following files:", *lines])
-    return Result(output, output, metadata | {"diagnostics": {}})
+            files.store(context, changes)
+    letters = {"add": "A", "delete": "D", "update": "M", "move": "M"}
+    rows = [f"{letters[entry['type']]} {name(entry['relativePath'])}" for entry in entries]
+    output = "\n".join(["Success. Updated the following files:", *rows])
+    return Result(output, output, {**metadata, "diagnostics": {}})
 
 
 def _file(found: Found) -> File:
     if found.kind == "missing":
         return File(found, None)
-    if is_binary(found.need_file().content):
+    if "\0" in found.need_file().text:
         raise Rejected(f"{name(found.path)} is a binary file")
-    return File(found, decode(found.content))
+    return File(found, found.text)
 
 
-def _step(section: Section, named: dict[str, File]) -> Step:
-    """Work a section out, on what those before it have left. Raises Rejected."""
-    path, target, shown = section.path, section.move or section.path, name(section.path)
-    file = named[path]
-    before = file.text
+def _apply(section: Section, named: dict[str, File]) -> dict[str, Any]:
+    """Apply a section to what those before it have left; returns its entry of OpenCode's
+    ``metadata.files``. Raises Rejected."""
+    file, target, shown = named[section.path], named[section.target], name(section.path)
+    before, after = file.text, None
     if section.action == "add":
-        after: Text | None = decode(section.content.encode())
+        after = "".join(section.added)
     elif before is None:
         raise Rejected(f"Failed to read file to {section.action}: {shown}")
-    elif section.action == "delete":
-        after = None
-    else:
+    elif section.action == "update":
         after = patch.update(shown, before, section.chunks)
-    if target != path:
+    moved = {}
+    if target is not file:
+        moved = {"type": "move", "movePath": section.target}
         file.text = None
-        named[target].like = file.found.path if file.found.kind == "file" else "-"
-    named[target].text = after
-    difference = compare(shown, before.shown if before else "", after.shown if after else "")
-    return Step("move" if target != path else section.action, path, target, difference)
+        target.like = file.found.path if file.found.kind == "file" else "-"
+    target.text = after
+    difference = compare(shown, before or "", after or "")
+    return {
+        "filePath": section.path,
+        "relativePath": files.relative(section.target),
+        "type": section.action,
+        "patch": difference.patch,
+        "additions": difference.additions,
+        "deletions": difference.deletions,
+        **moved,
+    }
 
 
 TOOL = Tool(

@@ -3,6 +3,7 @@
 OpenCode does not validate the arguments of a plugin's tools: each comes as whatever JSON it is.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,13 +33,11 @@ def schema(arguments: Mapping[str, Argument]) -> dict[str, Any]:
     }
 
 
-def read(
-    arguments: Mapping[str, Argument], values: Mapping[str, Any], place: str = ""
-) -> list[Any]:
+def read(declared: Mapping[str, Argument], values: Mapping[str, Any], place: str = "") -> list[Any]:
     """Return the values in the order of their declaration; ``place`` goes before their names in
     messages (``edits[2].``). Raises Invalid."""
     found = []
-    for name, argument in arguments.items():
+    for name, argument in declared.items():
         value = values.get(name)
         if value is None:  # models write null for "not given"
             value = argument.default
@@ -52,15 +51,12 @@ def text(description: str, default: str | None = None, *, empty: bool = True) ->
     """Declare a string."""
 
     def check(name: str, value: Any) -> str:
-        if not isinstance(value, str):
-            raise _wrong(name, "a string", value)
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise Invalid(f"'{name}' holds half of a surrogate pair, which is no text") from None
+        _need(isinstance(value, str), name, "a string", value)
+        if re.search("[\ud800-\udfff]", value):
+            raise Invalid(f"'{name}' holds half of a surrogate pair, which is no text")
         if not value and not empty:
             raise Invalid(f"'{name}' must not be empty")
-        return value
+        return str(value)
 
     return Argument({"type": "string", "description": description}, check, default)
 
@@ -69,14 +65,13 @@ def whole(
     description: str, least: int, most: int, default: int | None = None, *, unit: str = ""
 ) -> Argument:
     """Declare a whole number between ``least`` and ``most``, both included."""
+    expected = f"a whole number{unit and f' of {unit}'} from {least} to {most}"
 
     def check(name: str, value: Any) -> int:
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            kind = f"a whole number of {unit}" if unit else "a whole number"
-            raise _wrong(name, f"{kind} from {least} to {most}", value)
-        return value
+        is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+        fits = is_whole and not isinstance(value, bool) and least <= value <= most
+        _need(fits, name, expected, value)
+        return int(value)
 
     declared = {"type": "integer", "description": description, "minimum": least, "maximum": most}
     return Argument(declared, check, default)
@@ -86,9 +81,8 @@ def flag(description: str) -> Argument:
     """Declare a boolean, false by default."""
 
     def check(name: str, value: Any) -> bool:
-        if not isinstance(value, bool):
-            raise _wrong(name, "true or false", value)
-        return value
+        _need(isinstance(value, bool), name, "true or false", value)
+        return bool(value)
 
     return Argument({"type": "boolean", "description": description}, check, False)
 
@@ -98,8 +92,7 @@ def texts(description: str) -> Argument:
     item = text("")
 
     def check(name: str, value: Any) -> list[str]:
-        if not isinstance(value, list):
-            raise _wrong(name, "a list of strings", value)
+        _need(isinstance(value, list), name, "a list of strings", value)
         return [item.check(f"{name}[{index}]", each) for index, each in enumerate(value)]
 
     declared = {"type": "array", "items": {"type": "string"}, "description": description}
@@ -110,18 +103,18 @@ def objects(description: str, members: Mapping[str, Argument]) -> Argument:
     """Declare a list of at least one object; its value is a list of lists, as of ``read``."""
 
     def check(name: str, value: Any) -> list[list[Any]]:
-        if not isinstance(value, list) or not value:
-            raise _wrong(name, "a list with at least one object", value)
+        is_list = isinstance(value, list) and len(value) > 0
+        _need(is_list, name, "a list with at least one object", value)
         for index, each in enumerate(value):
-            if not isinstance(each, dict):
-                raise _wrong(f"{name}[{index}]", "an object", each)
+            _need(isinstance(each, dict), f"{name}[{index}]", "an object", each)
         return [read(members, each, f"{name}[{index}].") for index, each in enumerate(value)]
 
-    declared = {"type": "array", "items": schema(members), "minItems": 1}
-    return Argument({**declared, "description": description}, check)
+    declared = {"type": "array", "description": description, "minItems": 1}
+    return Argument({**declared, "items": schema(members)}, check)
 
 
-def _wrong(name: str, expected: str, value: object) -> Invalid:
-    shown = repr(value)
-    shown = shown if len(shown) <= 80 else shown[:77] + "..."
-    return Invalid(f"'{name}' must be {expected}, not {shown}")
+def _need(fits: bool, name: str, expected: str, value: object) -> None:
+    if not fits:
+        shown = repr(value)
+        shown = shown if len(shown) <= 80 else shown[:77] + "..."
+        raise Invalid(f"'{name}' must be {expected}, not {shown}")

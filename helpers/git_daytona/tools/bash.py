@@ -6,10 +6,8 @@ import re
 import secrets
 import threading
 import time
-from dataclasses import dataclass, field
 from typing import Any
 
-from git_daytona.api.cloud import Execution
 from git_daytona.base.errors import GitDaytonaError
 from git_daytona.sandbox.scripts import script
 from git_daytona.tools import answers, commands, display, files
@@ -52,93 +50,84 @@ def run(
     asked, always = commands.patterns(command)
     if asked:
         ask(context, Question("bash", asked, {"command": command}, always))
-    call = _Call(context, command, limit, directory, title or command)
-    return call.leave() if background else call.finish()
+    call = _Call(context, limit, title or command)
+    return call.leave(command, directory) if background else call.finish(command, directory)
 
 
-@dataclass
 class _Call:
     """One command. Beside the thread that waits for it, another shows what it prints, and ends it
     when the user wants that."""
 
-    context: Context
-    command: str
-    limit: int
-    """Milliseconds."""
-    directory: str
-    title: str
-    identity: str = field(default_factory=lambda: secrets.token_hex(12))
-    over: threading.Event = field(default_factory=threading.Event)
-    showing: threading.Lock = field(default_factory=threading.Lock)
-    """Nothing is shown after the result."""
+    def __init__(self, context: Context, limit: int, title: str) -> None:
+        self.context, self.limit, self.title = context, limit, title
+        self.identity = secrets.token_hex(12)
+        self.over = False
+        self.showing = threading.Lock()  # nothing is shown after the result
 
-    def finish(self) -> Result:
+    def finish(self, command: str, directory: str) -> Result:
         """Run it to its end."""
         threading.Thread(target=self._attend, name="attend a command", daemon=True).start()
         try:
-            ended, output = self._execute("wait", _ENDED)
+            ended, output = self._execute("wait", _ENDED, command, directory)
         except Cancelled:
             self._stop()
             raise
         finally:
             with self.showing:
-                self.over.set()
+                self.over = True
         printed = display.output(output).strip("\n")
         shown = display.tail(printed)
         cut = shown != printed or int(ended["size"]) > SENT
-        status = int(ended["status"])
-        log = name(ended["log"])
-        notes = {
-            "time": f"shell tool terminated command after exceeding timeout {self.limit} ms. If "
-            "this command is expected to take longer and is not waiting for interactive input, "
-            "retry with a larger timeout value in milliseconds.",
-            "size": "shell tool terminated command because it wrote more than "
-            f"{OVERFLOW // 2**20} MiB of output",
-            "cancel": "User aborted the command",
-            "exit": "",
-        }
-        note = notes[ended["reason"]]
-        if not note and ended["alive"] == "yes":
-            note = f"a process of this command is still running; its output goes to {log}"
-        elif not note and not shown and status:
-            note = f"exit status {status}"
-        metadata = self._metadata(printed) | {
-            "exit": status if ended["reason"] == "exit" else None,
-            "truncated": cut,
-        }
-        output = shown or "(no output)"
+        status, log = int(ended["status"]), name(ended["log"])
+        metadata = self._metadata(printed) | {"exit": None, "truncated": cut}
+        note = ""
+        if ended["reason"] == "exit":
+            metadata["exit"] = status
+            if ended["alive"] == "yes":
+                note = f"a process of this command is still running; its output goes to {log}"
+            elif status and not shown:
+                note = f"exit status {status}"
+        elif ended["reason"] == "time":
+            note = (
+                f"shell tool terminated command after exceeding timeout {self.limit} ms. If this "
+                "command is expected to take longer and is not waiting for interactive input, "
+                "retry with a larger timeout value in milliseconds."
+            )
+        elif ended["reason"] == "size":
+            most = f"{OVERFLOW // 2**20} MiB"
+            note = f"shell tool terminated command because it wrote more than {most} of output"
+        else:
+            note = "User aborted the command"
+        text = shown or "(no output)"
         if cut:
-            output = f"...output truncated...\n\nFull output saved to: {log}\n\n{output}"
+            text = f"...output truncated...\n\nFull output saved to: {log}\n\n{text}"
             metadata["outputPath"] = ended["log"]
-        return Result(self.title, output + (_noted(note) if note else ""), metadata)
+        return Result(self.title, text + (_noted(note) if note else ""), metadata)
 
-    def leave(self) -> Result:
+    def leave(self, command: str, directory: str) -> Result:
         """Start it, and leave it running."""
-        left, printed = self._execute("leave", _LEFT)
+        left, printed = self._execute("leave", _LEFT, command, directory)
         pid, log = left["pid"], left["log"]
         output = f"Started in the background with process id {pid}. Its output goes to {name(log)}"
-        if printed := display.tail(display.output(printed)).strip("\n"):
+        printed = display.tail(display.output(printed)).strip("\n")
+        if printed:
             output += f"\n\nSo far:\n{printed}"
         output += _noted(f"end it with: kill -- -{pid}")
-        ended = {"exit": None, "truncated": False, "pid": int(pid), "outputPath": log}
-        return Result(self.title, output, self._metadata(printed) | ended)
+        started = {"exit": None, "truncated": False, "pid": int(pid), "outputPath": log}
+        return Result(self.title, output, self._metadata(printed) | started)
 
-    def _execute(self, mode: str, expected: re.Pattern[str]) -> tuple[re.Match[str], str]:
-        """Run the script; returns its first line and what the command printed."""
+    def _execute(
+        self, mode: str, expected: re.Pattern[str], command: str, directory: str
+    ) -> tuple[re.Match[str], str]:
+        """Run the script; returns its first line, and what the command printed."""
         seconds, rest = divmod(self.limit, 1000)
         limits = (str(seconds), f"{rest / 1000:.3f}", str(SENT), str(OVERFLOW))
-        result: Execution = self.context.execute(
-            script("bash"),
-            self.identity,
-            self.directory,
-            *limits,
-            mode,
-            self.command,
-            timeout=math.ceil(self.limit / 1000) + GRACE,
-        )
+        words = (self.identity, directory, *limits, mode, command)
+        timeout = math.ceil(self.limit / 1000) + GRACE
+        result = self.context.execute(script("bash"), *words, timeout=timeout)
         first, _, printed = result.output.partition("\n")
         if first == "no-directory":
-            raise ToolError(f"workdir is no directory in the sandbox: {name(self.directory)}")
+            raise ToolError(f"workdir is no directory in the sandbox: {name(directory)}")
         found = expected.fullmatch(first)
         if not found:
             raise answers.unexpected("bash", result)
@@ -148,24 +137,19 @@ class _Call:
         begun = time.monotonic()
         pause, shown = PATIENCE, ""
         while not self.context.cancelled.wait(pause):
-            if self.over.is_set():
+            if self.over:
                 return
-            sent = str(2 * display.LIVE_LENGTH)
+            words = (self.identity, str(2 * display.LIVE_LENGTH))
             try:
-                seen = self.context.execute(
-                    script("peek"), self.identity, sent, timeout=10.0
-                ).output
-            # only for the display; the command itself will say what is wrong
-            except GitDaytonaError:
-                seen = ""
+                seen = self.context.execute(script("peek"), *words, timeout=10.0).output
+            except GitDaytonaError:  # only for the display; the command will say what is wrong
+                seen = shown
             with self.showing:
-                if self.over.is_set():
-                    return
-                if seen not in ("", shown):
+                if seen not in ("", shown) and not self.over:
                     shown = seen
                     self.context.progress(self.title, self._metadata(display.output(seen)))
             pause = min(SLOWEST, 1.0 + (time.monotonic() - begun) / 20)
-        if not self.over.is_set():
+        if not self.over:
             self._stop()
 
     def _stop(self) -> None:

@@ -11,6 +11,8 @@ import re
 MOST_LINES = 1990
 MOST_BYTES = 50_000
 """What a result may hold besides its notes."""
+LINE_LENGTH = 2000
+"""Characters of a line that are shown."""
 LIVE_LENGTH = 30_000
 """Characters of running or finished output in a tool's metadata, for the display."""
 PATH_LENGTH = 4096
@@ -31,28 +33,22 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 def output(text: str) -> str:
     """Return a command's output as a terminal would leave it: of a line that was drawn repeatedly
     (progress bars end it with a carriage return) what was drawn last."""
-    text = _backspaced(_ESCAPES.sub("", text))
-    if "\r" in text:
-        drawn = ([piece for piece in row.split("\r") if piece] for row in text.split("\n"))
-        text = "\n".join(pieces[-1] if pieces else "" for pieces in drawn)
-    return _CONTROLS.sub("", text)
-
-
-def _backspaced(text: str) -> str:
-    if "\b" not in text:
-        return text
     kept: list[str] = []
-    for character in text:
+    for character in _ESCAPES.sub("", text):
         if character != "\b":
             kept.append(character)
         elif kept and kept[-1] != "\n":
             kept.pop()
-    return "".join(kept)
+    rows = "".join(kept).split("\n")
+    drawn = (next(filter(None, reversed(row.split("\r"))), "") for row in rows)
+    return _CONTROLS.sub("", "\n".join(drawn))
 
 
-def line(text: str) -> str:
-    """Return one line of a file without what could move a cursor."""
-    return _CONTROLS.sub("", _ESCAPES.sub("", text))
+def line(text: str, cut: str = "...") -> str:
+    """Return a line of a file without its ending and what could move a cursor; a long one is cut
+    at LINE_LENGTH."""
+    text = _CONTROLS.sub("", _ESCAPES.sub("", text.removesuffix("\r")))
+    return text if len(text) <= LINE_LENGTH else text[:LINE_LENGTH] + cut
 
 
 def name(text: str) -> str:
@@ -80,11 +76,10 @@ def head(rows: list[str], lines: int = MOST_LINES, most: int = MOST_BYTES) -> li
 
 def tail(text: str, lines: int = MOST_LINES, most: int = MOST_BYTES) -> str:
     """Return the last lines that fit; of a line that is too long by itself, its end."""
-    rows = text.split("\n")
-    kept = head(rows[::-1], lines, most + 1)[::-1]  # the first has no line break before it
-    return "\n".join(
-        kept or [rows[-1].encode("utf-8", "replace")[-most:].decode("utf-8", "ignore")]
-    )
+    rows = text.split("\n")[::-1]
+    if size(rows[0]) > most:
+        return rows[0].encode("utf-8", "replace")[-most:].decode("utf-8", "ignore")
+    return "\n".join(head(rows, lines, most + 1)[::-1])  # no line break before the first
 
 
 def live(text: str) -> str:

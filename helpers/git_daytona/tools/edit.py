@@ -11,7 +11,7 @@ from git_daytona.tools.arguments import flag, objects, text
 from git_daytona.tools.context import Context, Question, Result, Tool, ToolError, ask
 from git_daytona.tools.display import name
 from git_daytona.tools.files import Change, Found
-from git_daytona.tools.texts import Text, compare, decode, is_binary, unified
+from git_daytona.tools.texts import compare, ending, unified
 
 LISTED_PLACES = 10
 """How many places of several a message lists."""
@@ -44,39 +44,33 @@ def _edit(
     with files.locked(context, [path]):
         (found,) = files.fetch(context, [path])
         is_new = found.kind == "missing" and not edits[0][0]
-        before = after = Text("") if is_new else _editable(found)
+        after = "" if is_new else found.need_file().text
+        if "\0" in after:
+            raise ToolError(f"Cannot edit binary file: {name(found.path)}")
         for number, (old, new, every) in enumerate(edits, 1):
             try:
-                if is_new and number == 1:
-                    after = decode(new.encode())
-                else:
-                    after = replaced(after, old, new, every=every)
+                creates = is_new and number == 1
+                after = new if creates else replaced(after, old, new, every=every)
             except ToolError as problem:
                 if not several:
                     raise
                 raise ToolError(
                     f"Edit {number} of {len(edits)} failed, so none was made: {problem.message}"
                 ) from None
-        metadata = change(context, path, found, before.shown, after)
+        metadata = change(context, path, found, found.text, after)
     return Result(name(files.relative(path)), "Edit applied successfully.", metadata)
 
 
-def _editable(found: Found) -> Text:
-    if is_binary(found.need_file().content):
-        raise ToolError(f"Cannot edit binary file: {name(found.path)}")
-    return decode(found.content)
-
-
-def change(context: Context, path: str, found: Found, before: str, after: Text) -> dict[str, Any]:
+def change(context: Context, path: str, found: Found, before: str, after: str) -> dict[str, Any]:
     """Ask, write the file, whose lock is held, and return the difference as OpenCode's metadata."""
-    difference = compare(name(found.path), before, after.shown)
+    difference = compare(name(found.path), before, after)
     shown = {"filepath": found.path, "diff": difference.patch}
     ask(context, Question("edit", [files.relative(path)], shown))
-    files.store(context, [Change(found, after.encode())])
+    files.store(context, [Change(found, after)])
     return {"diagnostics": {}, "diff": difference.patch, "filediff": asdict(difference)}
 
 
-def replaced(text: Text, old: str, new: str, *, every: bool = False) -> Text:
+def replaced(text: str, old: str, new: str, *, every: bool = False) -> str:
     """Return the text with ``old`` replaced at its only place or, with ``every``, at all of them.
 
     A line break in ``old`` matches ``\\n`` and ``\\r\\n``; those in ``new`` become the file's own.
@@ -91,32 +85,31 @@ def replaced(text: Text, old: str, new: str, *, every: bool = False) -> Text:
     # A match neither begins nor ends within a \r\n.
     rows = r"(?:\r\n|(?<!\r)\n)".join(map(re.escape, old.split("\n")))
     pattern = re.compile(rows + r"(?!(?<=\r)\n)")
-    starts = [found.start() for found in pattern.finditer(text.raw)]
+    starts = [found.start() for found in pattern.finditer(text)]
     if not starts:
-        raise ToolError(MISSING + _near(text, old))
+        raise ToolError(MISSING + _nearly(text, old))
     if len(starts) > 1 and not every:
-        lines = [str(text.raw.count("\n", 0, start) + 1) for start in starts[:LISTED_PLACES]]
+        lines = [str(text.count("\n", 0, start) + 1) for start in starts[:LISTED_PLACES]]
         more = ", …" if len(starts) > LISTED_PLACES else ""
         raise ToolError(
             f"Found multiple matches for oldString: {len(starts)}, at lines "
             f"{', '.join(lines)}{more}. "
             "Provide more surrounding context to make the match unique, or set replaceAll."
         )
-    fresh = new.replace("\n", text.ending)
-    return text.with_raw(pattern.sub(lambda _found: fresh, text.raw))
+    fresh = new.replace("\n", ending(text))
+    return pattern.sub(lambda _found: fresh, text)
 
 
-def _near(text: Text, old: str) -> str:
+def _nearly(text: str, old: str) -> str:
     """Return which lines would match but for their whitespace, as far as that can be told."""
     wanted = [line.split() for line in old.strip("\n").split("\n")]
-    rows = [line.split() for line in text.raw.split("\n")]
-    starts = range(len(rows) - len(wanted) + 1) if any(wanted) else ()
-    start = next((at for at in starts if rows[at : at + len(wanted)] == wanted), None)
-    if start is None:
-        return ""
-    first, last = start + 1, start + len(wanted)
-    where = f"Line {first} differs" if first == last else f"Lines {first}-{last} differ"
-    return f" {where} from it in whitespace only: read them again."
+    rows = [line.split() for line in text.split("\n")]
+    for start in range(len(rows) - len(wanted) + 1):
+        if any(wanted) and rows[start : start + len(wanted)] == wanted:
+            first, last = start + 1, start + len(wanted)
+            where = f"Line {first} differs" if first == last else f"Lines {first}-{last} differ"
+            return f" {where} from it in whitespace only: read them again."
+    return ""
 
 
 _PATH = text("The path of the file to modify, absolute or relative to the project", empty=False)

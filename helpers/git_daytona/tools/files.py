@@ -48,8 +48,8 @@ def resolve(path: str, worktree: str) -> str:
         return "~" + _normal(path[1:]).rstrip("/")
     full = _normal(posixpath.join(PROJECT, path))
     # "/" is OpenCode's worktree where there is no repository: everything would be below it.
-    root = _normal(worktree) if worktree.startswith("/") else "/"
-    if root == "/" or not posixpath.isabs(path) or not _is_below(full, root):
+    root = _normal(worktree if worktree.startswith("/") else "/")
+    if root == "/" or not path.startswith("/") or not _is_below(full, root):
         return full
     # What the tools print is in PROJECT already, unless the worktree itself is there (OpenCode
     # running in a sandbox).
@@ -80,28 +80,31 @@ class Found:
     path: str
     """The sandbox path, absolute."""
     kind: str
-    content: bytes = b""
+    text: str = ""
     state: str = "-"
     """What a change has to name: ``SIZE DIGEST`` of a file, ``-`` for nothing."""
 
     def need_file(self) -> "Found":
         """Return this, if it is a file. Raises ToolError."""
-        problems = {
-            "missing": f"File {name(self.path)} not found",
-            "directory": f"Path is a directory, not a file: {name(self.path)}",
-            "unreadable": f"Permission denied: {name(self.path)}",
-        }
-        if self.kind != "file":
-            raise ToolError(problems.get(self.kind, f"Not a regular file: {name(self.path)}"))
-        return self
+        shown = name(self.path)
+        match self.kind:
+            case "file":
+                return self
+            case "missing":
+                raise ToolError(f"File {shown} not found")
+            case "directory":
+                raise ToolError(f"Path is a directory, not a file: {shown}")
+            case "unreadable":
+                raise ToolError(f"Permission denied: {shown}")
+        raise ToolError(f"Not a regular file: {shown}")
 
 
 @dataclass(frozen=True)
 class Change:
-    """A file to be written, or with content None deleted."""
+    """A file to be written, or with text None deleted."""
 
     found: Found
-    content: bytes | None
+    text: str | None
     like: str = "-"
     """The file whose mode a new one takes."""
 
@@ -109,10 +112,10 @@ class Change:
 class Changed(ToolError):
     """A file is not what the change was made from; ``found`` is what it is."""
 
-    def __init__(self, path: str, found: Found) -> None:
+    def __init__(self, found: Found) -> None:
         super().__init__(
-            f"File {path} has been modified since it was last read. Nothing was changed. "
-            "Read it again, then retry."
+            f"File {name(found.path)} has been modified since it was last read. Nothing was "
+            "changed. Read it again, then retry."
         )
         self.found = found
 
@@ -133,17 +136,17 @@ def fetch(context: Context, paths: Sequence[str]) -> list[Found]:
 
 
 def _read(answer: Answer) -> Found:
-    kind, _, state = answer.line().partition(" ")
-    path, content = answer.path(), answer.content()
+    kind, *state = answer.line().split(" ")
+    path, text = answer.text(), answer.text()
     if kind != "file":
         return Found(path, kind)
-    size = answer.number(state.partition(" ")[0])
+    size = answer.number(state[0] if state else "")
     if size > LARGEST:
         raise ToolError(
             f"{name(path)} has {size} bytes; at most {LARGEST} can be changed here. "
             "Use bash for it."
         )
-    return Found(path, kind, content, state)
+    return Found(path, kind, text, " ".join(state))
 
 
 def store(context: Context, changes: Sequence[Change]) -> None:
@@ -151,9 +154,9 @@ def store(context: Context, changes: Sequence[Change]) -> None:
     arguments: list[str] = []
     room = ARGUMENTS_LENGTH
     for change in changes:
-        action = "delete" if change.content is None else "write"
-        content = change.content or b""
+        action = "delete" if change.text is None else "write"
         arguments += (action, change.found.path, change.found.state, change.like)
+        content = (change.text or "").encode("utf-8", "surrogateescape")
         encoded = base64.b64encode(content).decode()
         if len(encoded) > room:
             staged = f"/tmp/git-daytona-{secrets.token_hex(12)}"  # noqa: S108 — in the sandbox, and unguessable
@@ -162,19 +165,18 @@ def store(context: Context, changes: Sequence[Change]) -> None:
         else:
             room -= len(encoded)
             starts = range(0, len(encoded), ARGUMENT_LENGTH)
-            chunks = [encoded[at : at + ARGUMENT_LENGTH] for at in starts]
+            chunks = [encoded[start : start + ARGUMENT_LENGTH] for start in starts]
             arguments += ("chunks", str(len(chunks)), *chunks)
     result = context.execute(script("store"), str(LARGEST), *arguments, timeout=FILES_SECONDS)
     answer = Answer("the tool", result)
-    word, _, rest = answer.line().partition(" ")
+    word, which, *words = [*answer.line().split(" "), ""]
     if word == "done":
         return
-    which, _, complaint = rest.partition(" ")
+    if word == "conflict":
+        raise Changed(_read(answer))
     number = answer.number(which)
-    if word not in ("conflict", "failed") or number >= len(changes):
+    if word != "failed" or number >= len(changes):
         raise answer.unexpected()
     path = name(changes[number].found.path)
-    if word == "conflict":
-        raise Changed(path, _read(answer))
-    complaint = name(complaint.strip()) or "unknown error"
+    complaint = name(" ".join(words).strip()) or "unknown error"
     raise ToolError(f"Cannot write {path}: {complaint}. Nothing was changed.")

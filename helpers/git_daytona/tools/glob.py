@@ -48,7 +48,7 @@ def names(context: Context, tool: str, *words: str) -> tuple[str, list[str]]:
     ToolError for what is no directory."""
     source = script("names") + script("glob")
     answer = Answer(tool, context.execute(source, *words, timeout=NAMES_SECONDS))
-    kind, full = answer.line(), answer.path()
+    kind, full = answer.line(), answer.text()
     if kind == "file":
         raise ToolError(f"{tool} path must be a directory: {name(full)}")
     if kind != "directory":

@@ -16,8 +16,6 @@ from git_daytona.tools.display import name
 
 GREP_SECONDS = 120.0
 LIMIT = 100
-LINE_LENGTH = 2000
-"""Characters of a line that are shown."""
 PATTERN_LENGTH = 10_000
 
 _MATCH = re.compile(rb"([^\x01]*)\x01(?:([0-9]{1,15}):)?([^\n]*)\n?")
@@ -36,7 +34,7 @@ def run(context: Context, pattern: str, given: str, include: str) -> Result:
     words = (path, pattern, extended(pattern), names, str(LIMIT + 1))
     source = script("names") + script("grep")
     answer = Answer("grep", context.execute(source, *words, timeout=GREP_SECONDS))
-    kind, full = answer.line(), answer.path()
+    kind, full = answer.line(), answer.text()
     if kind == "pattern":
         complaint = display.output(full).strip()[:1000]
         raise ToolError(f"The pattern is no regular expression: {complaint}")
@@ -78,9 +76,7 @@ def _result(pattern: str, folder: str, matches: list[tuple[str, int, str]]) -> R
     shown = used = 0
     current = None
     for file, number, line in matches[:LIMIT]:
-        line = display.line(line.removesuffix("\r"))
-        line = line[:LINE_LENGTH] + "..." if len(line) > LINE_LENGTH else line
-        block = [f"  Line {number}: {line}"]
+        block = [f"  Line {number}: {display.line(line)}"]
         if file != current:
             blank = [""] if rows else []
             block = [*blank, f"{name(posixpath.join(folder, file))}:", *block]

@@ -3,7 +3,6 @@ API call."""
 
 import base64
 import posixpath
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from git_daytona.sandbox.scripts import script
@@ -16,20 +15,13 @@ from git_daytona.tools.texts import BOM
 
 READ_SECONDS = 60.0
 LINES = 2000
-LINE_LENGTH = 2000
-"""Characters of a line that are shown."""
-CUT = f"... (line truncated to {LINE_LENGTH} chars)"
+CUT = f"... (line truncated to {display.LINE_LENGTH} chars)"
 SENT = 220_000
 """Bytes of lines that the sandbox sends: enough for what is shown, whose long lines are cut to a
 quarter at worst."""
 MOST = 2**53 - 1
 
-_MAGIC = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-    (b"%PDF-", "application/pdf"),
-)
+_ATTACHMENTS = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
 _BINARY = frozenset(
     str.split(
         ".zip .tar .gz .exe .dll .so .class .jar .war .7z .doc .docx .xls .xlsx .ppt .pptx .odt "
@@ -45,35 +37,30 @@ def run(context: Context, path: str, offset: int, limit: int) -> Result:
     ask(context, Question("read", [relative], {}))
     words = (path, *map(str, (offset, count, SENT, files.LARGEST)))
     answer = Answer("read", context.execute(script("read"), *words, timeout=READ_SECONDS))
-    kind, full = answer.line(), answer.path()
+    kind, full = answer.line(), answer.text()
     if kind == "missing":
         raise ToolError(missing(full, answer.names()))
     if kind == "directory":
         return directory(full, name(relative), answer.names(), offset, count)
     files.Found(full, kind).need_file()
-    size, _, lines = answer.line().partition(" ")
-    head, form = answer.content(), answer.line()
-    if form == "attachment":
-        return _attachment(full, name(relative), answer.number(size), head, answer)
+    size, _, total = answer.line().partition(" ")
+    head, mime, content = answer.content(), answer.line(), answer.content()
+    if mime in _ATTACHMENTS:
+        return _attachment(full, name(relative), answer.number(size), mime, content)
     if is_binary(full, head):
         raise ToolError(f"Cannot read binary file: {name(full)}")
-    return page(full, name(relative), answer.content(), offset, answer.number(lines))
+    return page(full, name(relative), content, offset, answer.number(total))
 
 
 def page(path: str, title: str, content: bytes, offset: int, total: int) -> Result:
     """Return the result for a text file: ``content`` has its lines from ``offset`` (the first is 1)
     on, as many as may be shown at most, of ``total``. Raises ToolError."""
-    if total < offset and not (total == 0 and offset == 1):
+    if total < offset and (total, offset) != (0, 1):
         raise ToolError(f"Offset {offset} is out of range for this file ({total} lines)")
-    decoded = content.decode("utf-8", "replace")
-    rows = decoded.removeprefix(BOM if offset == 1 else "").split("\n")
-    if not rows[-1]:
-        rows.pop()
-    rows = [_line(row) for row in rows]
-    numbered = [f"{number}: {row}" for number, row in enumerate(rows, offset)]
-    kept = display.head(numbered)
+    text = content.decode("utf-8", "replace").removeprefix(BOM if offset == 1 else "")
+    rows = [display.line(row, CUT) for row in text.removesuffix("\n").split("\n") if text]
+    kept = display.head([f"{number}: {row}" for number, row in enumerate(rows, offset)])
     last = offset + len(kept) - 1
-    shown = rows[: len(kept)]
     if len(kept) < len(rows) or (len(content) >= SENT and last < total):
         note = (
             f"(Output capped at 50 KB. Showing lines {offset}-{last}. Use offset={last + 1} to "
@@ -83,6 +70,7 @@ def page(path: str, title: str, content: bytes, offset: int, total: int) -> Resu
         note = f"(Showing lines {offset}-{last} of {total}. Use offset={last + 1} to continue.)"
     else:
         note = f"(End of file - total {total} lines)"
+    shown = rows[: len(kept)]
     details = {
         "text": "\n".join(shown),
         "lineStart": offset,
@@ -90,54 +78,46 @@ def page(path: str, title: str, content: bytes, offset: int, total: int) -> Resu
         "totalLines": total,
         "truncated": last < total,
     }
-    output = ["<type>file</type>", "<content>", *kept, "", note, "</content>"]
-    return _result(path, title, "file", output, shown, details)
+    listed = "".join(f"{row}\n" for row in kept)
+    output = f"<type>file</type>\n<content>\n{listed}\n{note}\n</content>"
+    return _result(path, title, output, shown, {"type": "file", "path": path, **details})
 
 
-def directory(path: str, title: str, names: Sequence[str], offset: int, count: int) -> Result:
+def directory(path: str, title: str, names: list[str], offset: int, count: int) -> Result:
     """Return the result for a directory: its entries from the ``offset``-th on."""
     entries = [name(each) for each in sorted(names, key=lambda each: (each.casefold(), each))]
     shown = display.head(entries[offset - 1 : offset - 1 + count])
-    more = offset - 1 + len(shown) < len(entries)
-    note = f"({len(entries)} entries)"
-    if more:
+    total, following = len(entries), offset + len(shown)
+    note = f"({total} entries)"
+    if following <= total:
         note = (
-            f"(Showing {len(shown)} of {len(entries)} entries. Use 'offset' parameter to read "
-            f"beyond entry {offset + len(shown)})"
+            f"(Showing {len(shown)} of {total} entries. Use 'offset' parameter to read beyond "
+            f"entry {following})"
         )
     details = {
         "entries": shown,
         "offset": offset,
-        "totalEntries": len(entries),
-        "truncated": more,
+        "totalEntries": total,
+        "truncated": following <= total,
     }
-    output = ["<type>directory</type>", "<entries>", "\n".join(shown), "", note, "</entries>"]
-    return _result(path, title, "directory", output, shown, details)
+    listed = "\n".join(shown)
+    output = f"<type>directory</type>\n<entries>\n{listed}\n\n{note}\n</entries>"
+    return _result(path, title, output, shown, {"type": "directory", "path": path, **details})
 
 
 def _result(
-    path: str,
-    title: str,
-    kind: str,
-    output: Sequence[str],
-    shown: Sequence[str],
-    details: Mapping[str, Any],
+    path: str, title: str, output: str, shown: list[str], details: dict[str, Any]
 ) -> Result:
     metadata = {
         "preview": "\n".join(shown[:20]),
         "truncated": details["truncated"],
         "loaded": [],
-        "display": {"type": kind, "path": path, **details},
+        "display": details,
     }
-    return Result(title, "\n".join([f"<path>{name(path)}</path>", *output]), metadata)
+    return Result(title, f"<path>{name(path)}</path>\n{output}", metadata)
 
 
-def _line(row: str) -> str:
-    row = display.line(row.removesuffix("\r"))
-    return row[:LINE_LENGTH] + CUT if len(row) > LINE_LENGTH else row
-
-
-def missing(path: str, names: Sequence[str]) -> str:
+def missing(path: str, names: list[str]) -> str:
     """Return the message for a path where nothing is, with up to three of the folder's names that
     may be meant."""
     folder, base = posixpath.split(path)
@@ -153,13 +133,6 @@ def missing(path: str, names: Sequence[str]) -> str:
     return message
 
 
-def mime(head: bytes) -> str | None:
-    """Return the type of an image or PDF by its first bytes."""
-    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
-        return "image/webp"
-    return next((kind for magic, kind in _MAGIC if head.startswith(magic)), None)
-
-
 def is_binary(path: str, head: bytes) -> bool:
     """Return whether a file is no text, by its name or its first bytes, as OpenCode decides it."""
     if posixpath.splitext(path)[1].lower() in _BINARY or b"\0" in head:
@@ -167,18 +140,16 @@ def is_binary(path: str, head: bytes) -> bool:
     return sum(byte < 9 or 13 < byte < 32 for byte in head) > 0.3 * len(head)
 
 
-def _attachment(path: str, title: str, size: int, head: bytes, answer: Answer) -> Result:
+def _attachment(path: str, title: str, size: int, mime: str, content: bytes) -> Result:
     if size > files.LARGEST:
         raise ToolError(
             f"Cannot read {name(path)}: it has {size} bytes, images and PDFs of up to "
             f"{files.LARGEST} can be shown"
         )
-    kind = mime(head) or "application/octet-stream"
-    content = base64.b64encode(answer.content()).decode()
-    output = "PDF read successfully" if kind == "application/pdf" else "Image read successfully"
-    attachment = {"type": "file", "mime": kind, "url": f"data:{kind};base64,{content}"}
+    output = "PDF read successfully" if mime == "application/pdf" else "Image read successfully"
+    url = f"data:{mime};base64,{base64.b64encode(content).decode()}"
     metadata = {"preview": output, "truncated": False, "loaded": []}
-    return Result(title, output, metadata, [attachment])
+    return Result(title, output, metadata, [{"type": "file", "mime": mime, "url": url}])
 
 
 TOOL = Tool(

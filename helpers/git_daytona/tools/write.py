@@ -7,7 +7,7 @@ from git_daytona.tools.context import Context, Result, Tool
 from git_daytona.tools.display import name
 from git_daytona.tools.edit import change
 from git_daytona.tools.files import Changed, Found
-from git_daytona.tools.texts import Text, decode, is_binary
+from git_daytona.tools.texts import BOM
 
 BINARY = "[binary content]\n"
 """What a difference shows for a binary file that is overwritten."""
@@ -15,36 +15,27 @@ BINARY = "[binary content]\n"
 
 def run(context: Context, path: str, content: str) -> Result:
     path = files.resolve(path, context.worktree)
-    after = decode(content.encode())
     with files.locked(context, [path]):
         # Most files that are written are new, so this one is taken for new. Where a file turns up
         # nothing has been changed, and the user is asked again with what would be replaced.
         try:
-            return _write(context, path, Found(path, "missing"), after)
+            found = Found(path, "missing")
+            metadata = change(context, path, found, "", content)
         except Changed as problem:
-            return _write(context, path, problem.found.need_file(), after)
-
-
-def _write(context: Context, path: str, found: Found, after: Text) -> Result:
-    old = ""
-    if is_binary(found.content):
-        old = BINARY
-    elif found.kind == "file":
-        before = decode(found.content)
-        old, after = before.shown, _adapted(after, before)
-    written = {"filepath": found.path, "exists": found.kind == "file"}
-    metadata = change(context, path, found, old, after) | written
+            found = problem.found.need_file()
+            before = BINARY if "\0" in found.text else found.text
+            metadata = change(context, path, found, before, adapted(content, before))
+    metadata |= {"filepath": found.path, "exists": found.kind == "file"}
     return Result(name(files.relative(path)), "Wrote file successfully.", metadata)
 
 
-def _adapted(content: Text, before: Text) -> Text:
-    """Return the new content with the old one's byte-order mark, and its line endings where all of
+def adapted(text: str, before: str) -> str:
+    """Return the text with the byte-order mark of the one before, and its line endings where all of
     it had them."""
-    breaks = before.raw.count("\n")
-    raw = content.raw
-    if breaks and breaks == before.raw.count("\r\n") and "\r\n" not in raw:
-        raw = raw.replace("\n", "\r\n")
-    return Text(raw, content.bom or before.bom)
+    breaks = before.count("\n")
+    if breaks and breaks == before.count("\r\n") and "\r\n" not in text:
+        text = text.replace("\n", "\r\n")
+    return BOM + text if before.startswith(BOM) and not text.startswith(BOM) else text
 
 
 TOOL = Tool(
