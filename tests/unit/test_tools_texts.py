@@ -171,8 +171,8 @@ def test_a_patch_is_parsed() -> None:
         )
     )
     assert [(each.action, each.path, "".join(each.added), each.target) for each in sections] == [
-        ("add", "a b.txt", "one\n\ntwo\n", ""),
-        ("delete", "gone", "", ""),
+        ("add", "a b.txt", "one\n\ntwo\n", "a b.txt"),
+        ("delete", "gone", "", "gone"),
         ("update", "x", "", "y"),
     ]
     first, second = sections[2].chunks

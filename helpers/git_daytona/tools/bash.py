@@ -16,18 +16,12 @@ from git_daytona.tools.context import Cancelled, Context, Question, Result, Tool
 from git_daytona.tools.display import name
 
 DEFAULT_LIMIT = 120_000
-LONGEST_LIMIT = 24 * 3600 * 1000
-"""Milliseconds that a command may take."""
-GRACE = 30.0
-"""Seconds that ending a command and sending its output may take besides."""
-OVERFLOW = 512 * 1024 * 1024
-"""Bytes of output at which a command is ended, before it fills the sandbox's disk."""
-SENT = 2 * display.MOST_BYTES
-"""Bytes of output that the sandbox sends."""
-PATIENCE = 2.0
-"""Seconds after which a command's output is shown while it runs."""
-SLOWEST = 5.0
-"""The longest pause between two looks at it, seconds: they grow with the time that it has taken."""
+LONGEST_LIMIT = 24 * 3600 * 1000  # milliseconds that a command may take
+GRACE = 30.0  # seconds that ending a command and sending its output may take besides
+OVERFLOW = 512 * 1024 * 1024  # bytes of output at which a command is ended, for the disk's sake
+SENT = 2 * display.MOST_BYTES  # bytes of output that the sandbox sends
+PATIENCE = 2.0  # seconds after which a command's output is shown while it runs
+SLOWEST = 5.0  # seconds between two looks at it at most: they grow with the time it has taken
 
 _ENDED = re.compile(
     r"ended (?P<status>[0-9]{1,15}) (?P<reason>exit|time|size|cancel) (?P<size>[0-9]{1,15}) "

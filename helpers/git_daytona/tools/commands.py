@@ -8,8 +8,7 @@ that a rule can only be asked once too often.
 
 import re
 
-MOVES = frozenset({"cd", "chdir", "popd", "pushd"})
-"""Commands that OpenCode asks nothing for."""
+MOVES = frozenset({"cd", "chdir", "popd", "pushd"})  # OpenCode asks nothing for these
 
 # How many words name what a command does ("git push", "npm run build"), as in OpenCode's own table;
 # one for all others.
@@ -37,11 +36,10 @@ _THREE = frozenset(
 
 _TOKEN = re.compile(
     r"""(?P<plain> \\.? | '[^']*' | \(\s*\) | <<< | [<>]& | &> | [^\\'"`$<>()\#;&|\n]+ )
-    | (?P<nested> `[^`]*` | [$<>]\( | " )
+    | (?P<nested> `[^`]*` | [$<>]\( | ["'`] )
     | (?P<document> <<-?\s* (?P<escape>\\?) (?P<quote>['"]?) (?P<word>[\w.-]+) (?P=quote) )
     | (?P<break> \( | (?<![^\ \t\n;&|(])\#[^\n]* | [;&|\n] )
     | (?P<closing> \) )
-    | (?P<unclosed> ['`] )
     | .""",
     re.VERBOSE | re.DOTALL,
 )
@@ -98,8 +96,6 @@ class _Reader:
         while found := _TOKEN.match(self._text, self._at):
             self._at = found.end()
             kind = found.lastgroup
-            if kind == "unclosed":
-                raise _Unclear
             if kind == "nested":
                 inner += self._nested(found[0])
             elif kind == "document":
@@ -122,6 +118,8 @@ class _Reader:
         """Read a substitution, or a text in double quotes, from behind its opening."""
         if opening == '"':
             return self._quoted()
+        if opening in ("'", "`"):
+            raise _Unclear
         if opening.startswith("`"):
             return _Reader(opening[1:-1]).pieces()
         is_arithmetic = opening == "$(" and self._text.startswith("(", self._at)
@@ -130,11 +128,11 @@ class _Reader:
 
     def _quoted(self) -> list[str]:
         inner: list[str] = []
-        while (found := _QUOTED.match(self._text, self._at)) and found[0] != "`":
+        while found := _QUOTED.match(self._text, self._at):
             self._at = found.end()
             if found[0] == '"':
                 return inner
-            if found[0] == "$(" or found[0].startswith("`"):
+            if found[0].startswith(("$(", "`")):
                 inner += self._nested(found[0])
         raise _Unclear
 

@@ -48,20 +48,15 @@ class Question:
 class Context(Protocol):
     """One tool call. Every method may block, needs no lock and raises GitDaytonaError only."""
 
-    session_id: str
-    """The root session, whose sandbox is used; a sub-agent's call carries its root's."""
     worktree: str
     """The project's path on the user's machine, as the model knows it: absolute paths under it
     mean the same place in the sandbox's project."""
     cancelled: threading.Event
     """Set when the user aborts."""
 
-    def execute(
-        self, script: str, *arguments: str, timeout: float, directory: str | None = None
-    ) -> Execution:
-        """Run a ``sh`` script in the sandbox, at most once, with standard input closed. The sandbox
-        is made, started or replaced as needed; ``directory`` is the project by default. Output is
-        stdout and stderr in one text."""
+    def execute(self, script: str, *arguments: str, timeout: float) -> Execution:
+        """Run a ``sh`` script in the project, at most once, with standard input closed. The sandbox
+        is made, started or replaced as needed. Output is stdout and stderr in one text."""
 
     def upload(self, path: str, content: bytes) -> None:
         """Write a sandbox file, making its folders; an existing file keeps its mode."""

@@ -9,14 +9,10 @@ both, notes and markup included.
 import re
 
 MOST_LINES = 1990
-MOST_BYTES = 50_000
-"""What a result may hold besides its notes."""
-LINE_LENGTH = 2000
-"""Characters of a line that are shown."""
-LIVE_LENGTH = 30_000
-"""Characters of running or finished output in a tool's metadata, for the display."""
-PATH_LENGTH = 4096
-"""The longest path that Linux takes (PATH_MAX)."""
+MOST_BYTES = 50_000  # what a result may hold besides its notes
+LINE_LENGTH = 2000  # characters of a line that are shown
+LIVE_LENGTH = 30_000  # characters of output in a tool's metadata, for the display
+PATH_LENGTH = 4096  # the longest path that Linux takes (PATH_MAX)
 
 # ECMA-48: control strings (OSC, DCS, SOS, PM, APC) up to their terminator, control sequences (CSI),
 # other escapes. No piece reaches over the beginning of another one, so that the time grows with the

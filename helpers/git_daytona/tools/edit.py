@@ -11,10 +11,9 @@ from git_daytona.tools.arguments import flag, objects, text
 from git_daytona.tools.context import Context, Question, Result, Tool, ToolError, ask
 from git_daytona.tools.display import name
 from git_daytona.tools.files import Change, Found
-from git_daytona.tools.texts import compare, ending, unified
+from git_daytona.tools.texts import BOM, compare, ending, unified
 
-LISTED_PLACES = 10
-"""How many places of several a message lists."""
+LISTED_PLACES = 10  # how many places of several a message lists
 IDENTICAL = "No changes to apply: oldString and newString are identical."
 EMPTY = (
     "oldString cannot be empty when editing an existing file. "
@@ -44,7 +43,7 @@ def _edit(
     with files.locked(context, [path]):
         (found,) = files.fetch(context, [path])
         is_new = found.kind == "missing" and not edits[0][0]
-        after = "" if is_new else found.need_file().text
+        after = "" if is_new else found.need_text()
         if "\0" in after:
             raise ToolError(f"Cannot edit binary file: {name(found.path)}")
         for number, (old, new, every) in enumerate(edits, 1):
@@ -57,7 +56,7 @@ def _edit(
                 raise ToolError(
                     f"Edit {number} of {len(edits)} failed, so none was made: {problem.message}"
                 ) from None
-        metadata = change(context, path, found, found.text, after)
+        metadata = change(context, path, found, found.text or "", after)
     return Result(name(files.relative(path)), "Edit applied successfully.", metadata)
 
 
@@ -103,7 +102,7 @@ def replaced(text: str, old: str, new: str, *, every: bool = False) -> str:
 def _nearly(text: str, old: str) -> str:
     """Return which lines would match but for their whitespace, as far as that can be told."""
     wanted = [line.split() for line in old.strip("\n").split("\n")]
-    rows = [line.split() for line in text.split("\n")]
+    rows = [line.split() for line in text.removeprefix(BOM).split("\n")]
     for start in range(len(rows) - len(wanted) + 1):
         if any(wanted) and rows[start : start + len(wanted)] == wanted:
             first, last = start + 1, start + len(wanted)
@@ -144,8 +143,5 @@ made, the file stays as it is.
 - Prefer this to several edit calls on the same file. Mind that an early edit may change the text \
 that a later one looks for.""",
     multiedit,
-    {
-        "filePath": _PATH,
-        "edits": objects("The edits, in the order in which they are made", _STEP),
-    },
+    {"filePath": _PATH, "edits": objects("The edits, in the order in which they are made", _STEP)},
 )

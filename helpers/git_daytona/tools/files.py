@@ -11,6 +11,7 @@ told to read again.
 
 import base64
 import posixpath
+import re
 import secrets
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -27,12 +28,9 @@ LARGEST = 8 * 1024 * 1024
 """Bytes of a file that can be changed, or shown as an attachment: what comes as the output of one
 command. (The SDK's download, for more, fails for empty files and for names that are not plain
 ASCII.)"""
-ARGUMENT_LENGTH = 96 * 1024
-"""Characters of one argument of a command; Linux takes 128 KiB (MAX_ARG_STRLEN)."""
-ARGUMENTS_LENGTH = 512 * 1024
-"""Characters of all of them; what is more is uploaded before."""
-PATH_LENGTH = 4000
-"""Characters of a path; Linux takes 4095 bytes."""
+ARGUMENT_LENGTH = 96 * 1024  # of one argument of a command; Linux takes 128 KiB (MAX_ARG_STRLEN)
+ARGUMENTS_LENGTH = 512 * 1024  # of all of them; what is more is uploaded before
+PATH_LENGTH = 4000  # characters; Linux takes 4095 bytes
 
 
 def resolve(path: str, worktree: str) -> str:
@@ -42,7 +40,7 @@ def resolve(path: str, worktree: str) -> str:
     Relative paths are relative to the project, absolute ones under the user's worktree mean the
     same place in the project, every other absolute path is the sandbox's own. Raises ToolError.
     """
-    if not path or "\0" in path or len(path) > PATH_LENGTH:
+    if not re.fullmatch(rf"[^\0]{{1,{PATH_LENGTH}}}", path):
         raise ToolError("a path must not be empty, hold NUL or be longer than 4000 characters")
     if path == "~" or path.startswith("~/"):
         return "~" + _normal(path[1:]).rstrip("/")
@@ -80,26 +78,26 @@ class Found:
     path: str
     """The sandbox path, absolute."""
     kind: str
-    text: str = ""
+    text: str | None = None
+    """What a file holds."""
     state: str = "-"
     """What a change has to name: ``SIZE DIGEST`` of a file, ``-`` for nothing."""
 
-    def need_file(self) -> "Found":
-        """Return this, if it is a file. Raises ToolError."""
+    def need_text(self) -> str:
+        """Return what the file holds. Raises ToolError for what is not a file."""
         shown = name(self.path)
-        match self.kind:
-            case "file":
-                return self
-            case "missing":
-                raise ToolError(f"File {shown} not found")
-            case "directory":
-                raise ToolError(f"Path is a directory, not a file: {shown}")
-            case "unreadable":
-                raise ToolError(f"Permission denied: {shown}")
-        raise ToolError(f"Not a regular file: {shown}")
+        if self.kind == "missing":
+            raise ToolError(f"File {shown} not found")
+        if self.kind == "directory":
+            raise ToolError(f"Path is a directory, not a file: {shown}")
+        if self.kind == "unreadable":
+            raise ToolError(f"Permission denied: {shown}")
+        if self.kind != "file":
+            raise ToolError(f"Not a regular file: {shown}")
+        return self.text or ""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Change:
     """A file to be written, or with text None deleted."""
 
@@ -164,8 +162,7 @@ def store(context: Context, changes: Sequence[Change]) -> None:
             arguments += ("staged", staged)
         else:
             room -= len(encoded)
-            starts = range(0, len(encoded), ARGUMENT_LENGTH)
-            chunks = [encoded[start : start + ARGUMENT_LENGTH] for start in starts]
+            chunks = re.findall(f".{{1,{ARGUMENT_LENGTH}}}", encoded)
             arguments += ("chunks", str(len(chunks)), *chunks)
     result = context.execute(script("store"), str(LARGEST), *arguments, timeout=FILES_SECONDS)
     answer = Answer("the tool", result)

@@ -8,8 +8,7 @@ from git_daytona.tools.context import Context, Question, Result, Tool, ask
 from git_daytona.tools.display import name
 
 LIMIT = 100
-DEEPEST = 30
-"""Levels that are shown by indentation."""
+DEEPEST = 30  # levels that are shown by indentation
 IGNORED = str.split(
     "node_modules/ __pycache__/ .git/ dist/ build/ target/ vendor/ bin/ obj/ .idea/ .vscode/ "
     ".zig-cache/ zig-out .coverage coverage/ tmp/ temp/ .cache/ cache/ logs/ .venv/ venv/ env/"

@@ -26,7 +26,6 @@ _ASCII = str.maketrans(
     "''''\"\"\"\"------- ",
 ) | {ord("\u2026"): "..."}
 
-
 Line = tuple[str, str]
 """A line's sign (" ", "-" or "+") and the line without."""
 
@@ -46,8 +45,8 @@ class Section:
 
     action: str
     path: str
-    target: str = ""
-    """Where it moves to, if it does."""
+    target: str
+    """Where it moves to; else the same as ``path``."""
     chunks: list[Chunk] = field(default_factory=list)
     added: list[str] = field(default_factory=list)
     """The lines of a new file."""
@@ -62,53 +61,45 @@ class Rejected(ToolError):
 
 def parse(text: str) -> list[Section]:
     """Return the sections of a patch. Raises Rejected, and ToolError for an empty one."""
-    rows = _unwrapped(unified(text).strip()).split("\n")
+    rows = unified(text).strip().split("\n")
     markers = {row.strip(): at for at, row in reversed(list(enumerate(rows)))}
     begin, end = markers.get(BEGIN, len(rows)), markers.get(END, -1)
     if begin > end:
         raise Rejected("Invalid patch format: missing Begin/End markers")
-    sections = [Section("", "")]  # for what is before the first header
+    sections = [Section("", "", "")]  # for what is before the first header
     for number, row in enumerate(rows[begin + 1 : end], begin + 2):
         header = _HEADER.match(row)
         if header and header[1] != "Move to":
             action, path = header[1].split()[0].lower(), header[2].strip()
             if not path:
                 raise Rejected(f"'*** {header[1]}:' without a path")
-            sections.append(Section(action, path))
+            sections.append(Section(action, path, path))
         else:
             _add(sections[-1], row, number)
     del sections[0]
     if not sections:
         raise ToolError("patch rejected: empty patch")
     for section in sections:
-        hunks = section.target or any(chunk.lines for chunk in section.chunks)
-        if section.action == "update" and not hunks:
+        has_hunks = any(chunk.lines for chunk in section.chunks)
+        if section.action == "update" and section.target == section.path and not has_hunks:
             raise Rejected(f"no hunks found for {section.path}")
     return sections
 
 
-def _unwrapped(text: str) -> str:
-    """Remove the here-document that some models put around a patch."""
-    first, _, rest = text.partition("\n")
-    found = re.fullmatch(r"(?:cat\s+)?<<['\"]?(\w+)['\"]?\s*", first)
-    body, newline, last = rest.rstrip().rpartition("\n")
-    return body if found and newline and last == found[1] else text
-
-
 def _add(section: Section, row: str, number: int) -> None:
     """Add a line below a section's header. Raises Rejected."""
-    header = _HEADER.match(row)
-    if header and section.action == "update" and not section.chunks:
-        section.target = header[2].strip()
+    moved = _HEADER.match(row)
+    if moved and section.action == "update" and not section.chunks:
+        section.target = moved[2].strip() or section.path
     elif row.startswith("***") and row.strip() != EOF:
         raise Rejected(f"line {number} is no header of a patch: {row[:200]}")
     elif section.action == "update":
         _add_to_chunks(section.chunks, row, number)
     elif section.action == "add" and row.startswith("+"):
         section.added.append(row[1:] + "\n")
-    elif section.action == "add" and row.strip():
+    elif row.strip() and section.action == "add":
         raise Rejected(f"line {number} of a new file must begin with '+': {row[:200]}")
-    elif section.action == "delete" and row.strip():
+    elif row.strip() and section.action == "delete":
         raise Rejected(f"line {number}: nothing may follow '*** Delete File:': {row[:200]}")
     elif row.strip():
         raise Rejected(f"line {number} stands before the first header: {row[:200]}")
@@ -116,7 +107,7 @@ def _add(section: Section, row: str, number: int) -> None:
 
 def _add_to_chunks(chunks: list[Chunk], row: str, number: int) -> None:
     if row.startswith("@@"):
-        chunks.append(Chunk(context=row[2:].strip()))
+        chunks.append(Chunk(row[2:].strip()))
     elif row.strip() == EOF:
         if chunks:
             chunks[-1].at_end = True

@@ -4,8 +4,7 @@ from git_daytona.sandbox.scripts import script
 from git_daytona.tools.arguments import whole
 from git_daytona.tools.context import Context, Result, Tool, stop_if_cancelled
 
-WAIT = 10
-"""Seconds that a server may take to come up."""
+WAIT = 10  # seconds that a server may take to come up
 
 
 def run(context: Context, port: int) -> Result:

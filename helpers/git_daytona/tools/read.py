@@ -6,7 +6,7 @@ import posixpath
 from typing import Any
 
 from git_daytona.sandbox.scripts import script
-from git_daytona.tools import display, files
+from git_daytona.tools import display, files, texts
 from git_daytona.tools.answers import Answer
 from git_daytona.tools.arguments import text, whole
 from git_daytona.tools.context import Context, Question, Result, Tool, ToolError, ask
@@ -42,7 +42,7 @@ def run(context: Context, path: str, offset: int, limit: int) -> Result:
         raise ToolError(missing(full, answer.names()))
     if kind == "directory":
         return directory(full, name(relative), answer.names(), offset, count)
-    files.Found(full, kind).need_file()
+    files.Found(full, kind).need_text()
     size, _, total = answer.line().partition(" ")
     head, mime, content = answer.content(), answer.line(), answer.content()
     if mime in _ATTACHMENTS:
@@ -57,8 +57,8 @@ def page(path: str, title: str, content: bytes, offset: int, total: int) -> Resu
     on, as many as may be shown at most, of ``total``. Raises ToolError."""
     if total < offset and (total, offset) != (0, 1):
         raise ToolError(f"Offset {offset} is out of range for this file ({total} lines)")
-    text = content.decode("utf-8", "replace").removeprefix(BOM if offset == 1 else "")
-    rows = [display.line(row, CUT) for row in text.removesuffix("\n").split("\n") if text]
+    lines = texts.rows(content.decode("utf-8", "replace").removeprefix(BOM))
+    rows = [display.line(line.removesuffix("\n"), CUT) for line in lines]
     kept = display.head([f"{number}: {row}" for number, row in enumerate(rows, offset)])
     last = offset + len(kept) - 1
     if len(kept) < len(rows) or (len(content) >= SENT and last < total):
@@ -71,16 +71,9 @@ def page(path: str, title: str, content: bytes, offset: int, total: int) -> Resu
     else:
         note = f"(End of file - total {total} lines)"
     shown = rows[: len(kept)]
-    details = {
-        "text": "\n".join(shown),
-        "lineStart": offset,
-        "lineEnd": last,
-        "totalLines": total,
-        "truncated": last < total,
-    }
-    listed = "".join(f"{row}\n" for row in kept)
-    output = f"<type>file</type>\n<content>\n{listed}\n{note}\n</content>"
-    return _result(path, title, output, shown, {"type": "file", "path": path, **details})
+    details = {"type": "file", "path": path, "text": "\n".join(shown), "lineStart": offset}
+    details |= {"lineEnd": last, "totalLines": total, "truncated": last < total}
+    return _result(title, ["<content>", *kept, "", note, "</content>"], shown, details)
 
 
 def directory(path: str, title: str, names: list[str], offset: int, count: int) -> Result:
@@ -94,27 +87,16 @@ def directory(path: str, title: str, names: list[str], offset: int, count: int) 
             f"(Showing {len(shown)} of {total} entries. Use 'offset' parameter to read beyond "
             f"entry {following})"
         )
-    details = {
-        "entries": shown,
-        "offset": offset,
-        "totalEntries": total,
-        "truncated": following <= total,
-    }
-    listed = "\n".join(shown)
-    output = f"<type>directory</type>\n<entries>\n{listed}\n\n{note}\n</entries>"
-    return _result(path, title, output, shown, {"type": "directory", "path": path, **details})
+    details = {"type": "directory", "path": path, "entries": shown, "offset": offset}
+    details |= {"totalEntries": total, "truncated": following <= total}
+    output = ["<entries>", "\n".join(shown), "", note, "</entries>"]
+    return _result(title, output, shown, details)
 
 
-def _result(
-    path: str, title: str, output: str, shown: list[str], details: dict[str, Any]
-) -> Result:
-    metadata = {
-        "preview": "\n".join(shown[:20]),
-        "truncated": details["truncated"],
-        "loaded": [],
-        "display": details,
-    }
-    return Result(title, f"<path>{name(path)}</path>\n{output}", metadata)
+def _result(title: str, output: list[str], shown: list[str], details: dict[str, Any]) -> Result:
+    metadata = {"preview": "\n".join(shown[:20]), "truncated": details["truncated"], "loaded": []}
+    rows = [f"<path>{name(details['path'])}</path>", f"<type>{details['type']}</type>", *output]
+    return Result(title, "\n".join(rows), {**metadata, "display": details})
 
 
 def missing(path: str, names: list[str]) -> str:

@@ -10,10 +10,8 @@ from itertools import takewhile
 
 BOM = "\N{ZERO WIDTH NO-BREAK SPACE}"
 CONTEXT_LINES = 4
-DIFF_LENGTH = 200_000
-"""Characters of a difference; a longer one is replaced by a remark."""
-SEARCHED_LINES = 3000
-"""Up to so many lines the shortest difference is searched for, in time by their square."""
+DIFF_LENGTH = 200_000  # characters of a difference; a longer one is replaced by a remark
+SEARCHED_LINES = 3000  # up to so many the shortest difference is found, in time by their square
 
 
 def unified(text: str) -> str:
@@ -42,26 +40,11 @@ class Diff:
 
 
 def compare(path: str, old: str, new: str) -> Diff:
-    """Return the difference of two texts, with replacements for what JSON could not carry."""
-    before, after = (
-        rows(
-            unified(text.removeprefix(BOM))
-            .encode(errors="surrogateescape")
-            .decode(errors="replace")
-        )
-        for text in (old, new)
-    )
-    hunks = _hunks(before, after)
+    """Return the difference of two texts."""
+    hunks = _hunks(_shown(old), _shown(new))
     additions = sum(row.startswith("+") for row in hunks)
     deletions = sum(row.startswith("-") for row in hunks)
-    # As OpenCode shows it: without the indentation that all lines share.
-    indented = [row for row in hunks if row[0] in "+- " and row[1:].strip()]
-    common = min((len(row[1:]) - len(row[1:].lstrip()) for row in indented), default=0)
-    body = "".join(
-        (row[0] + row[1 + common :] if row[0] in "+- " and row[1:].strip() else row)
-        + ("" if row.endswith("\n") else "\n\\ No newline at end of file\n")
-        for row in hunks
-    )
+    body = "".join(_dedented(hunks))
     if len(body) > DIFF_LENGTH:
         body = (
             f"@@ -0,0 +1,1 @@\n+[the difference is too long to be shown: {additions} lines "
@@ -69,6 +52,12 @@ def compare(path: str, old: str, new: str) -> Diff:
         )
     head = f"Index: {path}\n{'=' * 67}\n--- {path}\n+++ {path}\n"
     return Diff(path, head + body, additions, deletions)
+
+
+def _shown(text: str) -> list[str]:
+    """Return a text's lines, with replacements for what JSON could not carry."""
+    shown = unified(text.removeprefix(BOM)).encode("utf-8", "surrogateescape")
+    return rows(shown.decode("utf-8", "replace"))
 
 
 def _hunks(before: list[str], after: list[str]) -> list[str]:
@@ -110,3 +99,14 @@ def _common(before: list[str], after: list[str]) -> int:
 def _range(start: int, end: int) -> str:
     """Return lines for a hunk's header; an empty side is named by the line before it."""
     return f"{start + (end > start)},{end - start}"
+
+
+def _dedented(hunks: list[str]) -> list[str]:
+    """Remove the indentation that all lines share, as OpenCode does; mark a missing ``\\n``."""
+    indents = [re.match(r"[-+ ](\s*)\S", row) for row in hunks]
+    common = min((len(indent[1]) for indent in indents if indent), default=0)
+    return [
+        (row[0] + row[1 + common :] if indent else row)
+        + ("" if row.endswith("\n") else "\n\\ No newline at end of file\n")
+        for row, indent in zip(hunks, indents, strict=True)
+    ]

@@ -9,8 +9,7 @@ from git_daytona.tools.edit import change
 from git_daytona.tools.files import Changed, Found
 from git_daytona.tools.texts import BOM
 
-BINARY = "[binary content]\n"
-"""What a difference shows for a binary file that is overwritten."""
+BINARY = "[binary content]\n"  # what a difference shows of a binary file that is overwritten
 
 
 def run(context: Context, path: str, content: str) -> Result:
@@ -22,8 +21,8 @@ def run(context: Context, path: str, content: str) -> Result:
             found = Found(path, "missing")
             metadata = change(context, path, found, "", content)
         except Changed as problem:
-            found = problem.found.need_file()
-            before = BINARY if "\0" in found.text else found.text
+            found, before = problem.found, problem.found.need_text()
+            before = BINARY if "\0" in before else before
             metadata = change(context, path, found, before, adapted(content, before))
     metadata |= {"filepath": found.path, "exists": found.kind == "file"}
     return Result(name(files.relative(path)), "Wrote file successfully.", metadata)
