@@ -8,9 +8,18 @@ from typing import Any
 
 import pytest
 
-from git_daytona.tools import display, files
-from git_daytona.tools.arguments import Argument, flag, objects, text, texts, whole
-from git_daytona.tools.context import Result, Tool, ToolError
+from git_daytona.tools import answers, files
+from git_daytona.tools.context import (
+    Argument,
+    Result,
+    Tool,
+    ToolError,
+    flag,
+    objects,
+    text,
+    texts,
+    whole,
+)
 from git_daytona.tools.registry import TOOLS
 
 P = "/home/daytona/project"
@@ -90,18 +99,18 @@ def test_shown_paths(path: str, shown: str) -> None:
     ],
 )
 def test_output_is_cleaned(said: str, shown: str) -> None:
-    assert display.output(said) == shown
+    assert answers.output(said) == shown
 
 
 def test_cleaning_takes_time_by_length_only() -> None:
-    display.output("\x1b]" * 50_000)
-    display.output("a\x08" * 50_000)
-    display.output("ab" * 20_000 + "\x08" * 2_000)
-    display.output("\x1b[" + "1;" * 50_000)
+    answers.output("\x1b]" * 50_000)
+    answers.output("a\x08" * 50_000)
+    answers.output("ab" * 20_000 + "\x08" * 2_000)
+    answers.output("\x1b[" + "1;" * 50_000)
 
 
 def test_names_stay_on_one_line() -> None:
-    assert display.name("a\nb\x1b[0m\udcff") == "a\\nb\\x1b[0m\\udcff"
+    assert answers.name("a\nb\x1b[0m\udcff") == "a\\nb\\x1b[0m\\udcff"
 
 
 @pytest.mark.parametrize(
@@ -116,7 +125,7 @@ def test_names_stay_on_one_line() -> None:
     ],
 )
 def test_tail(given: str, lines: int, most: int, kept: str, cut: bool) -> None:
-    assert display.tail(given, lines, most) == kept
+    assert answers.tail(given, lines, most) == kept
     assert (kept != given) is cut
 
 
@@ -130,7 +139,7 @@ def test_tail(given: str, lines: int, most: int, kept: str, cut: bool) -> None:
     ],
 )
 def test_head(rows: list[str], lines: int, most: int, kept: list[str], cut: bool) -> None:
-    assert display.head(rows, lines, most) == kept
+    assert answers.head(rows, lines, most) == kept
     assert (kept != rows) is cut
 
 

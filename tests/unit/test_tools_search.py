@@ -7,7 +7,7 @@ import pytest
 
 from git_daytona.api.cloud import Execution
 from git_daytona.base.errors import SandboxCommandFailed
-from git_daytona.tools import commands, display, glob, grep, listing, read
+from git_daytona.tools import answers, commands, glob, grep, listing, read
 from git_daytona.tools.answers import Answer
 from git_daytona.tools.context import ToolError
 
@@ -172,7 +172,7 @@ def test_read_stays_below_what_opencode_cuts() -> None:
     many = read.page("/p/f", "f", b"x" * 30 + b"\n", 1, 10**6)
     assert many.metadata["truncated"]
     wide = read.page(
-        "/" + "p" * 1000, "f", b"\n".join([b"x" * 1000] * display.MOST_LINES), 1, display.MOST_LINES
+        "/" + "p" * 1000, "f", b"\n".join([b"x" * 1000] * answers.MOST_LINES), 1, answers.MOST_LINES
     )
     assert "(Output capped at 50 KB. Showing lines 1-" in wide.output
     assert len(wide.output.encode()) <= 51_200

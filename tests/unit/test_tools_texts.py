@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_daytona.tools import edit, patch, texts, write
+from git_daytona.tools import apply_patch, edit, texts, write
 from git_daytona.tools.context import ToolError
 
 # -- edit ------------------------------------------------------------------------------------------
@@ -159,12 +159,12 @@ def wrapped(body: str) -> str:
 
 
 def applied(raw: str, body: str) -> str:
-    (section,) = patch.parse(wrapped("*** Update File: f\n" + body))
-    return patch.update("f", raw, section.chunks)
+    (section,) = apply_patch.parse(wrapped("*** Update File: f\n" + body))
+    return apply_patch.update("f", raw, section.chunks)
 
 
 def test_a_patch_is_parsed() -> None:
-    sections = patch.parse(
+    sections = apply_patch.parse(
         wrapped(
             "*** Add File: a b.txt\n+one\n+\n+two\n*** Delete File: gone\n*** Update File: "
             "x\n*** Move to: y\n@@ def f():\n a\n-b\n+c\n\n@@\n+d\n*** End of File\n"
@@ -193,7 +193,7 @@ def test_a_patch_is_parsed() -> None:
     ],
 )
 def test_what_surrounds_a_patch_does_not_matter(text: str) -> None:
-    assert [(each.action, each.path) for each in patch.parse(text)] == [("delete", "f")]
+    assert [(each.action, each.path) for each in apply_patch.parse(text)] == [("delete", "f")]
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_what_surrounds_a_patch_does_not_matter(text: str) -> None:
 )
 def test_a_patch_that_is_none(text: str, complaint: str) -> None:
     with pytest.raises(ToolError, match=complaint):
-        patch.parse(text)
+        apply_patch.parse(text)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,32 @@
-"""What the tools' scripts print, read. The sandbox is untrusted: whatever does not fit raises
-SandboxCommandFailed. Pure."""
+"""What the sandbox prints: read, cleaned and cut. It is untrusted. Pure.
+
+OpenCode cuts what a plugin's tool returns at 2000 lines and 51,200 bytes, and then names a file on
+the user's machine that holds all of it, which no tool could reach. So every result stays below
+both, notes and markup included.
+"""
 
 import base64
 import re
 
 from git_daytona.api.cloud import Execution
 from git_daytona.base.errors import SandboxCommandFailed
-from git_daytona.tools import display
+
+MOST_LINES = 1990
+MOST_BYTES = 50_000  # what a result may hold besides its notes
+LINE_LENGTH = 2000  # characters of a line that are shown
+LIVE_LENGTH = 30_000  # characters of output in a tool's metadata, for the display
+PATH_LENGTH = 4096  # the longest path that Linux takes (PATH_MAX)
+
+# ECMA-48: control strings (OSC, DCS, SOS, PM, APC) up to their terminator, control sequences (CSI),
+# other escapes. No piece reaches over the beginning of another one, so that the time grows with the
+# text alone.
+_ESCAPES = re.compile(
+    r"\x1b[\]PX^_][^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)"
+    r"|[\x90\x98\x9d-\x9f][^\x07\x1b\x90\x98\x9c-\x9f]{0,4096}(?:\x07|\x1b\\|\x9c)"
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+    r"|\x1b[ -/]*[0-~]"
+)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Answer:
@@ -55,7 +75,64 @@ class Answer:
 
 def unexpected(tool: str, result: Execution) -> SandboxCommandFailed:
     """Make the error for an answer that is not of our scripts, with what came instead."""
-    said = display.output(result.output).strip()[-300:] or "nothing"
+    said = output(result.output).strip()[-300:] or "nothing"
     return SandboxCommandFailed(
         f"{tool} could not look into the sandbox (exit status {result.status}); it said: {said}"
     )
+
+
+def output(text: str) -> str:
+    """Return a command's output as a terminal would leave it: of a line that was drawn repeatedly
+    (progress bars end it with a carriage return) what was drawn last."""
+    kept: list[str] = []
+    for character in _ESCAPES.sub("", text):
+        if character != "\b":
+            kept.append(character)
+        elif kept and kept[-1] != "\n":
+            kept.pop()
+    rows = "".join(kept).split("\n")
+    drawn = (next(filter(None, reversed(row.split("\r"))), "") for row in rows)
+    return _CONTROLS.sub("", "\n".join(drawn))
+
+
+def line(text: str, cut: str = "...") -> str:
+    """Return a line of a file without its ending and what could move a cursor; a long one is cut
+    at LINE_LENGTH."""
+    text = _CONTROLS.sub("", _ESCAPES.sub("", text.removesuffix("\r")))
+    return text if len(text) <= LINE_LENGTH else text[:LINE_LENGTH] + cut
+
+
+def name(text: str) -> str:
+    """Return a file name on one line: control characters as escapes, at most PATH_LENGTH long."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode()
+        for c in text[:PATH_LENGTH]
+    )[:PATH_LENGTH]
+
+
+def size(text: str) -> int:
+    """Return the bytes of a text as OpenCode counts them."""
+    return len(text.encode("utf-8", "replace"))
+
+
+def head(rows: list[str], lines: int = MOST_LINES, most: int = MOST_BYTES) -> list[str]:
+    """Return the first rows that fit."""
+    used = 0
+    for index, row in enumerate(rows):
+        used += size(row) + 1
+        if index >= lines or used > most:
+            return rows[:index]
+    return rows
+
+
+def tail(text: str, lines: int = MOST_LINES, most: int = MOST_BYTES) -> str:
+    """Return the last lines that fit; of a line that is too long by itself, its end."""
+    rows = text.split("\n")[::-1]
+    if size(rows[0]) > most:
+        return rows[0].encode("utf-8", "replace")[-most:].decode("utf-8", "ignore")
+    return "\n".join(head(rows, lines, most + 1)[::-1])  # no line break before the first
+
+
+def live(text: str) -> str:
+    """Return the end of an output for the display."""
+    return text if len(text) <= LIVE_LENGTH else "...\n\n" + text[-LIVE_LENGTH:]

@@ -10,16 +10,26 @@ from typing import Any
 
 from git_daytona.base.errors import GitDaytonaError
 from git_daytona.sandbox.scripts import script
-from git_daytona.tools import answers, commands, display, files
-from git_daytona.tools.arguments import flag, text, whole
-from git_daytona.tools.context import Cancelled, Context, Question, Result, Tool, ToolError, ask
-from git_daytona.tools.display import name
+from git_daytona.tools import answers, commands, files
+from git_daytona.tools.answers import name
+from git_daytona.tools.context import (
+    Cancelled,
+    Context,
+    Question,
+    Result,
+    Tool,
+    ToolError,
+    ask,
+    flag,
+    text,
+    whole,
+)
 
 DEFAULT_LIMIT = 120_000
 LONGEST_LIMIT = 24 * 3600 * 1000  # milliseconds that a command may take
 GRACE = 30.0  # seconds that ending a command and sending its output may take besides
 OVERFLOW = 512 * 1024 * 1024  # bytes of output at which a command is ended, for the disk's sake
-SENT = 2 * display.MOST_BYTES  # bytes of output that the sandbox sends
+SENT = 2 * answers.MOST_BYTES  # bytes of output that the sandbox sends
 PATIENCE = 2.0  # seconds after which a command's output is shown while it runs
 SLOWEST = 5.0  # seconds between two looks at it at most: they grow with the time it has taken
 
@@ -69,8 +79,8 @@ class _Call:
         finally:
             with self.showing:
                 self.over = True
-        printed = display.output(output).strip("\n")
-        shown = display.tail(printed)
+        printed = answers.output(output).strip("\n")
+        shown = answers.tail(printed)
         cut = shown != printed or int(ended["size"]) > SENT
         status, log = int(ended["status"]), name(ended["log"])
         metadata = self._metadata(printed) | {"exit": None, "truncated": cut}
@@ -103,7 +113,7 @@ class _Call:
         left, printed = self._execute("leave", _LEFT, command, directory)
         pid, log = left["pid"], left["log"]
         output = f"Started in the background with process id {pid}. Its output goes to {name(log)}"
-        printed = display.tail(display.output(printed)).strip("\n")
+        printed = answers.tail(answers.output(printed)).strip("\n")
         if printed:
             output += f"\n\nSo far:\n{printed}"
         output += _noted(f"end it with: kill -- -{pid}")
@@ -133,7 +143,7 @@ class _Call:
         while not self.context.cancelled.wait(pause):
             if self.over:
                 return
-            words = (self.identity, str(2 * display.LIVE_LENGTH))
+            words = (self.identity, str(2 * answers.LIVE_LENGTH))
             try:
                 seen = self.context.execute(script("peek"), *words, timeout=10.0).output
             except GitDaytonaError:  # only for the display; the command will say what is wrong
@@ -141,7 +151,7 @@ class _Call:
             with self.showing:
                 if seen not in ("", shown) and not self.over:
                     shown = seen
-                    self.context.progress(self.title, self._metadata(display.output(seen)))
+                    self.context.progress(self.title, self._metadata(answers.output(seen)))
             pause = min(SLOWEST, 1.0 + (time.monotonic() - begun) / 20)
         if not self.over:
             self._stop()
@@ -153,7 +163,7 @@ class _Call:
             pass
 
     def _metadata(self, printed: str) -> dict[str, Any]:
-        return {"output": display.live(printed) or "(no output)", "description": self.title}
+        return {"output": answers.live(printed) or "(no output)", "description": self.title}
 
 
 def _noted(note: str) -> str:

@@ -7,9 +7,18 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from git_daytona.tools import files
-from git_daytona.tools.arguments import flag, objects, text
-from git_daytona.tools.context import Context, Question, Result, Tool, ToolError, ask
-from git_daytona.tools.display import name
+from git_daytona.tools.answers import name
+from git_daytona.tools.context import (
+    Context,
+    Question,
+    Result,
+    Tool,
+    ToolError,
+    ask,
+    flag,
+    objects,
+    text,
+)
 from git_daytona.tools.files import Change, Found
 from git_daytona.tools.texts import BOM, compare, ending, unified
 

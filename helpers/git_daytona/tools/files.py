@@ -19,9 +19,8 @@ from dataclasses import dataclass
 
 from git_daytona.git.refs import PROJECT
 from git_daytona.sandbox.scripts import script
-from git_daytona.tools.answers import Answer
+from git_daytona.tools.answers import Answer, name
 from git_daytona.tools.context import Context, ToolError
-from git_daytona.tools.display import name
 
 FILES_SECONDS = 120.0
 LARGEST = 8 * 1024 * 1024

@@ -9,10 +9,8 @@ import re
 from git_daytona.git.refs import PROJECT
 from git_daytona.sandbox.scripts import script
 from git_daytona.tools import files
-from git_daytona.tools.answers import Answer
-from git_daytona.tools.arguments import text
-from git_daytona.tools.context import Context, Question, Result, Tool, ToolError, ask
-from git_daytona.tools.display import name
+from git_daytona.tools.answers import Answer, name
+from git_daytona.tools.context import Context, Question, Result, Tool, ToolError, ask, text
 
 NAMES_SECONDS = 60.0
 LIMIT = 100

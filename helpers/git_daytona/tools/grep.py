@@ -8,11 +8,9 @@ import posixpath
 import re
 
 from git_daytona.sandbox.scripts import script
-from git_daytona.tools import display, files, glob
-from git_daytona.tools.answers import Answer
-from git_daytona.tools.arguments import text
-from git_daytona.tools.context import Context, Question, Result, Tool, ToolError, ask
-from git_daytona.tools.display import name
+from git_daytona.tools import answers, files, glob
+from git_daytona.tools.answers import Answer, name
+from git_daytona.tools.context import Context, Question, Result, Tool, ToolError, ask, text
 
 GREP_SECONDS = 120.0
 LIMIT = 100
@@ -36,7 +34,7 @@ def run(context: Context, pattern: str, given: str, include: str) -> Result:
     answer = Answer("grep", context.execute(source, *words, timeout=GREP_SECONDS))
     kind, full = answer.line(), answer.text()
     if kind == "pattern":
-        complaint = display.output(full).strip()[:1000]
+        complaint = answers.output(full).strip()[:1000]
         raise ToolError(f"The pattern is no regular expression: {complaint}")
     if kind not in ("directory", "file"):
         raise ToolError(f"No such file or directory: {name(full)}")
@@ -76,12 +74,12 @@ def _result(pattern: str, folder: str, matches: list[tuple[str, int, str]]) -> R
     shown = used = 0
     current = None
     for file, number, line in matches[:LIMIT]:
-        block = [f"  Line {number}: {display.line(line)}"]
+        block = [f"  Line {number}: {answers.line(line)}"]
         if file != current:
             blank = [""] if rows else []
             block = [*blank, f"{name(posixpath.join(folder, file))}:", *block]
-        used += display.size("\n".join(block)) + 1
-        if used > display.MOST_BYTES:
+        used += answers.size("\n".join(block)) + 1
+        if used > answers.MOST_BYTES:
             break
         current, shown = file, shown + 1
         rows += block

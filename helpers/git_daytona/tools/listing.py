@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from git_daytona.tools import display, files, glob
-from git_daytona.tools.arguments import text, texts
-from git_daytona.tools.context import Context, Question, Result, Tool, ask
-from git_daytona.tools.display import name
+from git_daytona.tools import answers, files, glob
+from git_daytona.tools.answers import name
+from git_daytona.tools.context import Context, Question, Result, Tool, ask, text, texts
 
 LIMIT = 100
 DEEPEST = 30  # levels that are shown by indentation
@@ -22,7 +21,7 @@ def run(context: Context, given: str, ignored: Sequence[str]) -> Result:
     ask(context, Question("list", [path], {"path": path}))
     full, found = glob.names(context, "list", path, "", str(LIMIT + 1), "list", without)
     rows = tree(found[:LIMIT]).splitlines()
-    shown = display.head(rows)
+    shown = answers.head(rows)
     output = "\n".join([f"{name(full.rstrip('/'))}/", *shown, ""])
     truncated = len(found) > LIMIT or len(shown) < len(rows)
     if truncated:

@@ -1,8 +1,7 @@
 """getPreviewURL: a link to a port of the sandbox, once something listens there."""
 
 from git_daytona.sandbox.scripts import script
-from git_daytona.tools.arguments import whole
-from git_daytona.tools.context import Context, Result, Tool, stop_if_cancelled
+from git_daytona.tools.context import Context, Result, Tool, stop_if_cancelled, whole
 
 WAIT = 10  # seconds that a server may take to come up
 

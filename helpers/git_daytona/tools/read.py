@@ -6,16 +6,14 @@ import posixpath
 from typing import Any
 
 from git_daytona.sandbox.scripts import script
-from git_daytona.tools import display, files, texts
-from git_daytona.tools.answers import Answer
-from git_daytona.tools.arguments import text, whole
-from git_daytona.tools.context import Context, Question, Result, Tool, ToolError, ask
-from git_daytona.tools.display import name
+from git_daytona.tools import answers, files, texts
+from git_daytona.tools.answers import Answer, name
+from git_daytona.tools.context import Context, Question, Result, Tool, ToolError, ask, text, whole
 from git_daytona.tools.texts import BOM
 
 READ_SECONDS = 60.0
 LINES = 2000
-CUT = f"... (line truncated to {display.LINE_LENGTH} chars)"
+CUT = f"... (line truncated to {answers.LINE_LENGTH} chars)"
 SENT = 220_000
 """Bytes of lines that the sandbox sends: enough for what is shown, whose long lines are cut to a
 quarter at worst."""
@@ -33,7 +31,7 @@ _BINARY = frozenset(
 def run(context: Context, path: str, offset: int, limit: int) -> Result:
     path = files.resolve(path, context.worktree)
     relative = files.relative(path)
-    offset, count = offset or 1, min(limit, display.MOST_LINES)
+    offset, count = offset or 1, min(limit, answers.MOST_LINES)
     ask(context, Question("read", [relative], {}))
     words = (path, *map(str, (offset, count, SENT, files.LARGEST)))
     answer = Answer("read", context.execute(script("read"), *words, timeout=READ_SECONDS))
@@ -58,8 +56,8 @@ def page(path: str, title: str, content: bytes, offset: int, total: int) -> Resu
     if total < offset and (total, offset) != (0, 1):
         raise ToolError(f"Offset {offset} is out of range for this file ({total} lines)")
     lines = texts.rows(content.decode("utf-8", "replace").removeprefix(BOM))
-    rows = [display.line(line.removesuffix("\n"), CUT) for line in lines]
-    kept = display.head([f"{number}: {row}" for number, row in enumerate(rows, offset)])
+    rows = [answers.line(line.removesuffix("\n"), CUT) for line in lines]
+    kept = answers.head([f"{number}: {row}" for number, row in enumerate(rows, offset)])
     last = offset + len(kept) - 1
     if len(kept) < len(rows) or (len(content) >= SENT and last < total):
         note = (
@@ -79,7 +77,7 @@ def page(path: str, title: str, content: bytes, offset: int, total: int) -> Resu
 def directory(path: str, title: str, names: list[str], offset: int, count: int) -> Result:
     """Return the result for a directory: its entries from the ``offset``-th on."""
     entries = [name(each) for each in sorted(names, key=lambda each: (each.casefold(), each))]
-    shown = display.head(entries[offset - 1 : offset - 1 + count])
+    shown = answers.head(entries[offset - 1 : offset - 1 + count])
     total, following = len(entries), offset + len(shown)
     note = f"({total} entries)"
     if following <= total:

@@ -2,9 +2,8 @@
 is read for the difference."""
 
 from git_daytona.tools import files
-from git_daytona.tools.arguments import text
-from git_daytona.tools.context import Context, Result, Tool
-from git_daytona.tools.display import name
+from git_daytona.tools.answers import name
+from git_daytona.tools.context import Context, Result, Tool, text
 from git_daytona.tools.edit import change
 from git_daytona.tools.files import Changed, Found
 from git_daytona.tools.texts import BOM
