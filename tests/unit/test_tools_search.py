@@ -7,7 +7,7 @@ import pytest
 
 from git_daytona.api.cloud import Execution
 from git_daytona.base.errors import SandboxCommandFailed
-from git_daytona.tools import answers, commands, glob, grep, listing, read
+from git_daytona.tools import answers, commands, glob, grep, read
 from git_daytona.tools.answers import Answer
 from git_daytona.tools.context import ToolError
 
@@ -212,10 +212,9 @@ def test_read_suggests_three_names_at_most() -> None:
 
 def test_a_tree() -> None:
     assert (
-        listing.tree(["b/c/d", "b/a", "z", "a\nb"])
-        == "  b/\n    c/\n      d\n    a\n  a\\nb\n  z\n"
+        glob.tree(["b/c/d", "b/a", "z", "a\nb"]) == "  b/\n    c/\n      d\n    a\n  a\\nb\n  z\n"
     )
-    assert listing.tree([]) == ""
+    assert glob.tree([]) == ""
 
 
 def test_matches_are_parsed() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from git_daytona.tools import files, texts
 from git_daytona.tools.answers import name
-from git_daytona.tools.context import Context, Question, Result, Tool, ToolError, ask, text
+from git_daytona.tools.context import Context, Result, Tool, ToolError, ask, text
 from git_daytona.tools.files import Change
 from git_daytona.tools.texts import BOM, compare, unified
 
@@ -179,17 +179,18 @@ def seek(rows: list[str], wanted: list[str], start: int, *, at_end: bool = False
 
 def run(context: Context, patch_text: str) -> Result:
     sections = parse(patch_text)
+    paths: dict[str, None] = {}  # in their order, each once
     for section in sections:
         section.path = files.resolve(section.path, context.worktree)
         section.target = files.resolve(section.target, context.worktree)
-    paths = list(dict.fromkeys(path for each in sections for path in (each.path, each.target)))
+        paths |= {section.path: None, section.target: None}
     with files.locked(context, paths):
-        changes = _fetch(context, paths)
+        changes = _fetch(context, list(paths))
         entries = [_apply(section, changes) for section in sections]
         names = [files.relative(section.path) for section in sections]
         difference = "".join(entry["patch"] + "\n" for entry in entries)
         metadata = {"diff": difference, "files": entries}
-        ask(context, Question("edit", names, {"filepath": ", ".join(names), **metadata}))
+        ask(context, "edit", names, {"filepath": ", ".join(names), **metadata})
         changed = [each for each in changes.values() if each.text != each.found.text]
         if changed:
             # Deletions come last: a moved file's mode is taken from the old one.

@@ -12,18 +12,7 @@ from git_daytona.base.errors import GitDaytonaError
 from git_daytona.sandbox.scripts import script
 from git_daytona.tools import answers, commands, files
 from git_daytona.tools.answers import name
-from git_daytona.tools.context import (
-    Cancelled,
-    Context,
-    Question,
-    Result,
-    Tool,
-    ToolError,
-    ask,
-    flag,
-    text,
-    whole,
-)
+from git_daytona.tools.context import Context, Result, Tool, ToolError, ask, flag, text, whole
 
 DEFAULT_LIMIT = 120_000
 LONGEST_LIMIT = 24 * 3600 * 1000  # milliseconds that a command may take
@@ -53,7 +42,7 @@ def run(
     directory = files.resolve(directory or ".", context.worktree)
     asked, always = commands.patterns(command)
     if asked:
-        ask(context, Question("bash", asked, {"command": command}, always))
+        ask(context, "bash", asked, {"command": command}, always)
     call = _Call(context, limit, title or command)
     return call.leave(command, directory) if background else call.finish(command, directory)
 
@@ -73,9 +62,6 @@ class _Call:
         threading.Thread(target=self._attend, name="attend a command", daemon=True).start()
         try:
             ended, output = self._execute("wait", _ENDED, command, directory)
-        except Cancelled:
-            self._stop()
-            raise
         finally:
             with self.showing:
                 self.over = True

@@ -40,9 +40,9 @@ class Question:
 
     permission: str
     patterns: Sequence[str]
-    metadata: Mapping[str, Any]
-    always: Sequence[str] = ("*",)
+    always: Sequence[str]
     """The patterns that the answer "always" allows from then on."""
+    metadata: Mapping[str, Any]
 
 
 class Context(Protocol):
@@ -223,7 +223,13 @@ def stop_if_cancelled(context: Context) -> None:
         raise Cancelled("the call was cancelled before anything was done")
 
 
-def ask(context: Context, question: Question) -> None:
+def ask(
+    context: Context,
+    permission: str,
+    patterns: Sequence[str],
+    metadata: Mapping[str, Any],
+    always: Sequence[str] = ("*",),
+) -> None:
     """Ask the user; what was aborted meanwhile is not begun. Raises Denied, Cancelled."""
-    context.ask(question)
+    context.ask(Question(permission, patterns, always, metadata))
     stop_if_cancelled(context)

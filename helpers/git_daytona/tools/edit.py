@@ -8,17 +8,7 @@ from typing import Any
 
 from git_daytona.tools import files
 from git_daytona.tools.answers import name
-from git_daytona.tools.context import (
-    Context,
-    Question,
-    Result,
-    Tool,
-    ToolError,
-    ask,
-    flag,
-    objects,
-    text,
-)
+from git_daytona.tools.context import Context, Result, Tool, ToolError, ask, flag, objects, text
 from git_daytona.tools.files import Change, Found
 from git_daytona.tools.texts import BOM, compare, ending, unified
 
@@ -73,7 +63,7 @@ def change(context: Context, path: str, found: Found, before: str, after: str) -
     """Ask, write the file, whose lock is held, and return the difference as OpenCode's metadata."""
     difference = compare(name(found.path), before, after)
     shown = {"filepath": found.path, "diff": difference.patch}
-    ask(context, Question("edit", [files.relative(path)], shown))
+    ask(context, "edit", [files.relative(path)], shown)
     files.store(context, [Change(found, after)])
     return {"diagnostics": {}, "diff": difference.patch, "filediff": asdict(difference)}
 

@@ -13,7 +13,7 @@ import base64
 import posixpath
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -117,7 +117,7 @@ class Changed(ToolError):
         self.found = found
 
 
-def locked(context: Context, paths: Sequence[str]) -> ExitStack:
+def locked(context: Context, paths: Iterable[str]) -> ExitStack:
     """Hold the locks of these files, in one order so that no two callers wait for each other."""
     with ExitStack() as stack:
         for path in sorted(set(paths)):

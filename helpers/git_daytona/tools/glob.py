@@ -1,33 +1,43 @@
-"""glob: files by name, the newest first. One API call.
+"""glob: files by name, the newest first; list and ls: the files below a directory as a tree. One
+API call each.
 
 Patterns are read as ripgrep reads them, and turned into extended regular expressions for grep -E.
 """
 
 import posixpath
 import re
+from collections.abc import Sequence
 
 from git_daytona.git.refs import PROJECT
 from git_daytona.sandbox.scripts import script
-from git_daytona.tools import files
+from git_daytona.tools import answers, files
 from git_daytona.tools.answers import Answer, name
-from git_daytona.tools.context import Context, Question, Result, Tool, ToolError, ask, text
+from git_daytona.tools.context import Context, Result, Tool, ToolError, ask, text, texts
 
 NAMES_SECONDS = 60.0
 LIMIT = 100
 PATTERN_LENGTH = 1000
 
+DEEPEST = 30  # levels that are shown by indentation
+IGNORED = str.split(
+    "node_modules/ __pycache__/ .git/ dist/ build/ target/ vendor/ bin/ obj/ .idea/ .vscode/ "
+    ".zig-cache/ zig-out .coverage coverage/ tmp/ temp/ .cache/ cache/ logs/ .venv/ venv/ env/"
+)
+"""What is left out besides what git ignores."""
+
 _WILD = {"**/": "(.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+_CHOICE = {",": "|", "}": ")"}
 _PIECE = re.compile(
     r"(?:^|(?<=[/{,]))\*\*/|\*\*|\[(?P<negated>[!^]?+)(?P<members>.[^\]]*)\]|\\.|.", re.DOTALL
 )
 
 
-def run(context: Context, pattern: str, given: str) -> Result:
+def glob(context: Context, pattern: str, given: str) -> Result:
     path = files.resolve(given or ".", context.worktree)
     path, below = split(path, pattern, context.worktree)
     expression = translate(below)
     asked = {"pattern": pattern, "path": given} if given else {"pattern": pattern}
-    ask(context, Question("glob", [pattern], asked))
+    ask(context, "glob", [pattern], asked)
     full, found = names(context, "glob", path, expression, str(LIMIT + 1), "newest", "")
     rows = [name(posixpath.join(full, each)) for each in found[:LIMIT]]
     output = "\n".join(rows) or "No files found"
@@ -69,6 +79,42 @@ def split(path: str, pattern: str, worktree: str) -> tuple[str, str]:
     return files.resolve("/".join(parents[:at]), worktree), "/" + below
 
 
+def list_files(context: Context, given: str, ignored: Sequence[str]) -> Result:
+    path = files.resolve(given or ".", context.worktree)
+    without = any_of([*IGNORED, *filter(None, ignored)])
+    ask(context, "list", [path], {"path": path})
+    full, found = names(context, "list", path, "", str(LIMIT + 1), "list", without)
+    rows = tree(found[:LIMIT]).splitlines()
+    shown = answers.head(rows)
+    output = "\n".join([f"{name(full.rstrip('/'))}/", *shown, ""])
+    truncated = len(found) > LIMIT or len(shown) < len(rows)
+    if truncated:
+        output += (
+            f"\n(Results are truncated: showing first {LIMIT} files. Consider listing a "
+            "subdirectory.)"
+        )
+    metadata = {"count": min(len(found), LIMIT), "truncated": truncated}
+    return Result(name(files.relative(path)), output, metadata)
+
+
+def tree(paths: Sequence[str], depth: int = 1) -> str:
+    """Return the paths as indented lines, in each folder the folders first; below DEEPEST each as
+    it is."""
+    indent = "  " * depth
+    if depth > DEEPEST:
+        return "".join(f"{indent}{name(path)}\n" for path in sorted(paths))
+    folders: dict[str, list[str]] = {}
+    lines = []
+    for path in sorted(paths):
+        head, slash, rest = path.partition("/")
+        if slash:
+            folders.setdefault(head, []).append(rest)
+        else:
+            lines.append(f"{indent}{name(head)}\n")
+    subtrees = [f"{indent}{name(each)}/\n{tree(folders[each], depth + 1)}" for each in folders]
+    return "".join([*subtrees, *lines])
+
+
 def translate(pattern: str) -> str:
     """Return an ERE that matches, from beginning to end, the relative paths that a pattern means.
 
@@ -97,11 +143,9 @@ def _translate(pattern: str) -> str:
         elif piece == "{" and "}" in pattern[found.end() :]:
             depth += 1
             out.append("(")
-        elif piece == "}" and depth:
-            depth -= 1
-            out.append(")")
-        elif piece == "," and depth:
-            out.append("|")
+        elif piece in _CHOICE and depth:
+            depth -= piece == "}"
+            out.append(_CHOICE[piece])
         else:
             literal = piece[-1]  # the other character of an escape
             out.append("\\" + literal if literal in ".^$+()[]{}|\\*?" else literal)
@@ -127,7 +171,7 @@ def _bracket(members: str, *, negated: bool) -> str:
     return f"[{sign}{members}]"
 
 
-TOOL = Tool(
+GLOB = Tool(
     "glob",
     """Finds files by name, the newest first, at most 100.
 
@@ -135,9 +179,24 @@ TOOL = Tool(
 - Looks into the project or, with `path`, another directory of the sandbox. What git ignores is \
 left out.
 - Make several searches in one message when you expect to need them.""",
-    run,
+    glob,
     {
         "pattern": text("The glob pattern to match files against", empty=False),
         "path": text("The directory to search in. Leave it out for the whole project.", ""),
     },
+)
+
+LIST, LS = (
+    Tool(
+        each,
+        """Lists the files below a directory as a tree, at most 100. What git ignores, and \
+folders as node_modules, are left out. Where you know what to look for, glob and grep are \
+better.""",
+        list_files,
+        {
+            "path": text("The directory to list. Leave it out for the project.", ""),
+            "ignore": texts("Glob patterns of what to leave out"),
+        },
+    )
+    for each in ("list", "ls")
 )

@@ -10,7 +10,7 @@ import re
 from git_daytona.sandbox.scripts import script
 from git_daytona.tools import answers, files, glob
 from git_daytona.tools.answers import Answer, name
-from git_daytona.tools.context import Context, Question, Result, Tool, ToolError, ask, text
+from git_daytona.tools.context import Context, Result, Tool, ToolError, ask, text
 
 GREP_SECONDS = 120.0
 LIMIT = 100
@@ -26,9 +26,9 @@ def run(context: Context, pattern: str, given: str, include: str) -> Result:
         )
     path = files.resolve(given or ".", context.worktree)
     names = glob.translate(include) if include else ""
-    optional = {"path": given, "include": include}
-    asked = {"pattern": pattern} | {key: value for key, value in optional.items() if value}
-    ask(context, Question("grep", [pattern], asked))
+    asked = {"pattern": pattern, "path": given, "include": include}
+    asked = {argument: value for argument, value in asked.items() if value}
+    ask(context, "grep", [pattern], asked)
     words = (path, pattern, extended(pattern), names, str(LIMIT + 1))
     source = script("names") + script("grep")
     answer = Answer("grep", context.execute(source, *words, timeout=GREP_SECONDS))
@@ -59,12 +59,8 @@ def parse(answer: bytes) -> list[tuple[str, int, str]]:
 def extended(pattern: str) -> str:
     """Return the pattern for grep -E, as near as it comes: Perl's classes spelled out."""
     classes = {"d": "[0-9]", "D": "[^0-9]", "s": "[[:space:]]", "S": "[^[:space:]]"}
-    return re.sub(
-        r"\\(.)",
-        lambda found: classes.get(found[1], found[0]),
-        pattern.replace("(?:", "("),
-        flags=re.DOTALL,
-    )
+    pattern = pattern.replace("(?:", "(")
+    return re.sub(r"(?s)\\(.)", lambda found: classes.get(found[1], found[0]), pattern)
 
 
 def _result(pattern: str, folder: str, matches: list[tuple[str, int, str]]) -> Result:

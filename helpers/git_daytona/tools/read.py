@@ -8,7 +8,7 @@ from typing import Any
 from git_daytona.sandbox.scripts import script
 from git_daytona.tools import answers, files, texts
 from git_daytona.tools.answers import Answer, name
-from git_daytona.tools.context import Context, Question, Result, Tool, ToolError, ask, text, whole
+from git_daytona.tools.context import Context, Result, Tool, ToolError, ask, text, whole
 from git_daytona.tools.texts import BOM
 
 READ_SECONDS = 60.0
@@ -32,7 +32,7 @@ def run(context: Context, path: str, offset: int, limit: int) -> Result:
     path = files.resolve(path, context.worktree)
     relative = files.relative(path)
     offset, count = offset or 1, min(limit, answers.MOST_LINES)
-    ask(context, Question("read", [relative], {}))
+    ask(context, "read", [relative], {})
     words = (path, *map(str, (offset, count, SENT, files.LARGEST)))
     answer = Answer("read", context.execute(script("read"), *words, timeout=READ_SECONDS))
     kind, full = answer.line(), answer.text()

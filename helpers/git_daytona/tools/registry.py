@@ -1,17 +1,6 @@
 """All tools, in the order in which the model is shown them."""
 
-from git_daytona.tools import (
-    apply_patch,
-    bash,
-    edit,
-    git_sync,
-    glob,
-    grep,
-    listing,
-    preview,
-    read,
-    write,
-)
+from git_daytona.tools import apply_patch, bash, edit, git_sync, glob, grep, preview, read, write
 from git_daytona.tools.context import Tool
 
 TOOLS: tuple[Tool, ...] = (
@@ -21,10 +10,10 @@ TOOLS: tuple[Tool, ...] = (
     edit.EDIT,
     edit.MULTIEDIT,
     apply_patch.TOOL,
-    glob.TOOL,
+    glob.GLOB,
     grep.TOOL,
-    listing.LIST,
-    listing.LS,
+    glob.LIST,
+    glob.LS,
     preview.TOOL,
     git_sync.TOOL,
 )
