@@ -773,4 +773,4 @@ def test_results_can_be_sent_as_json(tools: Toolbox) -> None:
         json.dumps(vars(result)).encode()
         json.dumps(vars(result), ensure_ascii=False).encode()
     assert tools.bytes_of(f"{PROJECT}/latin") == b"caf\xe9 pin\n"
-    assert bash.DEFAULT_LIMIT == 120_000 and answers.MOST_LINES < 2000
+    assert bash.DEFAULT_MS == 120_000 and answers.MOST_LINES < 2000

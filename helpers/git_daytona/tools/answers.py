@@ -14,7 +14,6 @@ from git_daytona.base.errors import SandboxCommandFailed
 MOST_LINES = 1990
 MOST_BYTES = 50_000  # what a result may hold besides its notes
 LINE_LENGTH = 2000  # characters of a line that are shown
-LIVE_LENGTH = 30_000  # characters of output in a tool's metadata, for the display
 PATH_LENGTH = 4096  # the longest path that Linux takes (PATH_MAX)
 
 # ECMA-48: control strings (OSC, DCS, SOS, PM, APC) up to their terminator, control sequences (CSI),
@@ -34,17 +33,15 @@ class Answer:
 
     def __init__(self, tool: str, result: Execution) -> None:
         self._tool, self._result = tool, result
-        *lines, end = result.output.rstrip("\n").split("\n")
-        self._lines = iter(lines)
+        *self._lines, end = result.output.rstrip("\n").split("\n")
         if end != "end":
             raise self.unexpected()
 
     def line(self) -> str:
         """Take a line as it is."""
-        line = next(self._lines, None)
-        if line is None:
+        if not self._lines:
             raise self.unexpected()
-        return line
+        return self._lines.pop(0)
 
     def content(self) -> bytes:
         """Take a line of base64."""
@@ -82,8 +79,7 @@ def unexpected(tool: str, result: Execution) -> SandboxCommandFailed:
 
 
 def output(text: str) -> str:
-    """Return a command's output as a terminal would leave it: of a line that was drawn repeatedly
-    (progress bars end it with a carriage return) what was drawn last."""
+    """Return a command's output as a terminal would leave it: of each line what was drawn last."""
     kept: list[str] = []
     for character in _ESCAPES.sub("", text):
         if character != "\b":
@@ -96,8 +92,7 @@ def output(text: str) -> str:
 
 
 def line(text: str, cut: str = "...") -> str:
-    """Return a line of a file without its ending and what could move a cursor; a long one is cut
-    at LINE_LENGTH."""
+    """Return a line of a file without what could move a cursor, cut at LINE_LENGTH."""
     text = _CONTROLS.sub("", _ESCAPES.sub("", text.removesuffix("\r")))
     return text if len(text) <= LINE_LENGTH else text[:LINE_LENGTH] + cut
 
@@ -131,8 +126,3 @@ def tail(text: str, lines: int = MOST_LINES, most: int = MOST_BYTES) -> str:
     if size(rows[0]) > most:
         return rows[0].encode("utf-8", "replace")[-most:].decode("utf-8", "ignore")
     return "\n".join(head(rows, lines, most + 1)[::-1])  # no line break before the first
-
-
-def live(text: str) -> str:
-    """Return the end of an output for the display."""
-    return text if len(text) <= LIVE_LENGTH else "...\n\n" + text[-LIVE_LENGTH:]

@@ -11,11 +11,9 @@ from typing import Any
 
 from git_daytona.tools import files, texts
 from git_daytona.tools.answers import name
-from git_daytona.tools.context import Context, Result, Tool, ToolError, ask, text
+from git_daytona.tools.context import Context, Result, ToolError, ask, text, tool
 from git_daytona.tools.files import Change
 from git_daytona.tools.texts import BOM, compare, unified
-
-BEGIN, END, EOF = "*** Begin Patch", "*** End Patch", "*** End of File"
 
 _HEADER = re.compile(r"\*\*\* (Add File|Delete File|Update File|Move to):(.*)")
 _ASCII = str.maketrans(
@@ -23,8 +21,7 @@ _ASCII = str.maketrans(
     "''''\"\"\"\"------- ",
 ) | {ord("\u2026"): "..."}
 
-Line = tuple[str, str]
-"""A line's sign (" ", "-" or "+") and the line without."""
+Line = tuple[str, str]  # its sign (" ", "-" or "+"), and the line without
 
 
 @dataclass
@@ -42,11 +39,9 @@ class Section:
 
     action: str
     path: str
-    target: str
-    """Where it moves to; else the same as ``path``."""
+    target: str  # where it moves to; else the same as ``path``
     chunks: list[Chunk] = field(default_factory=list)
-    added: list[str] = field(default_factory=list)
-    """The lines of a new file."""
+    added: list[str] = field(default_factory=list)  # the lines of a new file
 
 
 class Rejected(ToolError):
@@ -60,7 +55,7 @@ def parse(text: str) -> list[Section]:
     """Return the sections of a patch. Raises Rejected, and ToolError for an empty one."""
     rows = unified(text).strip().split("\n")
     markers = {row.strip(): at for at, row in reversed(list(enumerate(rows)))}
-    begin, end = markers.get(BEGIN, len(rows)), markers.get(END, -1)
+    begin, end = markers.get("*** Begin Patch", len(rows)), markers.get("*** End Patch", -1)
     if begin > end:
         raise Rejected("Invalid patch format: missing Begin/End markers")
     sections = [Section("", "", "")]  # for what is before the first header
@@ -88,7 +83,7 @@ def _add(section: Section, row: str, number: int) -> None:
     moved = _HEADER.match(row)
     if moved and section.action == "update" and not section.chunks:
         section.target = moved[2].strip() or section.path
-    elif row.startswith("***") and row.strip() != EOF:
+    elif row.startswith("***") and row.strip() != "*** End of File":
         raise Rejected(f"line {number} is no header of a patch: {row[:200]}")
     elif section.action == "update":
         _add_to_chunks(section.chunks, row, number)
@@ -105,7 +100,7 @@ def _add(section: Section, row: str, number: int) -> None:
 def _add_to_chunks(chunks: list[Chunk], row: str, number: int) -> None:
     if row.startswith("@@"):
         chunks.append(Chunk(row[2:].strip()))
-    elif row.strip() == EOF:
+    elif row.strip() == "*** End of File":
         if chunks:
             chunks[-1].at_end = True
     elif row[:1] in (" ", "-", "+", ""):
@@ -118,8 +113,7 @@ def _add_to_chunks(chunks: list[Chunk], row: str, number: int) -> None:
 
 
 def update(path: str, text: str, chunks: Sequence[Chunk]) -> str:
-    """Return the text with all chunks applied, in order. Lines that stay keep their bytes, new ones
-    get the file's ending. Raises Rejected."""
+    """Apply all chunks in order. Lines that stay keep their bytes. Raises Rejected."""
     mark = BOM if text.startswith(BOM) else ""
     rows = texts.rows(text.removeprefix(mark))
     plain = [row.rstrip("\n").removesuffix("\r") for row in rows]
@@ -160,9 +154,8 @@ def _place(path: str, rows: list[str], chunk: Chunk, start: int) -> tuple[int, l
 
 
 def seek(rows: list[str], wanted: list[str], start: int, *, at_end: bool = False) -> int | None:
-    """Return where these lines are, from ``start`` on: exactly; else but for blanks at their ends;
-    else at both; else but for quotation marks and dashes. With ``at_end`` the last place is tried
-    first."""
+    """Return where these lines are, from ``start`` on (with ``at_end``, preferably last): exactly;
+    else but for blanks at their ends; else at both; else but for quotation marks and dashes."""
     last = len(rows) - len(wanted)
     if not wanted or last < start:
         return None
@@ -177,7 +170,32 @@ def seek(rows: list[str], wanted: list[str], start: int, *, at_end: bool = False
     return None
 
 
-def run(context: Context, patch_text: str) -> Result:
+@tool(
+    "apply_patch",
+    """Changes files by a patch: all of it is applied, or none.
+
+The patch is an envelope with one section per file:
+
+*** Begin Patch
+*** Add File: docs/hello.txt
++Every line of a new file begins with a plus sign
+*** Update File: src/app.py
+*** Move to: src/main.py
+@@ def greet():
+-    print("Hi")
++    print("Hello")
+*** Delete File: obsolete.txt
+*** End Patch
+
+- Each section begins with Add File, Delete File or Update File; Move to, right after Update \
+File, renames it.
+- In an update, lines begin with a blank (stays), `-` (goes) or `+` (comes). `@@` begins a place; \
+after it may stand a line above that place, which tells it from others like it. Give about three \
+unchanged lines around each change.
+- Paths are relative to the project, or absolute.""",
+    patchText=text("The full patch text that describes all changes to be made", empty=False),
+)
+def apply_patch(context: Context, patch_text: str) -> Result:
     sections = parse(patch_text)
     paths: dict[str, None] = {}  # in their order, each once
     for section in sections:
@@ -202,8 +220,7 @@ def run(context: Context, patch_text: str) -> Result:
 
 
 def _fetch(context: Context, paths: list[str]) -> dict[str, Change]:
-    """Read the files that will change. Raises ToolError for what is no text file, or named in two
-    ways."""
+    """Read the files. Raises ToolError for what is no text file, or named in two ways."""
     changes: dict[str, Change] = {}
     for path, found in zip(paths, files.fetch(context, paths), strict=True):
         if found.kind != "missing" and "\0" in found.need_text():
@@ -215,8 +232,7 @@ def _fetch(context: Context, paths: list[str]) -> dict[str, Change]:
 
 
 def _apply(section: Section, changes: dict[str, Change]) -> dict[str, Any]:
-    """Apply a section to what those before it have left; returns its entry of OpenCode's
-    ``metadata.files``. Raises Rejected."""
+    """Apply a section; returns its entry of OpenCode's ``metadata.files``. Raises Rejected."""
     change, target, shown = changes[section.path], changes[section.target], name(section.path)
     before, after, kind = change.text, None, section.action
     if kind == "add":
@@ -234,31 +250,3 @@ def _apply(section: Section, changes: dict[str, Change]) -> dict[str, Any]:
     entry |= {"movePath": section.target} if kind == "move" else {}
     counts = {"additions": difference.additions, "deletions": difference.deletions}
     return {**entry, "patch": difference.patch, **counts}
-
-
-TOOL = Tool(
-    "apply_patch",
-    """Changes files by a patch: all of it is applied, or none.
-
-The patch is an envelope with one section per file:
-
-*** Begin Patch
-*** Add File: docs/hello.txt
-+Every line of a new file begins with a plus sign
-*** Update File: src/app.py
-*** Move to: src/main.py
-@@ def greet():
--    print("Hi")
-+    print("Hello")
-*** Delete File: obsolete.txt
-*** End Patch
-
-- Each section begins with Add File, Delete File or Update File; Move to, right after Update \
-File, renames it.
-- In an update, lines begin with a blank (stays), `-` (goes) or `+` (comes). `@@` begins a place; \
-after it may stand a line above that place, which tells it from others like it. Give about three \
-unchanged lines around each change.
-- Paths are relative to the project, or absolute.""",
-    run,
-    {"patchText": text("The full patch text that describes all changes to be made", empty=False)},
-)

@@ -1,9 +1,9 @@
 """The single commands within a shell command line, for OpenCode's permission rules (``"git push *":
 "ask"``). Pure.
 
-OpenCode parses with tree-sitter. This splits at the shell's operators, outside quotes, and looks
-into substitutions, subshells and here-documents. Where it cannot tell it gives the whole line, so
-that a rule can only be asked once too often.
+This splits at operators outside quotes, and looks into substitutions, subshells and here-documents.
+Where it cannot tell it gives the whole line. (tree-sitter's grammar, which OpenCode uses, cannot
+tell for more lines, ``cat <<A; rm x`` among them, and may take seconds for a long one.)
 """
 
 import re
@@ -68,15 +68,11 @@ def patterns(line: str) -> tuple[list[str], list[str]]:
         command = _OPENING.sub("", piece.strip()).strip()
         words = _ASSIGNMENTS.sub("", command).split()
         if words and words[0] not in MOVES and not _IDLE.fullmatch(command):
-            asked[command] = _prefix(words) + " *"
+            length = 2 if words[0] in _TWO else 1
+            if not _THREE.isdisjoint((words[0], " ".join(words[:2]))):
+                length = 3
+            asked[command] = " ".join([*words[:length], "*"])
     return list(asked), list(dict.fromkeys(asked.values()))
-
-
-def _prefix(words: list[str]) -> str:
-    """Return the words that say what a command does."""
-    if not _THREE.isdisjoint((words[0], " ".join(words[:2]))):
-        return " ".join(words[:3])
-    return " ".join(words[: 2 if words[0] in _TWO else 1])
 
 
 class _Reader:

@@ -12,8 +12,7 @@ from git_daytona.base.errors import GitDaytonaError
 
 
 class ToolError(GitDaytonaError):
-    """The tool cannot do what its arguments ask; the message is for the model, in the words of
-    OpenCode's built-in tool."""
+    """The tool cannot do what its arguments ask; its message is in the words of OpenCode's own."""
 
 
 class Cancelled(GitDaytonaError):
@@ -40,19 +39,15 @@ class Question:
 
     permission: str
     patterns: Sequence[str]
-    always: Sequence[str]
-    """The patterns that the answer "always" allows from then on."""
+    always: Sequence[str]  # what the answer "always" allows from then on
     metadata: Mapping[str, Any]
 
 
 class Context(Protocol):
     """One tool call. Every method may block, needs no lock and raises GitDaytonaError only."""
 
-    worktree: str
-    """The project's path on the user's machine, as the model knows it: absolute paths under it
-    mean the same place in the sandbox's project."""
-    cancelled: threading.Event
-    """Set when the user aborts."""
+    worktree: str  # the project's path on the user's machine, which the model knows
+    cancelled: threading.Event  # set when the user aborts
 
     def execute(self, script: str, *arguments: str, timeout: float) -> Execution:
         """Run a ``sh`` script in the project, at most once, with standard input closed. The sandbox
@@ -86,8 +81,7 @@ class Argument:
     """An argument of a tool, which may be left out if it has a default."""
 
     schema: Mapping[str, Any]
-    check: Callable[[str, Any], Any]
-    """Takes name and value, returns the value; raises Invalid."""
+    check: Callable[[str, Any], Any]  # takes name and value, returns the value; raises Invalid
     default: Any = None
 
 
@@ -130,7 +124,7 @@ def text(description: str, default: str | None = None, *, empty: bool = True) ->
 
 
 def whole(
-    description: str, least: int, most: int, default: int | None = None, *, unit: str = ""
+    description: str, least: int, most: int, default: int | None = None, unit: str = ""
 ) -> Argument:
     """Declare a whole number between ``least`` and ``most``, both included."""
     expected = f"a whole number{unit and f' of {unit}'} from {least} to {most}"
@@ -184,7 +178,8 @@ def objects(description: str, members: Mapping[str, Argument]) -> Argument:
 def _need(fits: bool, name: str, expected: str, value: object) -> None:
     if not fits:
         shown = repr(value)
-        shown = shown if len(shown) <= 80 else shown[:77] + "..."
+        if len(shown) > 80:
+            shown = shown[:77] + "..."
         raise Invalid(f"'{name}' must be {expected}, not {shown}")
 
 
@@ -195,7 +190,6 @@ class Tool:
     name: str
     description: str
     action: Callable[..., Result]
-    """Takes the context, then the arguments in the order of their declaration."""
     arguments: Mapping[str, Argument]
 
     @property
@@ -204,8 +198,7 @@ class Tool:
         return schema(self.arguments)
 
     def run(self, context: Context, arguments: Mapping[str, Any]) -> Result:
-        """Check the arguments, which come from a model, and do it. Raises ToolError, Cancelled,
-        Denied and what the context raises."""
+        """Check the arguments, which come from a model, and do it. Raises GitDaytonaError."""
         stop_if_cancelled(context)
         try:
             values = read(self.arguments, arguments)
@@ -215,6 +208,13 @@ class Tool:
                 "Please rewrite the input so it satisfies the expected schema."
             ) from None
         return self.action(context, *values)
+
+
+def tool(
+    name: str, description: str, /, **arguments: Argument
+) -> Callable[[Callable[..., Result]], Tool]:
+    """Make a tool of a function, which takes the context and the arguments in their order."""
+    return lambda action: Tool(name, description, action, arguments)
 
 
 def stop_if_cancelled(context: Context) -> None:

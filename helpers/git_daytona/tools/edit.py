@@ -8,7 +8,7 @@ from typing import Any
 
 from git_daytona.tools import files
 from git_daytona.tools.answers import name
-from git_daytona.tools.context import Context, Result, Tool, ToolError, ask, flag, objects, text
+from git_daytona.tools.context import Context, Result, ToolError, ask, flag, objects, text, tool
 from git_daytona.tools.files import Change, Found
 from git_daytona.tools.texts import BOM, compare, ending, unified
 
@@ -23,13 +23,46 @@ MISSING = (
     "indentation, and line endings."
 )
 
+_PATH = text("The path of the file to modify, absolute or relative to the project", empty=False)
+_STEP = {
+    "oldString": text("The text to replace"),
+    "newString": text("The text to replace it with (must be different from oldString)"),
+    "replaceAll": flag("Replace all occurrences of oldString (default false)"),
+}
 
+
+@tool(
+    "edit",
+    """Replaces a text in a file by another.
+
+- `oldString` must stand in the file exactly as given, indentation included, and only once: else \
+the edit fails. Add lines around it to make it unique, or set `replaceAll` to change all of them \
+(renaming, say).
+- Read the file first. Take what follows the line number and its colon and blank; never put these \
+into oldString or newString.
+- Both strings are taken literally. `\\n` also matches the line ends of files that use `\\r\\n`, \
+and the file keeps them, its mode and its byte-order mark.
+- Prefer editing a file that exists to writing a new one.""",
+    filePath=_PATH,
+    **_STEP,
+)
 def edit(context: Context, path: str, old: str, new: str, every: bool) -> Result:
     if unified(old) == unified(new):
         raise ToolError(IDENTICAL)
     return _edit(context, path, [(old, new, every)])
 
 
+@tool(
+    "multiedit",
+    """Makes several replacements in one file, all or none.
+
+- Each edit works as the edit tool does, on what those before it have left. If one cannot be \
+made, the file stays as it is.
+- Prefer this to several edit calls on the same file. Mind that an early edit may change the text \
+that a later one looks for.""",
+    filePath=_PATH,
+    edits=objects("The edits, in the order in which they are made", _STEP),
+)
 def multiedit(context: Context, path: str, edits: Sequence[tuple[str, str, bool]]) -> Result:
     result = _edit(context, path, edits, several=True)
     return replace(result, metadata={**result.metadata, "results": [{} for _ in edits]})
@@ -108,39 +141,3 @@ def _nearly(text: str, old: str) -> str:
             where = f"Line {first} differs" if first == last else f"Lines {first}-{last} differ"
             return f" {where} from it in whitespace only: read them again."
     return ""
-
-
-_PATH = text("The path of the file to modify, absolute or relative to the project", empty=False)
-_STEP = {
-    "oldString": text("The text to replace"),
-    "newString": text("The text to replace it with (must be different from oldString)"),
-    "replaceAll": flag("Replace all occurrences of oldString (default false)"),
-}
-
-EDIT = Tool(
-    "edit",
-    """Replaces a text in a file by another.
-
-- `oldString` must stand in the file exactly as given, indentation included, and only once: else \
-the edit fails. Add lines around it to make it unique, or set `replaceAll` to change all of them \
-(renaming, say).
-- Read the file first. Take what follows the line number and its colon and blank; never put these \
-into oldString or newString.
-- Both strings are taken literally. `\\n` also matches the line ends of files that use `\\r\\n`, \
-and the file keeps them, its mode and its byte-order mark.
-- Prefer editing a file that exists to writing a new one.""",
-    edit,
-    {"filePath": _PATH, **_STEP},
-)
-
-MULTIEDIT = Tool(
-    "multiedit",
-    """Makes several replacements in one file, all or none.
-
-- Each edit works as the edit tool does, on what those before it have left. If one cannot be \
-made, the file stays as it is.
-- Prefer this to several edit calls on the same file. Mind that an early edit may change the text \
-that a later one looks for.""",
-    multiedit,
-    {"filePath": _PATH, "edits": objects("The edits, in the order in which they are made", _STEP)},
-)

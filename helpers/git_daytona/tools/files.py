@@ -74,13 +74,10 @@ def _is_below(path: str, folder: str) -> bool:
 class Found:
     """What is at a path; ``kind`` is file, directory, other, unreadable or missing."""
 
-    path: str
-    """The sandbox path, absolute."""
+    path: str  # the sandbox's, absolute
     kind: str
-    text: str | None = None
-    """What a file holds."""
-    state: str = "-"
-    """What a change has to name: ``SIZE DIGEST`` of a file, ``-`` for nothing."""
+    text: str | None = None  # what a file holds
+    state: str = "-"  # what a change has to name: ``SIZE DIGEST`` of a file, ``-`` for nothing
 
     def need_text(self) -> str:
         """Return what the file holds. Raises ToolError for what is not a file."""
@@ -102,8 +99,7 @@ class Change:
 
     found: Found
     text: str | None
-    like: str = "-"
-    """The file whose mode a new one takes."""
+    like: str = "-"  # the file whose mode a new one takes
 
 
 class Changed(ToolError):

@@ -7,12 +7,13 @@ Patterns are read as ripgrep reads them, and turned into extended regular expres
 import posixpath
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from git_daytona.git.refs import PROJECT
 from git_daytona.sandbox.scripts import script
 from git_daytona.tools import answers, files
 from git_daytona.tools.answers import Answer, name
-from git_daytona.tools.context import Context, Result, Tool, ToolError, ask, text, texts
+from git_daytona.tools.context import Context, Result, ToolError, ask, text, texts, tool
 
 NAMES_SECONDS = 60.0
 LIMIT = 100
@@ -32,6 +33,17 @@ _PIECE = re.compile(
 )
 
 
+@tool(
+    "glob",
+    """Finds files by name, the newest first, at most 100.
+
+- Patterns as `**/*.js`, `src/**/*.{ts,tsx}` or `*.md` (at any depth, as it has no slash).
+- Looks into the project or, with `path`, another directory of the sandbox. What git ignores is \
+left out.
+- Make several searches in one message when you expect to need them.""",
+    pattern=text("The glob pattern to match files against", empty=False),
+    path=text("The directory to search in. Leave it out for the whole project.", ""),
+)
 def glob(context: Context, pattern: str, given: str) -> Result:
     path = files.resolve(given or ".", context.worktree)
     path, below = split(path, pattern, context.worktree)
@@ -52,8 +64,7 @@ def glob(context: Context, pattern: str, given: str) -> Result:
 
 
 def names(context: Context, tool: str, *words: str) -> tuple[str, list[str]]:
-    """Run glob.sh; returns the searched directory, and the names in it that it prints. Raises
-    ToolError for what is no directory."""
+    """Run glob.sh; returns the directory and the names in it. Raises ToolError."""
     source = script("names") + script("glob")
     answer = Answer(tool, context.execute(source, *words, timeout=NAMES_SECONDS))
     kind, full = answer.line(), answer.text()
@@ -79,6 +90,14 @@ def split(path: str, pattern: str, worktree: str) -> tuple[str, str]:
     return files.resolve("/".join(parents[:at]), worktree), "/" + below
 
 
+@tool(
+    "list",
+    """Lists the files below a directory as a tree, at most 100. What git ignores, and \
+folders as node_modules, are left out. Where you know what to look for, glob and grep are \
+better.""",
+    path=text("The directory to list. Leave it out for the project.", ""),
+    ignore=texts("Glob patterns of what to leave out"),
+)
 def list_files(context: Context, given: str, ignored: Sequence[str]) -> Result:
     path = files.resolve(given or ".", context.worktree)
     without = any_of([*IGNORED, *filter(None, ignored)])
@@ -97,9 +116,11 @@ def list_files(context: Context, given: str, ignored: Sequence[str]) -> Result:
     return Result(name(files.relative(path)), output, metadata)
 
 
+ls = replace(list_files, name="ls")
+
+
 def tree(paths: Sequence[str], depth: int = 1) -> str:
-    """Return the paths as indented lines, in each folder the folders first; below DEEPEST each as
-    it is."""
+    """Return the paths as indented lines, folders first; below DEEPEST each as it is."""
     indent = "  " * depth
     if depth > DEEPEST:
         return "".join(f"{indent}{name(path)}\n" for path in sorted(paths))
@@ -155,48 +176,15 @@ def _translate(pattern: str) -> str:
 
 
 def any_of(patterns: list[str]) -> str:
-    """Return an ERE for paths that match one of the patterns, or are in a folder that does: what
-    .gitignore means by a line."""
+    """Return an ERE for paths that match a pattern, or are in a folder that does, as .gitignore."""
     alternatives = [translate(each.rstrip("/") or each)[1:-1] for each in patterns]
     return "^(" + "|".join(f"{each}(/.*)?" for each in alternatives) + ")$"
 
 
 def _bracket(members: str, *, negated: bool) -> str:
-    """Return a bracket expression of an ERE, in which "]" can only be first and "[" is last, as it
-    may begin a class."""
+    """Return an ERE's bracket: "]" can only be first, and "[" is last, as it may begin a class."""
     members = members.replace("\\", "")
     first, last = "]" * ("]" in members), "[" * ("[" in members)
     members = first + members.replace("]", "").replace("[", "") + last
     sign = "" if not negated else "^" if first else "^/"
     return f"[{sign}{members}]"
-
-
-GLOB = Tool(
-    "glob",
-    """Finds files by name, the newest first, at most 100.
-
-- Patterns as `**/*.js`, `src/**/*.{ts,tsx}` or `*.md` (at any depth, as it has no slash).
-- Looks into the project or, with `path`, another directory of the sandbox. What git ignores is \
-left out.
-- Make several searches in one message when you expect to need them.""",
-    glob,
-    {
-        "pattern": text("The glob pattern to match files against", empty=False),
-        "path": text("The directory to search in. Leave it out for the whole project.", ""),
-    },
-)
-
-LIST, LS = (
-    Tool(
-        each,
-        """Lists the files below a directory as a tree, at most 100. What git ignores, and \
-folders as node_modules, are left out. Where you know what to look for, glob and grep are \
-better.""",
-        list_files,
-        {
-            "path": text("The directory to list. Leave it out for the project.", ""),
-            "ignore": texts("Glob patterns of what to leave out"),
-        },
-    )
-    for each in ("list", "ls")
-)

@@ -10,20 +10,31 @@ import re
 from git_daytona.sandbox.scripts import script
 from git_daytona.tools import answers, files, glob
 from git_daytona.tools.answers import Answer, name
-from git_daytona.tools.context import Context, Result, Tool, ToolError, ask, text
+from git_daytona.tools.context import Context, Result, ToolError, ask, text, tool
 
 GREP_SECONDS = 120.0
 LIMIT = 100
-PATTERN_LENGTH = 10_000
+LONGEST = 10_000  # characters of a pattern
 
 _MATCH = re.compile(rb"([^\x01]*)\x01(?:([0-9]{1,15}):)?([^\n]*)\n?")
 
 
-def run(context: Context, pattern: str, given: str, include: str) -> Result:
-    if "\0" in pattern or len(pattern) > PATTERN_LENGTH:
-        raise ToolError(
-            f"the pattern must not hold NUL or be longer than {PATTERN_LENGTH} characters"
-        )
+@tool(
+    "grep",
+    """Searches the contents of files by a regular expression and gives the matching lines with \
+their numbers, of the newest files first, at most 100.
+
+- Full expressions as `log.*Error` or `function\\s+\\w+`.
+- `include` narrows it to names as `*.js` or `*.{ts,tsx}`, `path` to a directory or file. What \
+git ignores is left out.
+- To count matches, use bash.""",
+    pattern=text("The regex pattern to search for in file contents", empty=False),
+    path=text("The directory or file to search in. Leave it out for the whole project.", ""),
+    include=text('File pattern to include in the search (e.g. "*.js", "*.{ts,tsx}")', ""),
+)
+def grep(context: Context, pattern: str, given: str, include: str) -> Result:
+    if "\0" in pattern or len(pattern) > LONGEST:
+        raise ToolError(f"the pattern must not hold NUL or be longer than {LONGEST} characters")
     path = files.resolve(given or ".", context.worktree)
     names = glob.translate(include) if include else ""
     asked = {"pattern": pattern, "path": given, "include": include}
@@ -43,8 +54,7 @@ def run(context: Context, pattern: str, given: str, include: str) -> Result:
 
 
 def parse(answer: bytes) -> list[tuple[str, int, str]]:
-    """Return file, line number and line of each match; what is no match (remarks on binary files)
-    is passed over."""
+    """Return file, line number and line of each match, without remarks on binary files."""
     found = []
     at = 0
     while match := _MATCH.match(answer, at):
@@ -85,21 +95,3 @@ def _result(pattern: str, folder: str, matches: list[tuple[str, int, str]]) -> R
         output += ["", "(Results truncated. Consider using a more specific path or pattern.)"]
     metadata = {"matches": shown, "truncated": more}
     return Result(name(pattern), "\n".join(output), metadata)
-
-
-TOOL = Tool(
-    "grep",
-    """Searches the contents of files by a regular expression and gives the matching lines with \
-their numbers, of the newest files first, at most 100.
-
-- Full expressions as `log.*Error` or `function\\s+\\w+`.
-- `include` narrows it to names as `*.js` or `*.{ts,tsx}`, `path` to a directory or file. What \
-git ignores is left out.
-- To count matches, use bash.""",
-    run,
-    {
-        "pattern": text("The regex pattern to search for in file contents", empty=False),
-        "path": text("The directory or file to search in. Leave it out for the whole project.", ""),
-        "include": text('File pattern to include in the search (e.g. "*.js", "*.{ts,tsx}")', ""),
-    },
-)

@@ -1,5 +1,4 @@
-"""read: the lines of a file, the entries of a directory, or an image or PDF as an attachment. One
-API call."""
+"""read: a file's lines, a directory's entries, or an image or PDF to look at. One API call."""
 
 import base64
 import posixpath
@@ -8,15 +7,12 @@ from typing import Any
 from git_daytona.sandbox.scripts import script
 from git_daytona.tools import answers, files, texts
 from git_daytona.tools.answers import Answer, name
-from git_daytona.tools.context import Context, Result, Tool, ToolError, ask, text, whole
+from git_daytona.tools.context import Context, Result, ToolError, ask, text, tool, whole
 from git_daytona.tools.texts import BOM
 
 READ_SECONDS = 60.0
-LINES = 2000
 CUT = f"... (line truncated to {answers.LINE_LENGTH} chars)"
-SENT = 220_000
-"""Bytes of lines that the sandbox sends: enough for what is shown, whose long lines are cut to a
-quarter at worst."""
+SENT = 220_000  # bytes that the sandbox sends: 50 KB are shown, of lines cut to a quarter at worst
 MOST = 2**53 - 1
 
 _ATTACHMENTS = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
@@ -28,7 +24,25 @@ _BINARY = frozenset(
 )
 
 
-def run(context: Context, path: str, offset: int, limit: int) -> Result:
+@tool(
+    "read",
+    """Reads a file or directory of the project (or any other place in the sandbox).
+
+- `filePath` may be absolute or relative to the project; a path under the user's working \
+directory means the same file in the sandbox.
+- Up to 2000 lines (50 KB) come at once, from `offset` (the first line is 1); call again with a \
+larger `offset` for more. Lines of more than 2000 characters are cut.
+- Each line comes after its number: `1: first line`. The number, the colon and one blank are not \
+part of the file.
+- A directory gives its entries, one a line, subdirectories with a trailing `/`. Images and PDFs \
+come as attachments; other binary files are refused.
+- Read several files in one message when you know that you need them, and large pieces rather \
+than small ones. glob finds files by name, grep finds the place in a large one.""",
+    filePath=text("The path of the file or directory to read", empty=False),
+    offset=whole("The line number to start reading from (1-indexed)", 0, MOST, 1),
+    limit=whole("The maximum number of lines to read (defaults to 2000)", 1, MOST, 2000),
+)
+def read(context: Context, path: str, offset: int, limit: int) -> Result:
     path = files.resolve(path, context.worktree)
     relative = files.relative(path)
     offset, count = offset or 1, min(limit, answers.MOST_LINES)
@@ -51,8 +65,8 @@ def run(context: Context, path: str, offset: int, limit: int) -> Result:
 
 
 def page(path: str, title: str, content: bytes, offset: int, total: int) -> Result:
-    """Return the result for a text file: ``content`` has its lines from ``offset`` (the first is 1)
-    on, as many as may be shown at most, of ``total``. Raises ToolError."""
+    """Return the result for a text file of ``total`` lines: ``content`` holds those from ``offset``
+    (the first is 1) on, as many as may be shown at most. Raises ToolError."""
     if total < offset and (total, offset) != (0, 1):
         raise ToolError(f"Offset {offset} is out of range for this file ({total} lines)")
     lines = texts.rows(content.decode("utf-8", "replace").removeprefix(BOM))
@@ -98,8 +112,7 @@ def _result(title: str, output: list[str], shown: list[str], details: dict[str, 
 
 
 def missing(path: str, names: list[str]) -> str:
-    """Return the message for a path where nothing is, with up to three of the folder's names that
-    may be meant."""
+    """Return the message for a path where nothing is, with up to three names that may be meant."""
     folder, base = posixpath.split(path)
     wanted = base.casefold()
     near = [
@@ -130,26 +143,3 @@ def _attachment(path: str, title: str, size: int, mime: str, content: bytes) -> 
     url = f"data:{mime};base64,{base64.b64encode(content).decode()}"
     metadata = {"preview": output, "truncated": False, "loaded": []}
     return Result(title, output, metadata, [{"type": "file", "mime": mime, "url": url}])
-
-
-TOOL = Tool(
-    "read",
-    """Reads a file or directory of the project (or any other place in the sandbox).
-
-- `filePath` may be absolute or relative to the project; a path under the user's working \
-directory means the same file in the sandbox.
-- Up to 2000 lines (50 KB) come at once, from `offset` (the first line is 1); call again with a \
-larger `offset` for more. Lines of more than 2000 characters are cut.
-- Each line comes after its number: `1: first line`. The number, the colon and one blank are not \
-part of the file.
-- A directory gives its entries, one a line, subdirectories with a trailing `/`. Images and PDFs \
-come as attachments; other binary files are refused.
-- Read several files in one message when you know that you need them, and large pieces rather \
-than small ones. glob finds files by name, grep finds the place in a large one.""",
-    run,
-    {
-        "filePath": text("The path of the file or directory to read", empty=False),
-        "offset": whole("The line number to start reading from (1-indexed)", 0, MOST, 1),
-        "limit": whole("The maximum number of lines to read (defaults to 2000)", 1, MOST, LINES),
-    },
-)

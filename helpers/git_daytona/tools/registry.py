@@ -4,16 +4,16 @@ from git_daytona.tools import apply_patch, bash, edit, git_sync, glob, grep, pre
 from git_daytona.tools.context import Tool
 
 TOOLS: tuple[Tool, ...] = (
-    bash.TOOL,
-    read.TOOL,
-    write.TOOL,
-    edit.EDIT,
-    edit.MULTIEDIT,
-    apply_patch.TOOL,
-    glob.GLOB,
-    grep.TOOL,
-    glob.LIST,
-    glob.LS,
-    preview.TOOL,
-    git_sync.TOOL,
+    bash.bash,
+    read.read,
+    write.write,
+    edit.edit,
+    edit.multiedit,
+    apply_patch.apply_patch,
+    glob.glob,
+    grep.grep,
+    glob.list_files,
+    glob.ls,
+    preview.get_preview_url,
+    git_sync.git_sync,
 )

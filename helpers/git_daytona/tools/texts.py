@@ -46,10 +46,8 @@ def compare(path: str, old: str, new: str) -> Diff:
     deletions = sum(row.startswith("-") for row in hunks)
     body = "".join(_dedented(hunks))
     if len(body) > DIFF_LENGTH:
-        body = (
-            f"@@ -0,0 +1,1 @@\n+[the difference is too long to be shown: {additions} lines "
-            f"added, {deletions} removed]\n"
-        )
+        counts = f"{additions} lines added, {deletions} removed"
+        body = f"@@ -0,0 +1,1 @@\n+[the difference is too long to be shown: {counts}]\n"
     head = f"Index: {path}\n{'=' * 67}\n--- {path}\n+++ {path}\n"
     return Diff(path, head + body, additions, deletions)
 

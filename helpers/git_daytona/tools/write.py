@@ -3,7 +3,7 @@ is read for the difference."""
 
 from git_daytona.tools import files
 from git_daytona.tools.answers import name
-from git_daytona.tools.context import Context, Result, Tool, text
+from git_daytona.tools.context import Context, Result, text, tool
 from git_daytona.tools.edit import change
 from git_daytona.tools.files import Changed, Found
 from git_daytona.tools.texts import BOM
@@ -11,7 +11,19 @@ from git_daytona.tools.texts import BOM
 BINARY = "[binary content]\n"  # what a difference shows of a binary file that is overwritten
 
 
-def run(context: Context, path: str, content: str) -> Result:
+@tool(
+    "write",
+    """Writes a file, with the folders above it; one that is there is overwritten.
+
+- Read a file before you overwrite it, and prefer the edit tool to change one. Do not create \
+files that nobody asked for (documentation, say).
+- A file that is there keeps its mode, its line endings and its byte-order mark.""",
+    filePath=text(
+        "The path of the file to write, absolute or relative to the project", empty=False
+    ),
+    content=text("The content to write to the file"),
+)
+def write(context: Context, path: str, content: str) -> Result:
     path = files.resolve(path, context.worktree)
     with files.locked(context, [path]):
         # Most files that are written are new, so this one is taken for new. Where a file turns up
@@ -34,20 +46,3 @@ def adapted(text: str, before: str) -> str:
     if breaks and breaks == before.count("\r\n") and "\r\n" not in text:
         text = text.replace("\n", "\r\n")
     return BOM + text if before.startswith(BOM) and not text.startswith(BOM) else text
-
-
-TOOL = Tool(
-    "write",
-    """Writes a file, with the folders above it; one that is there is overwritten.
-
-- Read a file before you overwrite it, and prefer the edit tool to change one. Do not create \
-files that nobody asked for (documentation, say).
-- A file that is there keeps its mode, its line endings and its byte-order mark.""",
-    run,
-    {
-        "filePath": text(
-            "The path of the file to write, absolute or relative to the project", empty=False
-        ),
-        "content": text("The content to write to the file"),
-    },
-)
