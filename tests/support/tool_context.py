@@ -33,10 +33,8 @@ class RealContext:
     when_shown: Callable[[dict[str, Any]], None] = lambda _shown: None
     locks: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
 
-    def execute(
-        self, script: str, *arguments: str, timeout: float, directory: str | None = None
-    ) -> Execution:
-        words = (directory or PROJECT, script, *arguments)
+    def execute(self, script: str, *arguments: str, timeout: float) -> Execution:
+        words = (PROJECT, script, *arguments)
         return self._within(
             lambda place: report.run_once(
                 self.coordinator.cloud, place, IN_DIRECTORY, *words, timeout=timeout

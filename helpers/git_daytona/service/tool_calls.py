@@ -20,12 +20,10 @@ from git_daytona.tools.context import Cancelled, Denied, Question, Result, Tool,
 
 T = TypeVar("T")
 
-# Runs a script in a directory. $1 directory (empty: the project, or home where that is gone), $2
-# project, $3 script, then its arguments.
-_IN_DIRECTORY = """if [ -n "$1" ]; then cd -- "$1" || exit 125
-else cd -- "$2" 2>/dev/null || cd || exit 125; fi
-script=$3
-shift 3
+# Runs a script in the project, or home without one. $1 project, $2 script, then its arguments.
+_IN_PROJECT = """cd -- "$1" 2>/dev/null || cd || exit 125
+script=$2
+shift 2
 exec sh -c "$script" sh "$@"
 """
 
@@ -113,15 +111,13 @@ class ToolCall:
 
     # -- Context -----------------------------------------------------------------------------------
 
-    def execute(
-        self, script: str, *arguments: str, timeout: float, directory: str | None = None
-    ) -> Execution:
-        words = (directory or "", PROJECT, script, *arguments)
+    def execute(self, script: str, *arguments: str, timeout: float) -> Execution:
+        words = (PROJECT, script, *arguments)
         return self._in_sandbox(
             lambda sandbox_id: report.run_once(
                 self._shared.workspace.coordinator().cloud,
                 sandbox_id,
-                _IN_DIRECTORY,
+                _IN_PROJECT,
                 *words,
                 timeout=timeout,
             )

@@ -35,12 +35,12 @@ class Answer:
         self._tool, self._result = tool, result
         *self._lines, end = result.output.rstrip("\n").split("\n")
         if end != "end":
-            raise self.unexpected()
+            raise unexpected(self._tool, self._result)
 
     def line(self) -> str:
         """Take a line as it is."""
         if not self._lines:
-            raise self.unexpected()
+            raise unexpected(self._tool, self._result)
         return self._lines.pop(0)
 
     def content(self) -> bytes:
@@ -63,11 +63,8 @@ class Answer:
     def number(self, text: str) -> int:
         """Convert a number of a line. (int() takes other alphabets' digits, too.)"""
         if not re.fullmatch(r"[0-9]{1,15}", text):
-            raise self.unexpected()
+            raise unexpected(self._tool, self._result)
         return int(text)
-
-    def unexpected(self) -> SandboxCommandFailed:
-        return unexpected(self._tool, self._result)
 
 
 def unexpected(tool: str, result: Execution) -> SandboxCommandFailed:

@@ -1,8 +1,5 @@
-"""apply_patch: changes to several files, all or none. Two API calls: one reads them, one writes
-them if they are still the same.
-
-The format is the one that GPT-family models send; the tool's description has an example.
-"""
+"""apply_patch: changes to several files, all or none, in the format that GPT-family models send.
+Two API calls: one reads the files, one writes them if they are still the same."""
 
 import re
 from collections.abc import Callable, Sequence

@@ -22,6 +22,7 @@ SENT = 2 * answers.MOST_BYTES  # bytes of output that the sandbox sends
 LIVE_LENGTH = 30_000  # characters of output in a tool's metadata, for the display
 PATIENCE = 2.0  # seconds after which a command's output is shown while it runs
 SLOWEST = 5.0  # seconds between two looks at it at most: they grow with the time it has taken
+NOTED = "\n\n<shell_metadata>\n{}\n</shell_metadata>"
 
 _ENDED = re.compile(
     r"ended (?P<status>[0-9]{1,15}) (?P<reason>exit|time|size|cancel) (?P<size>[0-9]{1,15}) "
@@ -127,7 +128,7 @@ class _Call:
         if cut:
             text = f"...output truncated...\n\nFull output saved to: {log}\n\n{text}"
             metadata["outputPath"] = ended["log"]
-        return Result(self.title, text + (_noted(note) if note else ""), metadata)
+        return Result(self.title, text + (NOTED.format(note) if note else ""), metadata)
 
     def leave(self) -> Result:
         """Start it, and leave it running."""
@@ -137,7 +138,7 @@ class _Call:
         printed = answers.tail(answers.output(printed)).strip("\n")
         if printed:
             output += f"\n\nSo far:\n{printed}"
-        output += _noted(f"end it with: kill -- -{pid}")
+        output += NOTED.format(f"end it with: kill -- -{pid}")
         started = {"exit": None, "truncated": False, "pid": int(pid), "outputPath": log}
         return Result(self.title, output, self._metadata(printed) | started)
 
@@ -182,7 +183,3 @@ class _Call:
         if len(printed) > LIVE_LENGTH:
             printed = "...\n\n" + printed[-LIVE_LENGTH:]
         return {"output": printed or "(no output)", "description": self.title}
-
-
-def _noted(note: str) -> str:
-    return f"\n\n<shell_metadata>\n{note}\n</shell_metadata>"

@@ -1,9 +1,9 @@
 """The single commands within a shell command line, for OpenCode's permission rules (``"git push *":
 "ask"``). Pure.
 
-This splits at operators outside quotes, and looks into substitutions, subshells and here-documents.
-Where it cannot tell it gives the whole line. (tree-sitter's grammar, which OpenCode uses, cannot
-tell for more lines, ``cat <<A; rm x`` among them, and may take seconds for a long one.)
+This splits at operators outside quotes, and looks into substitutions, subshells and here-documents;
+where it cannot tell it gives the whole line. OpenCode's parser, tree-sitter-bash, cannot tell for
+more lines (``cat <<A; rm x``), and may take many seconds for one.
 """
 
 import re

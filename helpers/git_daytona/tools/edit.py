@@ -1,5 +1,4 @@
-"""edit and multiedit: replace texts in a file. Two API calls: one reads the file, one writes it if
-it is still the same."""
+"""edit and multiedit: replace texts in a file. Two API calls: one to read it, one to write it."""
 
 import re
 from collections.abc import Sequence
@@ -22,6 +21,8 @@ MISSING = (
     "Could not find oldString in the file. It must match exactly, including whitespace, "
     "indentation, and line endings."
 )
+
+Step = tuple[str, str, bool]  # old, new, and whether all places are replaced
 
 _PATH = text("The path of the file to modify, absolute or relative to the project", empty=False)
 _STEP = {
@@ -63,14 +64,12 @@ that a later one looks for.""",
     filePath=_PATH,
     edits=objects("The edits, in the order in which they are made", _STEP),
 )
-def multiedit(context: Context, path: str, edits: Sequence[tuple[str, str, bool]]) -> Result:
+def multiedit(context: Context, path: str, edits: Sequence[Step]) -> Result:
     result = _edit(context, path, edits, several=True)
     return replace(result, metadata={**result.metadata, "results": [{} for _ in edits]})
 
 
-def _edit(
-    context: Context, path: str, edits: Sequence[tuple[str, str, bool]], *, several: bool = False
-) -> Result:
+def _edit(context: Context, path: str, edits: Sequence[Step], *, several: bool = False) -> Result:
     path = files.resolve(path, context.worktree)
     with files.locked(context, [path]):
         (found,) = files.fetch(context, [path])

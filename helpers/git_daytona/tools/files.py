@@ -4,9 +4,8 @@ API call each, however many they are.
 OpenCode tells the model the working directory of the user's machine, so models write its paths; the
 tools' own output shows sandbox paths. Both lead to the same place.
 
-A change names the content that it was made from, so what somebody else (a command of the agent's,
-another session's tool) wrote in between is never lost: then nothing is changed, and the model is
-told to read again.
+A change names the content that it was made from, so what a command or another tool wrote in between
+is never lost: then nothing is changed, and the model is told to read again.
 """
 
 import base64
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 
 from git_daytona.git.refs import PROJECT
 from git_daytona.sandbox.scripts import script
-from git_daytona.tools.answers import Answer, name
+from git_daytona.tools.answers import Answer, name, unexpected
 from git_daytona.tools.context import Context, ToolError
 
 FILES_SECONDS = 120.0
@@ -168,7 +167,7 @@ def store(context: Context, changes: Sequence[Change]) -> None:
         raise Changed(_read(answer))
     number = answer.number(which)
     if word != "failed" or number >= len(changes):
-        raise answer.unexpected()
+        raise unexpected("the tool", result)
     path = name(changes[number].found.path)
     complaint = name(" ".join(words).strip()) or "unknown error"
     raise ToolError(f"Cannot write {path}: {complaint}. Nothing was changed.")

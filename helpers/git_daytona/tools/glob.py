@@ -1,5 +1,4 @@
-"""glob: files by name, the newest first; list and ls: the files below a directory as a tree. One
-API call each.
+"""glob: files by name, the newest first; list and ls: all below a directory. One API call each.
 
 Patterns are read as ripgrep reads them, and turned into extended regular expressions for grep -E.
 """
@@ -7,7 +6,6 @@ Patterns are read as ripgrep reads them, and turned into extended regular expres
 import posixpath
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from git_daytona.git.refs import PROJECT
 from git_daytona.sandbox.scripts import script
@@ -18,7 +16,6 @@ from git_daytona.tools.context import Context, Result, ToolError, ask, text, tex
 NAMES_SECONDS = 60.0
 LIMIT = 100
 PATTERN_LENGTH = 1000
-
 DEEPEST = 30  # levels that are shown by indentation
 IGNORED = str.split(
     "node_modules/ __pycache__/ .git/ dist/ build/ target/ vendor/ bin/ obj/ .idea/ .vscode/ "
@@ -63,13 +60,13 @@ def glob(context: Context, pattern: str, given: str) -> Result:
     return Result(name(files.relative(path)), output, metadata)
 
 
-def names(context: Context, tool: str, *words: str) -> tuple[str, list[str]]:
+def names(context: Context, tool_name: str, *words: str) -> tuple[str, list[str]]:
     """Run glob.sh; returns the directory and the names in it. Raises ToolError."""
     source = script("names") + script("glob")
-    answer = Answer(tool, context.execute(source, *words, timeout=NAMES_SECONDS))
+    answer = Answer(tool_name, context.execute(source, *words, timeout=NAMES_SECONDS))
     kind, full = answer.line(), answer.text()
     if kind == "file":
-        raise ToolError(f"{tool} path must be a directory: {name(full)}")
+        raise ToolError(f"{tool_name} path must be a directory: {name(full)}")
     if kind != "directory":
         raise ToolError(f"No such directory: {name(full)}")
     return full, [each.removeprefix("./") for each in answer.names()]
@@ -114,9 +111,6 @@ def list_files(context: Context, given: str, ignored: Sequence[str]) -> Result:
         )
     metadata = {"count": min(len(found), LIMIT), "truncated": truncated}
     return Result(name(files.relative(path)), output, metadata)
-
-
-ls = replace(list_files, name="ls")
 
 
 def tree(paths: Sequence[str], depth: int = 1) -> str:

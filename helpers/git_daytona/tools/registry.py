@@ -1,5 +1,7 @@
 """All tools, in the order in which the model is shown them."""
 
+from dataclasses import replace
+
 from git_daytona.tools import apply_patch, bash, edit, git_sync, glob, grep, preview, read, write
 from git_daytona.tools.context import Tool
 
@@ -13,7 +15,7 @@ TOOLS: tuple[Tool, ...] = (
     glob.glob,
     grep.grep,
     glob.list_files,
-    glob.ls,
+    replace(glob.list_files, name="ls"),
     preview.get_preview_url,
     git_sync.git_sync,
 )

@@ -4,7 +4,6 @@ them, which like the model's texts have no mark and end lines with ``\\n``. Pure
 
 import difflib
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -68,13 +67,12 @@ def _hunks(before: list[str], after: list[str]) -> list[str]:
     old, new = before[first : len(before) - trail], after[first : len(after) - trail]
     if len(old) + len(new) <= SEARCHED_LINES:
         matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-        groups: Iterable[list[tuple[str, int, int, int, int]]]
-        groups = matcher.get_grouped_opcodes(CONTEXT_LINES)
+        groups = list(matcher.get_grouped_opcodes(CONTEXT_LINES))
     else:
         lead, old_end, new_end = start - first, len(before) - end - first, len(after) - end - first
-        replaced = ("replace", lead, old_end, lead, new_end)
+        whole = ("replace", lead, old_end, lead, new_end)
         rest = ("equal", old_end, len(old), new_end, len(new))
-        groups = [[("equal", 0, lead, 0, lead), replaced, rest]]
+        groups = [[("equal", 0, lead, 0, lead), whole, rest]]
     hunks: list[str] = []
     for group in groups:
         old_range = _range(first + group[0][1], first + group[-1][2])

@@ -1,5 +1,4 @@
-"""write: create or overwrite a file. One API call for a new file; two for one that is there, which
-is read for the difference."""
+"""write: create or overwrite a file. One API call; two for a file that is there, which is read."""
 
 from git_daytona.tools import files
 from git_daytona.tools.answers import name
@@ -40,8 +39,7 @@ def write(context: Context, path: str, content: str) -> Result:
 
 
 def adapted(text: str, before: str) -> str:
-    """Return the text with the byte-order mark of the one before, and its line endings where all of
-    it had them."""
+    """Return the text with the mark of the one before, and its line endings where all are alike."""
     breaks = before.count("\n")
     if breaks and breaks == before.count("\r\n") and "\r\n" not in text:
         text = text.replace("\n", "\r\n")
