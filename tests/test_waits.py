@@ -45,11 +45,10 @@ PARTS = {
     "doctor.confinement.ACTIVE_SECONDS": "within a check",
     "doctor.daytona.REQUEST_SECONDS": "within a check",
     "doctor.daytona.PROBE_SECONDS": "within a check",
-    "tools.files.SECONDS": "a script in the sandbox, as REPORT_SECONDS",
-    "tools.glob.SECONDS": "a script in the sandbox",
-    "tools.grep.SECONDS": "a script in the sandbox",
-    "tools.listing.SECONDS": "a script in the sandbox",
-    "tools.read.SECONDS": "a script in the sandbox",
+    "tools.files.FILES_SECONDS": "a script in the sandbox, as REPORT_SECONDS",
+    "tools.glob.NAMES_SECONDS": "a script in the sandbox",
+    "tools.grep.GREP_SECONDS": "a script in the sandbox",
+    "tools.read.READ_SECONDS": "a script in the sandbox",
 }
 """Limits within a limit that the page has, and those of the agent's tools, which end with their
 calls."""

@@ -26,7 +26,8 @@ def leave(status: int) -> None:
     process with SIGABRT where one is in compiled code. Other threads (revocations) are waited for.
     """
     for thread in threading.enumerate():
-        if not thread.daemon and thread is not threading.current_thread():
+        # One without an identity is just being started, by a daemon thread, and cannot be joined.
+        if not thread.daemon and thread.ident and thread is not threading.current_thread():
             thread.join()
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):

@@ -103,7 +103,7 @@ def messages() -> dict[str, list[str]]:
     trees = _trees()
     entry_of = {kind.__name__: kind.entry for kind in kinds()}
     # special cases that stand with what raises them have the entry of what they are a case of
-    for tree in trees:
+    for tree in (*trees, *trees):  # one may be of a case in a later module
         for each in ast.walk(tree):
             if (
                 isinstance(each, ast.ClassDef)

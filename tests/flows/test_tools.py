@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from git_daytona.local.server import LocalDaytona
-from git_daytona.tools import bash, bounds
+from git_daytona.tools import answers, bash
 from git_daytona.tools.context import Cancelled, Denied, Result, ToolError
 from support.round_trip import Repo, Session
 from support.tool_context import RealContext, Toolbox
@@ -352,7 +352,18 @@ def test_read_shows_images_and_refuses_binaries(tools: Toolbox, local: LocalDayt
     ]
     assert calls(local) == 1
     assert len(tools("read", filePath="dot.png").attachments[0]["url"]) > 2_600_000
-    assert tools("read", filePath="paper").attachments[0]["mime"] == "application/pdf"
+    tools.sh(
+        "printf 'RIFF1234WEBP' >web; printf 'GIF89a' >gif; printf '\\377\\330\\377\\340' >photo; "
+        "printf 'RIFF1234WAVE' >sound"
+    )
+    for name, mime in {
+        "paper": "application/pdf",
+        "web": "image/webp",
+        "gif": "image/gif",
+        "photo": "image/jpeg",
+    }.items():
+        assert tools("read", filePath=name).attachments[0]["mime"] == mime
+    assert "1: RIFF1234WAVE" in tools("read", filePath="sound").output
     for name in ("binary", "empty.so"):
         with pytest.raises(ToolError, match="Cannot read binary file: /home/daytona/project/"):
             tools("read", filePath=name)
@@ -405,7 +416,7 @@ def test_write_makes_a_new_file_with_one_call(
     assert result.title == "a/b/new.txt"
     assert result.metadata["exists"] is False
     asked = tools.context.asked[0]
-    assert (asked.permission, asked.patterns, asked.always) == ("edit", ["a/b/new.txt"], ["*"])
+    assert (asked.permission, asked.patterns, asked.always) == ("edit", ["a/b/new.txt"], ("*",))
     assert "+one\n+two\n" in asked.metadata["diff"]
     assert tools.sh("cat a/b/new.txt; stat -c %a a/b/new.txt") == "one\ntwo\n644\n"
     assert not (repo.path / "a").exists()
@@ -762,4 +773,4 @@ def test_results_can_be_sent_as_json(tools: Toolbox) -> None:
         json.dumps(vars(result)).encode()
         json.dumps(vars(result), ensure_ascii=False).encode()
     assert tools.bytes_of(f"{PROJECT}/latin") == b"caf\xe9 pin\n"
-    assert bash.DEFAULT == 120_000 and bounds.LINES < 2000
+    assert bash.DEFAULT_MS == 120_000 and answers.MOST_LINES < 2000

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_daytona.tools import patch, texts
+from git_daytona.tools import apply_patch
 from git_daytona.tools.context import ToolError
 
 HEADERS = [
@@ -46,7 +46,7 @@ plain = st.lists(
 @given(patches | st.text(max_size=80), plain)
 def fuzz_patch(text, lines):
     try:
-        sections = patch.parse(text)
+        sections = apply_patch.parse(text)
     except ToolError:
         return
     assert sections
@@ -54,7 +54,7 @@ def fuzz_patch(text, lines):
         assert section.action in ("add", "delete", "update") and section.path
         if section.action == "update":
             try:
-                patch.update(section.path, texts.Text("\n".join(lines)), section.chunks)
+                apply_patch.update(section.path, "\n".join(lines), section.chunks)
             except ToolError:
                 continue
 
@@ -74,17 +74,17 @@ def test_a_patch_of_two_texts_makes_the_second(before, after, ending):
         f"{line}\n"
         for line in ["*** Begin Patch", "*** Update File: c", "@@", *body, "*** End Patch"]
     )
-    [section] = patch.parse(written)
+    [section] = apply_patch.parse(written)
     raw = "".join(line + ending for line in before)
-    done = patch.update("c", texts.Text(raw), section.chunks)
-    assert done.raw == "".join(line + ending for line in after)
+    done = apply_patch.update("c", raw, section.chunks)
+    assert done == "".join(line + ending for line in after)
 
 
 @given(plain)
 def test_an_added_file_has_its_lines(lines):
     body = "".join(f"+{line}\n" for line in lines)
-    [section] = patch.parse(f"*** Begin Patch\n*** Add File: a\n{body}*** End Patch")
-    assert section.content == "".join(f"{line}\n" for line in lines)
+    [section] = apply_patch.parse(f"*** Begin Patch\n*** Add File: a\n{body}*** End Patch")
+    assert "".join(section.added) == "".join(f"{line}\n" for line in lines)
 
 
 @pytest.mark.timeout(30)
@@ -99,4 +99,4 @@ def test_an_added_file_has_its_lines(lines):
 )
 def test_long_ones(text):
     with pytest.raises(ToolError):
-        patch.parse(text)
+        apply_patch.parse(text)

@@ -30,7 +30,7 @@ from git_daytona.git.refs import Names, takeable
 from git_daytona.sandbox import report
 from git_daytona.sessions import sync
 from git_daytona.settings import preferences
-from git_daytona.tools import clean
+from git_daytona.tools import answers
 from git_daytona.transfer import transfer
 from support import evil_git
 from support.round_trip import BIN
@@ -473,11 +473,11 @@ def test_text_that_is_dear_to_clean():
         "bearer " * 20_000,
     )
     for text in texts:
-        assert clean.output(text).isprintable()
-        assert clean.line(text).isprintable()
+        assert answers.output(text).isprintable()
+        assert answers.line(text).isprintable()
         assert printable(redact(text)).isprintable()
         fit(report.parse(Execution(0, f"{MARK} note {text}\n{MARK} end ok"), MARK).notes[0])
-    assert clean.output("abc\b\bX\n\bY") == "aX\nY"
+    assert answers.output("abc\b\bX\n\bY") == "aX\nY"
 
 
 def test_commands_that_do_not_end(local, repo, evil, watched):

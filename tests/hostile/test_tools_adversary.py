@@ -60,11 +60,9 @@ class Lying(RealContext):
     said: list[Execution] = field(default_factory=list)
     lies: list[Execution] | None = None
 
-    def execute(self, script, *arguments, timeout, directory=None):
+    def execute(self, script, *arguments, timeout):
         if self.lies is None:
-            self.said.append(
-                super().execute(script, *arguments, timeout=timeout, directory=directory)
-            )
+            self.said.append(super().execute(script, *arguments, timeout=timeout))
             return self.said[-1]
         return self.lies.pop(0) if self.lies else Execution(0, "end\n")
 

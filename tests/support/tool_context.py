@@ -4,7 +4,7 @@ without OpenCode."""
 import base64
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,18 +12,10 @@ from git_daytona.api.cloud import Execution
 from git_daytona.git.refs import PROJECT
 from git_daytona.sandbox import report
 from git_daytona.sessions.coordinator import Coordinator
-from git_daytona.tools.context import Denied, Result
+from git_daytona.tools.context import Denied, Question, Result
 from git_daytona.tools.registry import TOOLS
 
 IN_DIRECTORY = 'cd "$1" && script=$2 && shift 2 && exec sh -c "$script" sh "$@"'
-
-
-@dataclass(frozen=True)
-class Asked:
-    permission: str
-    patterns: list[str]
-    always: list[str]
-    metadata: dict[str, Any]
 
 
 @dataclass
@@ -34,17 +26,15 @@ class RealContext:
     session_id: str
     worktree: str
     cancelled: threading.Event = field(default_factory=threading.Event)
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[Question] = field(default_factory=list)
     shown: list[dict[str, Any]] = field(default_factory=list)
     deny: set[str] = field(default_factory=set)
-    when_asked: Callable[[Asked], None] = lambda _asked: None
+    when_asked: Callable[[Question], None] = lambda _asked: None
     when_shown: Callable[[dict[str, Any]], None] = lambda _shown: None
     locks: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
 
-    def execute(
-        self, script: str, *arguments: str, timeout: float, directory: str | None = None
-    ) -> Execution:
-        words = (directory or PROJECT, script, *arguments)
+    def execute(self, script: str, *arguments: str, timeout: float) -> Execution:
+        words = (PROJECT, script, *arguments)
         return self._within(
             lambda place: report.run_once(
                 self.coordinator.cloud, place, IN_DIRECTORY, *words, timeout=timeout
@@ -63,23 +53,14 @@ class RealContext:
     def sync(self) -> str:
         return self.coordinator.sync(self.session_id).message
 
-    def ask(
-        self,
-        permission: str,
-        patterns: Sequence[str],
-        always: Sequence[str],
-        metadata: Mapping[str, Any],
-    ) -> None:
-        question = Asked(permission, list(patterns), list(always), dict(metadata))
+    def ask(self, question: Question) -> None:
         self.asked.append(question)
-        if permission in self.deny:
+        if question.permission in self.deny:
             raise Denied("the user said no")
         self.when_asked(question)
 
-    def progress(
-        self, *, title: str | None = None, metadata: Mapping[str, Any] | None = None
-    ) -> None:
-        self.shown.append(dict(metadata or {}))
+    def progress(self, title: str, metadata: Mapping[str, Any]) -> None:
+        self.shown.append(dict(metadata))
         self.when_shown(self.shown[-1])
 
     def _within(self, work: Callable[[str], Any]) -> Any:

@@ -2,13 +2,24 @@
 may write them."""
 
 import json
+import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from git_daytona.tools import bounds, clean, places
-from git_daytona.tools.arguments import Arguments, schema, text, whole
-from git_daytona.tools.context import ToolError
+from git_daytona.tools import answers, files
+from git_daytona.tools.context import (
+    Argument,
+    Result,
+    Tool,
+    ToolError,
+    flag,
+    objects,
+    text,
+    texts,
+    whole,
+)
 from git_daytona.tools.registry import TOOLS
 
 P = "/home/daytona/project"
@@ -52,20 +63,20 @@ P = "/home/daytona/project"
     ],
 )
 def test_case_68_paths(path: str, worktree: str, expected: str) -> None:
-    assert places.resolve(path, worktree) == expected
+    assert files.resolve(path, worktree) == expected
 
 
 @pytest.mark.parametrize("path", ["", "a\0b", "x" * 5000])
 def test_what_is_no_path(path: str) -> None:
     with pytest.raises(ToolError):
-        places.resolve(path, "/repo")
+        files.resolve(path, "/repo")
 
 
 @pytest.mark.parametrize(
     ("path", "shown"), [(f"{P}/a/b", "a/b"), (P, ""), ("/etc/x", "../../../etc/x"), ("~/x", "~/x")]
 )
 def test_shown_paths(path: str, shown: str) -> None:
-    assert places.relative(path) == shown
+    assert files.relative(path) == shown
 
 
 @pytest.mark.parametrize(
@@ -88,18 +99,18 @@ def test_shown_paths(path: str, shown: str) -> None:
     ],
 )
 def test_output_is_cleaned(said: str, shown: str) -> None:
-    assert clean.output(said) == shown
+    assert answers.output(said) == shown
 
 
 def test_cleaning_takes_time_by_length_only() -> None:
-    clean.output("\x1b]" * 50_000)
-    clean.output("a\x08" * 50_000)
-    clean.output("ab" * 20_000 + "\x08" * 2_000)
-    clean.output("\x1b[" + "1;" * 50_000)
+    answers.output("\x1b]" * 50_000)
+    answers.output("a\x08" * 50_000)
+    answers.output("ab" * 20_000 + "\x08" * 2_000)
+    answers.output("\x1b[" + "1;" * 50_000)
 
 
 def test_names_stay_on_one_line() -> None:
-    assert clean.name("a\nb\x1b[0m\udcff") == "a\\nb\\x1b[0m\\udcff"
+    assert answers.name("a\nb\x1b[0m\udcff") == "a\\nb\\x1b[0m\\udcff"
 
 
 @pytest.mark.parametrize(
@@ -114,7 +125,8 @@ def test_names_stay_on_one_line() -> None:
     ],
 )
 def test_tail(given: str, lines: int, most: int, kept: str, cut: bool) -> None:
-    assert bounds.tail(given, lines, most) == (kept, cut)
+    assert answers.tail(given, lines, most) == kept
+    assert (kept != given) is cut
 
 
 @pytest.mark.parametrize(
@@ -127,67 +139,79 @@ def test_tail(given: str, lines: int, most: int, kept: str, cut: bool) -> None:
     ],
 )
 def test_head(rows: list[str], lines: int, most: int, kept: list[str], cut: bool) -> None:
-    assert bounds.head(rows, lines, most) == (kept, cut)
+    assert answers.head(rows, lines, most) == kept
+    assert (kept != rows) is cut
 
 
 # -- arguments -------------------------------------------------------------------------------------
 
-GIVEN = Arguments(
-    "t",
-    {
-        "word": "x",
-        "none": None,
-        "n": 5,
-        "f": 5.0,
-        "half": 5.5,
-        "yes": True,
-        "list": ["a"],
-        "bad": "\ud800",
-        "": "",
-    },
-)
+STEP = {"a": text("A"), "b": text("B", "default")}
 
 
-def test_arguments_are_read() -> None:
-    assert GIVEN.text("word") == "x"
-    assert GIVEN.text("none", "default") == GIVEN.text("missing", "default") == "default"
-    assert GIVEN.number("n", least=1, most=9) == GIVEN.number("f", least=1, most=9) == 5
-    assert GIVEN.number("missing", 7, least=1, most=9) == 7
-    assert GIVEN.flag("yes") is True and GIVEN.flag("missing") is False
-    assert GIVEN.texts("list") == ["a"] and GIVEN.texts("missing") == []
-    nested = Arguments("t", {"edits": [{"a": "x"}]}).objects("edits")
-    assert nested[0].text("a") == "x"
+def given(declared: Argument, **values: Any) -> Any:
+    """What a tool gets as its argument ``x``."""
+    found: list[Any] = []
+
+    def keep(_context: Any, value: Any) -> Result:
+        found.append(value)
+        return Result("", "")
+
+    context: Any = SimpleNamespace(cancelled=threading.Event())
+    Tool("t", "", keep, {"x": declared}).run(context, values)
+    return found[0]
 
 
 @pytest.mark.parametrize(
-    ("read", "complaint"),
+    ("declared", "values", "expected"),
     [
-        (lambda: GIVEN.text("missing"), "'missing' is missing"),
-        (lambda: GIVEN.text("n"), "'n' must be a string, not 5"),
-        (lambda: GIVEN.text("bad"), "'bad' holds half of a surrogate pair"),
-        (lambda: GIVEN.text("", empty=False), "must not be empty"),
-        (
-            lambda: GIVEN.number("word", least=1, most=9, unit="milliseconds"),
-            "'word' must be a whole number of milliseconds from 1 to 9, not 'x'",
-        ),
-        (lambda: GIVEN.number("half", least=1, most=9), "not 5.5"),
-        (lambda: GIVEN.number("yes", least=0, most=9), "not True"),
-        (lambda: GIVEN.number("n", least=6, most=9), "from 6 to 9, not 5"),
-        (lambda: GIVEN.flag("word"), "'word' must be true or false, not 'x'"),
-        (lambda: GIVEN.texts("word"), "'word' must be a list of strings"),
-        (lambda: Arguments("t", {"l": ["a", 1]}).texts("l"), r"'l\[1\]' must be a string, not 1"),
-        (lambda: GIVEN.objects("missing"), "'missing' is missing"),
-        (
-            lambda: Arguments("t", {"e": []}).objects("e"),
-            "'e' must be a list with at least one object",
-        ),
-        (lambda: Arguments("t", {"e": [1]}).objects("e"), r"'e\[0\]' must be an object"),
-        (lambda: Arguments("t", {"e": [{}]}).objects("e")[0].text("a"), r"'e\[0\].a' is missing"),
+        (text("X"), {"x": "y"}, "y"),
+        (text("X"), {"x": ""}, ""),
+        (text("X", "default"), {"x": None}, "default"),
+        (text("X", "default"), {}, "default"),
+        (whole("X", 1, 9), {"x": 5}, 5),
+        (whole("X", 1, 9), {"x": 5.0}, 5),
+        (whole("X", 1, 9, 7), {}, 7),
+        (flag("X"), {"x": True}, True),
+        (flag("X"), {"other": 1}, False),
+        (texts("X"), {"x": ["a"]}, ["a"]),
+        (texts("X"), {}, []),
+        (objects("X", STEP), {"x": [{"a": "x", "c": 1}]}, [["x", "default"]]),
     ],
 )
-def test_wrong_arguments_are_named(read: Any, complaint: str) -> None:
+def test_arguments_are_read(declared: Argument, values: dict[str, Any], expected: Any) -> None:
+    assert given(declared, **values) == expected
+
+
+@pytest.mark.parametrize(
+    ("declared", "values", "complaint"),
+    [
+        (text("X"), {}, "'x' is missing"),
+        (text("X"), {"x": 5}, "'x' must be a string, not 5"),
+        (text("X"), {"x": "\ud800"}, "'x' holds half of a surrogate pair"),
+        (text("X", empty=False), {"x": ""}, "'x' must not be empty"),
+        (
+            whole("X", 1, 9, unit="milliseconds"),
+            {"x": "y"},
+            "'x' must be a whole number of milliseconds from 1 to 9, not 'y'",
+        ),
+        (whole("X", 1, 9), {"x": 5.5}, "not 5.5"),
+        (whole("X", 0, 9), {"x": True}, "not True"),
+        (whole("X", 6, 9), {"x": 5}, "from 6 to 9, not 5"),
+        (flag("X"), {"x": "y"}, "'x' must be true or false, not 'y'"),
+        (flag("X"), {"x": "y" * 100}, r"not 'y{76}\.\.\."),
+        (texts("X"), {"x": "y"}, "'x' must be a list of strings"),
+        (texts("X"), {"x": ["a", 1]}, r"'x\[1\]' must be a string, not 1"),
+        (objects("X", STEP), {}, "'x' is missing"),
+        (objects("X", STEP), {"x": []}, "'x' must be a list with at least one object"),
+        (objects("X", STEP), {"x": [1]}, r"'x\[0\]' must be an object"),
+        (objects("X", STEP), {"x": [{}]}, r"'x\[0\].a' is missing"),
+    ],
+)
+def test_wrong_arguments_are_named(
+    declared: Argument, values: dict[str, Any], complaint: str
+) -> None:
     with pytest.raises(ToolError, match=complaint) as caught:
-        read()
+        given(declared, **values)
     assert caught.value.message.startswith("The t tool was called with invalid arguments: ")
 
 
@@ -219,4 +243,3 @@ def test_schemas_are_what_models_are_sent() -> None:
         and required["read"] == ["filePath"]
         and required["list"] == []
     )
-    assert schema("a", a=text("A"), n=whole("N", 1, 2))["required"] == ["a"]

@@ -7,7 +7,8 @@ import pytest
 
 from git_daytona.api.cloud import Execution
 from git_daytona.base.errors import SandboxCommandFailed
-from git_daytona.tools import answers, bounds, commands, glob, globs, grep, listing, read
+from git_daytona.tools import answers, commands, glob, grep, read
+from git_daytona.tools.answers import Answer
 from git_daytona.tools.context import ToolError
 
 
@@ -39,13 +40,13 @@ from git_daytona.tools.context import ToolError
     ],
 )
 def test_globs(pattern: str, matching: list[str], others: list[str]) -> None:
-    expression = re.compile(globs.expression(pattern))
+    expression = re.compile(glob.translate(pattern))
     assert [each for each in matching if not expression.search(each)] == []
     assert [each for each in others if expression.search(each)] == []
 
 
 def test_ignored_names_cover_what_is_below() -> None:
-    expression = re.compile(globs.any_of(["node_modules/", "*.log", "a/b"]))
+    expression = re.compile(glob.any_of(["node_modules/", "*.log", "a/b"]))
     found = [
         "node_modules/x",
         "x/node_modules/y/z",
@@ -62,7 +63,7 @@ def test_ignored_names_cover_what_is_below() -> None:
 @pytest.mark.parametrize("pattern", ["", "a\0", "x" * 2000, "{{a}"])
 def test_what_is_no_glob(pattern: str) -> None:
     with pytest.raises(ToolError):
-        globs.expression(pattern)
+        glob.translate(pattern)
 
 
 P = "/home/daytona/project"
@@ -171,7 +172,7 @@ def test_read_stays_below_what_opencode_cuts() -> None:
     many = read.page("/p/f", "f", b"x" * 30 + b"\n", 1, 10**6)
     assert many.metadata["truncated"]
     wide = read.page(
-        "/" + "p" * 1000, "f", b"\n".join([b"x" * 1000] * bounds.LINES), 1, bounds.LINES
+        "/" + "p" * 1000, "f", b"\n".join([b"x" * 1000] * answers.MOST_LINES), 1, answers.MOST_LINES
     )
     assert "(Output capped at 50 KB. Showing lines 1-" in wide.output
     assert len(wide.output.encode()) <= 51_200
@@ -195,22 +196,6 @@ def test_binary_files(path: str, head: bytes, binary: bool) -> None:
     assert read.is_binary(path, head) is binary
 
 
-@pytest.mark.parametrize(
-    ("head", "kind"),
-    [
-        (b"\x89PNG\r\n\x1a\n", "image/png"),
-        (b"\xff\xd8\xff\xe0", "image/jpeg"),
-        (b"GIF89a", "image/gif"),
-        (b"RIFF1234WEBP", "image/webp"),
-        (b"%PDF-1.7", "application/pdf"),
-        (b"text", None),
-        (b"", None),
-    ],
-)
-def test_images(head: bytes, kind: str | None) -> None:
-    assert read.mime(head) == kind
-
-
 def test_read_suggests_three_names_at_most() -> None:
     message = read.missing(
         "/p/button", ["Button.tsx", "button.css", "Button.test.tsx", "buttons/", "other"]
@@ -227,10 +212,9 @@ def test_read_suggests_three_names_at_most() -> None:
 
 def test_a_tree() -> None:
     assert (
-        listing.tree(["b/c/d", "b/a", "z", "a\nb"])
-        == "  b/\n    c/\n      d\n    a\n  a\\nb\n  z\n"
+        glob.tree(["b/c/d", "b/a", "z", "a\nb"]) == "  b/\n    c/\n      d\n    a\n  a\\nb\n  z\n"
     )
-    assert listing.tree([]) == ""
+    assert glob.tree([]) == ""
 
 
 def test_matches_are_parsed() -> None:
@@ -255,9 +239,9 @@ def test_patterns_for_plain_grep(pattern: str, plain: str) -> None:
 @pytest.mark.parametrize("output", ["", "Traceback", "directory\n", "end\nmore\n"])
 def test_answers_that_are_none(output: str) -> None:
     with pytest.raises(SandboxCommandFailed, match="it said: "):
-        answers.lines(Execution(0, output), "t")
+        Answer("t", Execution(0, output))
 
 
 def test_answers_with_broken_base64() -> None:
     with pytest.raises(SandboxCommandFailed, match="cannot be read"):
-        answers.decoded("no base64!")
+        Answer("t", Execution(0, "no base64!\nend\n")).content()

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_daytona.tools import diff, matching, patch, texts
+from git_daytona.tools import apply_patch, edit, texts, write
 from git_daytona.tools.context import ToolError
-from git_daytona.tools.texts import Text
 
 # -- edit ------------------------------------------------------------------------------------------
 
@@ -41,9 +40,9 @@ from git_daytona.tools.texts import Text
 def test_case_68_replace(raw: str, old: str, new: str, every: bool, expected: str | None) -> None:
     if expected is None:
         with pytest.raises(ToolError, match="Could not find oldString"):
-            matching.replace(Text(raw), old, new, every=every)
+            edit.replaced(raw, old, new, every=every)
     else:
-        assert matching.replace(Text(raw), old, new, every=every).raw == expected
+        assert edit.replaced(raw, old, new, every=every) == expected
 
 
 @pytest.mark.parametrize(
@@ -51,9 +50,9 @@ def test_case_68_replace(raw: str, old: str, new: str, every: bool, expected: st
     [
         ("a\nb a\na", "a", "x", "Found multiple matches for oldString: 3, at lines 1, 2, 3. "),
         ("a\n" * 20, "a", "x", "oldString: 20, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …. "),
-        ("a", "a", "a", matching.IDENTICAL),
-        ("a", "a\r\n", "a\n", matching.IDENTICAL),
-        ("a", "", "b", matching.EMPTY),
+        ("a", "a", "a", edit.IDENTICAL),
+        ("a", "a\r\n", "a\n", edit.IDENTICAL),
+        ("a", "", "b", edit.EMPTY),
         (
             "if x:\n\treturn 1\n",
             "if x:\n    return 1",
@@ -66,7 +65,7 @@ def test_case_68_replace(raw: str, old: str, new: str, every: bool, expected: st
 )
 def test_replace_says_what_is_wrong(raw: str, old: str, new: str, complaint: str) -> None:
     with pytest.raises(ToolError, match=re.escape(complaint)):
-        matching.replace(Text(raw), old, new)
+        edit.replaced(raw, old, new)
 
 
 @given(
@@ -76,7 +75,7 @@ def test_replace_says_what_is_wrong(raw: str, old: str, new: str, complaint: str
 )
 def test_replacing_changes_nothing_else(raw: str, old: str, new: str) -> None:
     try:
-        after = matching.replace(Text(raw), old, new, every=True).raw
+        after = edit.replaced(raw, old, new, every=True)
     except ToolError:
         return
     assert texts.unified(after) == texts.unified(raw).replace(old, new)
@@ -85,23 +84,24 @@ def test_replacing_changes_nothing_else(raw: str, old: str, new: str) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_survive(content: bytes) -> None:
-    assert texts.decode(content).encode() == content
-    texts.decode(content).shown.encode()
+def test_a_difference_of_any_bytes_can_be_sent(content: bytes) -> None:
+    texts.compare("f", "", content.decode("utf-8", "surrogateescape")).patch.encode()
 
 
 def test_marks_and_endings() -> None:
-    assert texts.decode(b"\xef\xbb\xbfx") == Text("x", bom=True)
-    assert Text("a\r\nb\r\nc\n").ending == "\r\n"
-    assert Text("a\r\nb\nc\n").ending == Text("").ending == "\n"
-    assert texts.is_binary(b"a\0") and not texts.is_binary("ü\x1b".encode())
+    assert texts.ending("a\r\nb\r\nc\n") == "\r\n"
+    assert texts.ending("a\r\nb\nc\n") == texts.ending("") == "\n"
+    assert "+x\n" in texts.compare("f", "", "\ufeffx\r\n").patch
+    assert applied("\ufeffa\r\nb\r\n", "@@\n-a\n+A\n") == "\ufeffA\r\nb\r\n"
+    assert write.adapted("x\ny\n", "\ufeffa\r\n") == "\ufeffx\r\ny\r\n"
+    assert write.adapted("x\ny\n", "a\r\nb\n") == "x\ny\n"
 
 
 # -- diff ------------------------------------------------------------------------------------------
 
 
 def test_a_diff_as_opencode_shows_it() -> None:
-    found = diff.compare("/p/f", "one\ntwo\nthree\n", "one\n2\nthree\nfour")
+    found = texts.compare("/p/f", "one\ntwo\nthree\n", "one\n2\nthree\nfour")
     assert found.patch == (
         "Index: /p/f\n"
         + "=" * 67
@@ -109,20 +109,20 @@ def test_a_diff_as_opencode_shows_it() -> None:
         "newline at end of file\n"
     )
     assert (found.additions, found.deletions) == (2, 1)
-    assert diff.compare("f", "", "a\nb\n").patch.endswith("@@ -0,0 +1,2 @@\n+a\n+b\n")
-    assert diff.compare("f", "a\n", "").patch.endswith("@@ -1,1 +0,0 @@\n-a\n")
-    assert diff.compare("f", "a\n", "a\n").additions == 0
+    assert texts.compare("f", "", "a\nb\n").patch.endswith("@@ -0,0 +1,2 @@\n+a\n+b\n")
+    assert texts.compare("f", "a\n", "").patch.endswith("@@ -1,1 +0,0 @@\n-a\n")
+    assert texts.compare("f", "a\n", "a\n").additions == 0
     # The indentation that all lines have is left out, and a form feed is no line's end.
-    assert diff.compare("f", "    a\n    b\n", "    a\n      c\n").patch.endswith(
+    assert texts.compare("f", "    a\n    b\n", "    a\n      c\n").patch.endswith(
         "\n a\n-b\n+  c\n"
     )
-    assert diff.compare("f", "a\x0cb\n", "a\x0cc\n").deletions == 1
+    assert texts.compare("f", "a\x0cb\n", "a\x0cc\n").deletions == 1
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=30), st.lists(st.sampled_from("abc"), max_size=30))
 def test_a_diff_leads_from_one_text_to_the_other(old: list[str], new: list[str]) -> None:
     before, after = "".join(f"{row}\n" for row in old), "".join(f"{row}\n" for row in new)
-    found = diff.compare("f", before, after)
+    found = texts.compare("f", before, after)
     rows = old.copy()
     for hunk in reversed(re.split(r"^(?=@@ )", found.patch, flags=re.MULTILINE)[1:]):
         header, *lines = hunk.splitlines()
@@ -137,7 +137,7 @@ def test_a_diff_leads_from_one_text_to_the_other(old: list[str], new: list[str])
 
 def test_a_large_difference_takes_no_time() -> None:
     begun = time.monotonic()
-    found = diff.compare(
+    found = texts.compare(
         "f",
         "".join(f"{n}\n" for n in range(60_000)),
         "".join(f"{n * 7 % 60_000}\n" for n in range(60_000)),
@@ -147,7 +147,7 @@ def test_a_large_difference_takes_no_time() -> None:
     long = "".join(f"{n}\n" for n in range(60_000))
     assert (
         "@@ -29998,8 +29998,9 @@"
-        in diff.compare("f", long, long.replace("\n30000\n", "\n30000\nnew\n")).patch
+        in texts.compare("f", long, long.replace("\n30000\n", "\n30000\nnew\n")).patch
     )
 
 
@@ -159,20 +159,20 @@ def wrapped(body: str) -> str:
 
 
 def applied(raw: str, body: str) -> str:
-    (section,) = patch.parse(wrapped("*** Update File: f\n" + body))
-    return patch.update("f", Text(raw), section.chunks).raw
+    (section,) = apply_patch.parse(wrapped("*** Update File: f\n" + body))
+    return apply_patch.update("f", raw, section.chunks)
 
 
 def test_a_patch_is_parsed() -> None:
-    sections = patch.parse(
+    sections = apply_patch.parse(
         wrapped(
             "*** Add File: a b.txt\n+one\n+\n+two\n*** Delete File: gone\n*** Update File: "
             "x\n*** Move to: y\n@@ def f():\n a\n-b\n+c\n\n@@\n+d\n*** End of File\n"
         )
     )
-    assert [(each.action, each.path, each.content, each.move) for each in sections] == [
-        ("add", "a b.txt", "one\n\ntwo\n", None),
-        ("delete", "gone", "", None),
+    assert [(each.action, each.path, "".join(each.added), each.target) for each in sections] == [
+        ("add", "a b.txt", "one\n\ntwo\n", "a b.txt"),
+        ("delete", "gone", "", "gone"),
         ("update", "x", "", "y"),
     ]
     first, second = sections[2].chunks
@@ -193,7 +193,7 @@ def test_a_patch_is_parsed() -> None:
     ],
 )
 def test_what_surrounds_a_patch_does_not_matter(text: str) -> None:
-    assert [(each.action, each.path) for each in patch.parse(text)] == [("delete", "f")]
+    assert [(each.action, each.path) for each in apply_patch.parse(text)] == [("delete", "f")]
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_what_surrounds_a_patch_does_not_matter(text: str) -> None:
 )
 def test_a_patch_that_is_none(text: str, complaint: str) -> None:
     with pytest.raises(ToolError, match=complaint):
-        patch.parse(text)
+        apply_patch.parse(text)
 
 
 @pytest.mark.parametrize(

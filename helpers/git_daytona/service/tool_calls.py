@@ -2,7 +2,7 @@
 
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
@@ -18,16 +18,14 @@ from git_daytona.service.toasts import Toasts
 from git_daytona.service.turns import Turns
 from git_daytona.service.workspace import Workspace
 from git_daytona.sessions import state
-from git_daytona.tools.context import Cancelled, Denied, Result, Tool, ToolError
+from git_daytona.tools.context import Cancelled, Denied, Question, Result, Tool, ToolError
 
 T = TypeVar("T")
 
-# Runs a script in a directory. $1 directory (empty: the project, or home where that is gone), $2
-# project, $3 script, then its arguments.
-_IN_DIRECTORY = """if [ -n "$1" ]; then cd -- "$1" || exit 125
-else cd -- "$2" 2>/dev/null || cd || exit 125; fi
-script=$3
-shift 3
+# Runs a script in the project, or home without one. $1 project, $2 script, then its arguments.
+_IN_PROJECT = """cd -- "$1" 2>/dev/null || cd || exit 125
+script=$2
+shift 2
 exec sh -c "$script" sh "$@"
 """
 
@@ -129,15 +127,13 @@ class ToolCall:
 
     # -- Context -----------------------------------------------------------------------------------
 
-    def execute(
-        self, script: str, *arguments: str, timeout: float, directory: str | None = None
-    ) -> Execution:
-        words = (directory or "", PROJECT, script, *arguments)
+    def execute(self, script: str, *arguments: str, timeout: float) -> Execution:
+        words = (PROJECT, script, *arguments)
         return self._in_sandbox(
             lambda sandbox_id: report.run_once(
                 self._shared.workspace.coordinator().cloud,
                 sandbox_id,
-                _IN_DIRECTORY,
+                _IN_PROJECT,
                 *words,
                 timeout=timeout,
             )
@@ -168,33 +164,23 @@ class ToolCall:
             return f"{message} (the sync before this one had failed: {before.git_return.message})"
         return message
 
-    def ask(
-        self,
-        permission: str,
-        patterns: Sequence[str],
-        always: Sequence[str],
-        metadata: Mapping[str, Any],
-    ) -> None:
-        params: dict[str, Any] = {
-            "call": self.request.id,
-            "permission": permission,
-            "patterns": list(patterns),
-            "always": list(always),
-            "metadata": dict(metadata),
-        }
+    def ask(self, question: Question) -> None:
+        params = {"call": self.request.id, **vars(question)}
         if self._rules is None:
             self._answer(params)
             return
+        permission, patterns = question.permission, question.patterns
         rule = permissions.decide(self._rules, permission, patterns)
         if rule.effect is Effect.DENY:
             raise Denied(f"a permission rule denies this: {permission} '{rule.resource}'")
         approved = permissions.decide(self._shared.approved(), permission, patterns)
         if Effect.ALLOW in (rule.effect, approved.effect):
             return
-        answer = self._answer(params | permissions.question(permission, patterns, always))
+        words = permissions.question(permission, patterns, question.always)
+        answer = self._answer(params | words)
         chosen = answer.get("answer") if isinstance(answer, dict) else None
         if chosen == permissions.ALWAYS:
-            self._shared.approve(permission, always)
+            self._shared.approve(permission, question.always)
         elif chosen != permissions.ONCE:
             raise Denied("the user rejected this tool call")
 
@@ -212,11 +198,9 @@ class ToolCall:
         finally:
             self._question = None
 
-    def progress(
-        self, *, title: str | None = None, metadata: Mapping[str, Any] | None = None
-    ) -> None:
+    def progress(self, title: str, metadata: Mapping[str, Any]) -> None:
         self.request.peer.notify(
-            "progress", {"call": self.request.id, "title": title, "metadata": dict(metadata or {})}
+            "progress", {"call": self.request.id, "title": title, "metadata": metadata}
         )
 
     def _in_sandbox(self, work: Callable[[str], T]) -> T:

@@ -1,2 +1,1 @@
-"""The tools that replace OpenCode's built-in ones: the same names, arguments and results, acting in
-the session's sandbox."""
+"""The tools that replace OpenCode's built-in ones, with the same names, arguments and results."""

@@ -1,128 +1,118 @@
-"""Files of the sandbox, read and changed with one API call each however many they are.
+"""Files of the sandbox: where a path that the model writes lies, and reading and changing with one
+API call each, however many they are.
 
-A change names the content that it was made from, so what somebody else (a command of the agent's,
-another session's tool) wrote in between is never lost: then nothing is changed, and the model is
-told to read again.
+OpenCode tells the model the working directory of the user's machine, so models write its paths; the
+tools' own output shows sandbox paths. Both lead to the same place.
+
+A change names the content that it was made from, so what a command or another tool wrote in between
+is never lost: then nothing is changed, and the model is told to read again.
 """
 
 import base64
+import posixpath
+import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from git_daytona.git.refs import PROJECT
 from git_daytona.sandbox.scripts import script
-from git_daytona.tools import answers, clean
+from git_daytona.tools.answers import Answer, name, unexpected
 from git_daytona.tools.context import Context, ToolError
 
-SECONDS = 120.0
+FILES_SECONDS = 120.0
 LARGEST = 8 * 1024 * 1024
 """Bytes of a file that can be changed, or shown as an attachment: what comes as the output of one
 command. (The SDK's download, for more, fails for empty files and for names that are not plain
 ASCII.)"""
-ARGUMENT = 96 * 1024
-"""Characters of one argument of a command; Linux takes 128 KiB (MAX_ARG_STRLEN)."""
-ARGUMENTS = 512 * 1024
-"""Characters of all of them; what is more is uploaded before."""
+ARGUMENT_LENGTH = 96 * 1024  # of one argument of a command; Linux takes 128 KiB (MAX_ARG_STRLEN)
+ARGUMENTS_LENGTH = 512 * 1024  # of all of them; what is more is uploaded before
+PATH_LENGTH = 4000  # characters; Linux takes 4095 bytes
+
+
+def resolve(path: str, worktree: str) -> str:
+    """Return the sandbox path that is meant: absolute and without ``.``, ``..`` and double slashes,
+    or ``~`` or ``~/…`` for the sandbox's home (only the sandbox knows where that is).
+
+    Relative paths are relative to the project, absolute ones under the user's worktree mean the
+    same place in the project, every other absolute path is the sandbox's own. Raises ToolError.
+    """
+    if not re.fullmatch(rf"[^\0]{{1,{PATH_LENGTH}}}", path):
+        raise ToolError("a path must not be empty, hold NUL or be longer than 4000 characters")
+    if path == "~" or path.startswith("~/"):
+        return "~" + _normal(path[1:]).rstrip("/")
+    full = _normal(posixpath.join(PROJECT, path))
+    # "/" is OpenCode's worktree where there is no repository: everything would be below it.
+    root = _normal(worktree if worktree.startswith("/") else "/")
+    if root == "/" or not path.startswith("/") or not _is_below(full, root):
+        return full
+    # What the tools print is in PROJECT already, unless the worktree itself is there (OpenCode
+    # running in a sandbox).
+    if _is_below(full, PROJECT) and not _is_below(root, PROJECT):
+        return full
+    return _normal(PROJECT + full[len(root) :])
+
+
+def relative(path: str) -> str:
+    """Return a sandbox path as titles show and permission rules match it: relative to the project,
+    ``""`` for the project."""
+    found = path if path.startswith("~") else posixpath.relpath(path, PROJECT)
+    return "" if found == "." else found
+
+
+def _normal(path: str) -> str:
+    return "/" + posixpath.normpath("/" + path).lstrip("/")
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder + "/")
 
 
 @dataclass(frozen=True)
 class Found:
-    """What lies at a path."""
+    """What is at a path; ``kind`` is file, directory, other, unreadable or missing."""
 
-    path: str
-    """The sandbox path, absolute."""
+    path: str  # the sandbox's, absolute
     kind: str
-    """file, directory, other, unreadable or missing."""
-    content: bytes = b""
-    state: str = "-"
-    """What a change has to name: ``SIZE DIGEST`` of a file, ``-`` for nothing."""
+    text: str | None = None  # what a file holds
+    state: str = "-"  # what a change has to name: ``SIZE DIGEST`` of a file, ``-`` for nothing
+
+    def need_text(self) -> str:
+        """Return what the file holds. Raises ToolError for what is not a file."""
+        shown = name(self.path)
+        if self.kind == "missing":
+            raise ToolError(f"File {shown} not found")
+        if self.kind == "directory":
+            raise ToolError(f"Path is a directory, not a file: {shown}")
+        if self.kind == "unreadable":
+            raise ToolError(f"Permission denied: {shown}")
+        if self.kind != "file":
+            raise ToolError(f"Not a regular file: {shown}")
+        return self.text or ""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Change:
-    """A file to be written, or with content None deleted."""
+    """A file to be written, or with text None deleted."""
 
     found: Found
-    content: bytes | None
-    like: str | None = None
-    """The file whose mode a new one takes."""
-
-
-def fetch(context: Context, paths: Sequence[str]) -> list[Found]:
-    """What lies at these places, with contents. Raises ToolError for a file above LARGEST."""
-    result = context.execute(script("fetch"), str(LARGEST), *paths, timeout=SECONDS)
-    lines = answers.lines(result, "the tool")
-    if len(lines) != 3 * len(paths):
-        raise answers.unexpected(result, "the tool")
-    return [_read(lines[at : at + 3]) for at in range(0, len(lines), 3)]
-
-
-def _read(lines: Sequence[str]) -> Found:
-    kind, _, state = lines[0].partition(" ")
-    path = answers.path(lines[1])
-    if kind != "file":
-        return Found(path, kind)
-    size = answers.number(state.partition(" ")[0]) or 0
-    if size > LARGEST:
-        raise ToolError(
-            f"{clean.name(path)} has {size} bytes; at most {LARGEST} can be changed here. "
-            "Use bash for it."
-        )
-    return Found(path, kind, answers.decoded(lines[2]), state)
-
-
-def store(context: Context, changes: Sequence[Change]) -> None:
-    """Make all changes or none. Raises ToolError when a file is not (any more) what was found, or
-    cannot be written."""
-    arguments: list[str] = []
-    room = ARGUMENTS
-    for change in changes:
-        arguments += (
-            "delete" if change.content is None else "write",
-            change.found.path,
-            change.found.state,
-            change.like or "-",
-        )
-        encoded = base64.b64encode(change.content or b"").decode()
-        if len(encoded) > room:
-            staged = f"/tmp/git-daytona-{secrets.token_hex(12)}"  # noqa: S108 — in the sandbox, and unguessable
-            context.upload(staged, change.content or b"")
-            arguments += ("staged", staged)
-            continue
-        room -= len(encoded)
-        chunks = [encoded[at : at + ARGUMENT] for at in range(0, len(encoded), ARGUMENT)]
-        arguments += ("chunks", str(len(chunks)), *chunks)
-    result = context.execute(script("store"), str(LARGEST), *arguments, timeout=SECONDS)
-    lines = answers.lines(result, "the tool")
-    word, _, rest = (lines or [""])[0].partition(" ")
-    which, _, complaint = rest.partition(" ")
-    if word == "done":
-        return
-    number = answers.number(which)
-    if word not in ("conflict", "failed") or number is None or number >= len(changes):
-        raise answers.unexpected(result, "the tool")
-    path = clean.name(changes[number].found.path)
-    if word == "conflict" and len(lines) == 4:
-        raise Changed(path, _read(lines[1:]))
-    raise ToolError(
-        f"Cannot write {path}: {clean.name(complaint.strip()) or 'unknown error'}. Nothing "
-        "was changed."
-    )
+    text: str | None
+    like: str = "-"  # the file whose mode a new one takes
 
 
 class Changed(ToolError):
     """A file is not what the change was made from; ``found`` is what it is."""
 
-    def __init__(self, path: str, found: Found) -> None:
+    def __init__(self, found: Found) -> None:
         super().__init__(
-            f"File {path} has been modified since it was last read. Nothing was changed. "
-            "Read it again, then retry."
+            f"File {name(found.path)} has been modified since it was last read. Nothing was "
+            "changed. Read it again, then retry."
         )
         self.found = found
 
 
-def locked(context: Context, paths: Sequence[str]) -> ExitStack:
+def locked(context: Context, paths: Iterable[str]) -> ExitStack:
     """Hold the locks of these files, in one order so that no two callers wait for each other."""
     with ExitStack() as stack:
         for path in sorted(set(paths)):
@@ -130,15 +120,54 @@ def locked(context: Context, paths: Sequence[str]) -> ExitStack:
         return stack.pop_all()
 
 
-def need_file(found: Found) -> Found:
-    """The file; raises ToolError for what is none."""
-    shown = clean.name(found.path)
-    if found.kind == "missing":
-        raise ToolError(f"File {shown} not found")
-    if found.kind == "directory":
-        raise ToolError(f"Path is a directory, not a file: {shown}")
-    if found.kind == "unreadable":
-        raise ToolError(f"Permission denied: {shown}")
-    if found.kind != "file":
-        raise ToolError(f"Not a regular file: {shown}")
-    return found
+def fetch(context: Context, paths: Sequence[str]) -> list[Found]:
+    """Return what is at these places. Raises ToolError for a file above LARGEST."""
+    result = context.execute(script("fetch"), str(LARGEST), *paths, timeout=FILES_SECONDS)
+    answer = Answer("the tool", result)
+    return [_read(answer) for _ in paths]
+
+
+def _read(answer: Answer) -> Found:
+    kind, *state = answer.line().split(" ")
+    path, text = answer.text(), answer.text()
+    if kind != "file":
+        return Found(path, kind)
+    size = answer.number(state[0] if state else "")
+    if size > LARGEST:
+        raise ToolError(
+            f"{name(path)} has {size} bytes; at most {LARGEST} can be changed here. "
+            "Use bash for it."
+        )
+    return Found(path, kind, text, " ".join(state))
+
+
+def store(context: Context, changes: Sequence[Change]) -> None:
+    """Make all changes or none. Raises Changed, and ToolError for what cannot be written."""
+    arguments: list[str] = []
+    room = ARGUMENTS_LENGTH
+    for change in changes:
+        action = "delete" if change.text is None else "write"
+        arguments += (action, change.found.path, change.found.state, change.like)
+        content = (change.text or "").encode("utf-8", "surrogateescape")
+        encoded = base64.b64encode(content).decode()
+        if len(encoded) > room:
+            staged = f"/tmp/git-daytona-{secrets.token_hex(12)}"  # noqa: S108 — in the sandbox, and unguessable
+            context.upload(staged, content)
+            arguments += ("staged", staged)
+        else:
+            room -= len(encoded)
+            chunks = re.findall(f".{{1,{ARGUMENT_LENGTH}}}", encoded)
+            arguments += ("chunks", str(len(chunks)), *chunks)
+    result = context.execute(script("store"), str(LARGEST), *arguments, timeout=FILES_SECONDS)
+    answer = Answer("the tool", result)
+    word, which, *words = [*answer.line().split(" "), ""]
+    if word == "done":
+        return
+    if word == "conflict":
+        raise Changed(_read(answer))
+    number = answer.number(which)
+    if word != "failed" or number >= len(changes):
+        raise unexpected("the tool", result)
+    path = name(changes[number].found.path)
+    complaint = name(" ".join(words).strip()) or "unknown error"
+    raise ToolError(f"Cannot write {path}: {complaint}. Nothing was changed.")

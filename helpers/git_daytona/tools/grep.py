@@ -8,108 +8,18 @@ import posixpath
 import re
 
 from git_daytona.sandbox.scripts import script
-from git_daytona.tools import answers, bounds, clean, globs, places
-from git_daytona.tools.arguments import Arguments, Definition, schema, stop_if_cancelled, text
-from git_daytona.tools.context import Context, Result, ToolError
+from git_daytona.tools import answers, files, glob
+from git_daytona.tools.answers import Answer, name
+from git_daytona.tools.context import Context, Result, ToolError, ask, text, tool
 
+GREP_SECONDS = 120.0
 LIMIT = 100
-LINE = 2000
-"""Characters of a line that are shown."""
-LONGEST = 10_000
-"""Characters of a pattern."""
-SECONDS = 120.0
+LONGEST = 10_000  # characters of a pattern
+
+_MATCH = re.compile(rb"([^\x01]*)\x01(?:([0-9]{1,15}):)?([^\n]*)\n?")
 
 
-def run(context: Context, arguments: Arguments) -> Result:
-    pattern = arguments.text("pattern", empty=False)
-    given, include = arguments.text("path", ""), arguments.text("include", "")
-    if "\0" in pattern or len(pattern) > LONGEST:
-        raise ToolError(f"the pattern must not hold NUL or be longer than {LONGEST} characters")
-    path = places.resolve(given or ".", context.worktree)
-    names = globs.expression(include) if include else ""
-    asked = {"pattern": pattern, "path": given, "include": include}
-    context.ask("grep", [pattern], ["*"], {name: value for name, value in asked.items() if value})
-    stop_if_cancelled(context)
-    words = (path, pattern, extended(pattern), names, str(LIMIT + 1))
-    result = context.execute(script("names") + script("grep"), *words, timeout=SECONDS)
-    lines = answers.lines(result, "grep")
-    if len(lines) < 2:
-        raise answers.unexpected(result, "grep")
-    kind, full = lines[0], answers.path(lines[1])
-    if kind == "pattern":
-        raise ToolError(
-            f"The pattern is no regular expression: {clean.output(full).strip()[:1000]}"
-        )
-    if kind not in ("directory", "file") or len(lines) != 3:
-        raise ToolError(f"No such file or directory: {clean.name(full)}")
-    folder = full if kind == "directory" else posixpath.dirname(full)
-    return _result(pattern, folder, parse(answers.decoded(lines[2])))
-
-
-def parse(answer: bytes) -> list[tuple[str, int, str]]:
-    """File, line number and line of each match; what is no match (remarks on binary files) is
-    passed over."""
-    found = []
-    at = 0
-    while (end := answer.find(b"\1", at)) >= 0:
-        last = answer.find(b"\n", end)
-        last = len(answer) if last < 0 else last
-        number, colon, row = answer[end + 1 : last].partition(b":")
-        name = answer[at:end]
-        if colon and number.isdigit():  # of bytes: ASCII alone
-            found.append(
-                (
-                    name.decode("utf-8", "replace").removeprefix("./"),
-                    int(number[:15]),
-                    row.decode("utf-8", "replace"),
-                )
-            )
-        at = last + 1
-    return found
-
-
-def extended(pattern: str) -> str:
-    """The pattern for grep -E, as near as it comes: Perl's classes spelled out."""
-    classes = {"d": "[0-9]", "D": "[^0-9]", "s": "[[:space:]]", "S": "[^[:space:]]"}
-    return re.sub(
-        r"\\(.)",
-        lambda found: classes.get(found[1], found[0]),
-        pattern.replace("(?:", "("),
-        flags=re.DOTALL,
-    )
-
-
-def _result(pattern: str, folder: str, matches: list[tuple[str, int, str]]) -> Result:
-    title = clean.name(pattern)
-    if not matches:
-        return Result(title, "No files found", {"matches": 0, "truncated": False})
-    more = len(matches) > LIMIT
-    rows: list[str] = []
-    shown = used = 0
-    current = None
-    for name, number, line in matches[:LIMIT]:
-        line = clean.line(line.removesuffix("\r"))
-        line = line[:LINE] + "..." if len(line) > LINE else line
-        block = [f"  Line {number}: {line}"]
-        if name != current:
-            block = [
-                *([""] if rows else []),
-                f"{clean.name(posixpath.join(folder, name))}:",
-                *block,
-            ]
-        used += bounds.size("\n".join(block)) + 1
-        if used > bounds.BYTES:
-            more = True
-            break
-        current, shown = name, shown + 1
-        rows += block
-    output = [f"Found {shown} matches{' (more matches available)' if more else ''}", *rows]
-    if more:
-        output += ["", "(Results truncated. Consider using a more specific path or pattern.)"]
-    return Result(title, "\n".join(output), {"matches": shown, "truncated": more})
-
-
-TOOL = Definition(
+@tool(
     "grep",
     """Searches the contents of files by a regular expression and gives the matching lines with \
 their numbers, of the newest files first, at most 100.
@@ -118,11 +28,70 @@ their numbers, of the newest files first, at most 100.
 - `include` narrows it to names as `*.js` or `*.{ts,tsx}`, `path` to a directory or file. What \
 git ignores is left out.
 - To count matches, use bash.""",
-    schema(
-        "pattern",
-        pattern=text("The regex pattern to search for in file contents"),
-        path=text("The directory or file to search in. Leave it out for the whole project."),
-        include=text('File pattern to include in the search (e.g. "*.js", "*.{ts,tsx}")'),
-    ),
-    run,
+    pattern=text("The regex pattern to search for in file contents", empty=False),
+    path=text("The directory or file to search in. Leave it out for the whole project.", ""),
+    include=text('File pattern to include in the search (e.g. "*.js", "*.{ts,tsx}")', ""),
 )
+def grep(context: Context, pattern: str, given: str, include: str) -> Result:
+    if "\0" in pattern or len(pattern) > LONGEST:
+        raise ToolError(f"the pattern must not hold NUL or be longer than {LONGEST} characters")
+    path = files.resolve(given or ".", context.worktree)
+    names = glob.translate(include) if include else ""
+    asked = {"pattern": pattern, "path": given, "include": include}
+    asked = {argument: value for argument, value in asked.items() if value}
+    ask(context, "grep", [pattern], asked)
+    words = (path, pattern, extended(pattern), names, str(LIMIT + 1))
+    source = script("names") + script("grep")
+    answer = Answer("grep", context.execute(source, *words, timeout=GREP_SECONDS))
+    kind, full = answer.line(), answer.text()
+    if kind == "pattern":
+        complaint = answers.output(full).strip()[:1000]
+        raise ToolError(f"The pattern is no regular expression: {complaint}")
+    if kind not in ("directory", "file"):
+        raise ToolError(f"No such file or directory: {name(full)}")
+    folder = full if kind == "directory" else posixpath.dirname(full)
+    return _result(pattern, folder, parse(answer.content()))
+
+
+def parse(answer: bytes) -> list[tuple[str, int, str]]:
+    """Return file, line number and line of each match, without remarks on binary files."""
+    found = []
+    at = 0
+    while match := _MATCH.match(answer, at):
+        at = match.end()
+        file, number, line = match.groups()
+        if number:
+            shown = file.decode("utf-8", "replace").removeprefix("./")
+            found.append((shown, int(number), line.decode("utf-8", "replace")))
+    return found
+
+
+def extended(pattern: str) -> str:
+    """Return the pattern for grep -E, as near as it comes: Perl's classes spelled out."""
+    classes = {"d": "[0-9]", "D": "[^0-9]", "s": "[[:space:]]", "S": "[^[:space:]]"}
+    pattern = pattern.replace("(?:", "(")
+    return re.sub(r"(?s)\\(.)", lambda found: classes.get(found[1], found[0]), pattern)
+
+
+def _result(pattern: str, folder: str, matches: list[tuple[str, int, str]]) -> Result:
+    if not matches:
+        return Result(name(pattern), "No files found", {"matches": 0, "truncated": False})
+    rows: list[str] = []
+    shown = used = 0
+    current = None
+    for file, number, line in matches[:LIMIT]:
+        block = [f"  Line {number}: {answers.line(line)}"]
+        if file != current:
+            blank = [""] if rows else []
+            block = [*blank, f"{name(posixpath.join(folder, file))}:", *block]
+        used += answers.size("\n".join(block)) + 1
+        if used > answers.MOST_BYTES:
+            break
+        current, shown = file, shown + 1
+        rows += block
+    more = shown < len(matches)
+    output = [f"Found {shown} matches{' (more matches available)' if more else ''}", *rows]
+    if more:
+        output += ["", "(Results truncated. Consider using a more specific path or pattern.)"]
+    metadata = {"matches": shown, "truncated": more}
+    return Result(name(pattern), "\n".join(output), metadata)

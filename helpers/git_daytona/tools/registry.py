@@ -1,31 +1,21 @@
 """All tools, in the order in which the model is shown them."""
 
-from git_daytona.tools import (
-    apply_patch,
-    bash,
-    edit,
-    git_sync,
-    glob,
-    grep,
-    listing,
-    multiedit,
-    preview,
-    read,
-    write,
-)
+from dataclasses import replace
+
+from git_daytona.tools import apply_patch, bash, edit, git_sync, glob, grep, preview, read, write
 from git_daytona.tools.context import Tool
 
 TOOLS: tuple[Tool, ...] = (
-    bash.TOOL,
-    read.TOOL,
-    write.TOOL,
-    edit.TOOL,
-    multiedit.TOOL,
-    apply_patch.TOOL,
-    glob.TOOL,
-    grep.TOOL,
-    listing.LIST,
-    listing.LS,
-    preview.TOOL,
-    git_sync.TOOL,
+    bash.bash,
+    read.read,
+    write.write,
+    edit.edit,
+    edit.multiedit,
+    apply_patch.apply_patch,
+    glob.glob,
+    grep.grep,
+    glob.list_files,
+    replace(glob.list_files, name="ls"),
+    preview.get_preview_url,
+    git_sync.git_sync,
 )

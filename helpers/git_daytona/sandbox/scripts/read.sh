@@ -1,7 +1,7 @@
 # What a path holds, as far as it will be shown. Arguments: path; first line; lines; bytes of lines;
 # bytes of an image or PDF. Says its kind; the path; then for a directory its entries
 # (NUL-separated), for a missing one those of its folder, for a file: SIZE LINES; its first 4096
-# bytes; its lines from the first one on (long ones cut) or, of an image or PDF, "attachment" and
+# bytes; its type by them; its lines from the first one on (long ones cut) or, of an image or PDF,
 # all of it. And "end".
 expand "$1"
 entries() { # directory
@@ -28,15 +28,19 @@ else
   echo $size $lines
   head -c 4096 <"$path" | one_line
   case $(head -c 12 <"$path" | hexadecimal) in
-    89504e470d0a1a0a* | ffd8ff* | 47494638* | 255044462d* | 52494646????????57454250*)
-      echo attachment
-      if [ "$size" -le "$most" ]; then one_line <"$path"; else echo; fi
-      ;;
-    *)
-      echo lines
-      tail -n "+$first" <"$path" | head -n "$count" | LC_ALL=C cut -b 1-8010 |
-        head -c "$send" | one_line
-      ;;
+    89504e470d0a1a0a*) mime=image/png ;;
+    ffd8ff*) mime=image/jpeg ;;
+    47494638*) mime=image/gif ;;
+    52494646????????57454250*) mime=image/webp ;;
+    255044462d*) mime=application/pdf ;;
+    *) mime=text/plain ;;
   esac
+  echo $mime
+  if [ $mime = text/plain ]; then
+    tail -n "+$first" <"$path" | head -n "$count" | LC_ALL=C cut -b 1-8010 |
+      head -c "$send" | one_line
+  elif [ "$size" -le "$most" ]; then one_line <"$path"
+  else echo
+  fi
 fi
 echo end
