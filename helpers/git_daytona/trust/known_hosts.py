@@ -2,12 +2,13 @@
 
 It follows OpenSSH 9.2 step by step: ``hostfile.c`` (hostkeys_foreach_file, check_markers,
 match_maybe_hashed, check_hostkeys_by_key_or_type), ``match.c`` (match_pattern_list) and
-``sshconnect2.c`` (order_hostkeyalgs). paramiko's reader differs in each of them.
+``sshconnect2.c`` (order_hostkeyalgs). paramiko's reader and asyncssh's differ in each of them.
 tests/unit/test_hostkeys.py compares it with the real ssh on hundreds of files.
 """
 
 import base64
 import enum
+import fnmatch
 import hashlib
 import hmac
 import io
@@ -42,15 +43,6 @@ class Marker(enum.Enum):
 _MARKERS = {each.value.encode(): each for each in Marker if each is not Marker.NONE}
 
 
-class Verdict(enum.Enum):
-    """What ssh thinks of a plain key: HostStatus of hostfile.h."""
-
-    OK = "ok"
-    NEW = "new"
-    CHANGED = "changed"
-    REVOKED = "revoked"
-
-
 @dataclass(frozen=True)
 class Line:
     """A line, no blank or comment. Without a key, ``problem`` says why ssh skips it."""
@@ -64,6 +56,15 @@ class Line:
     def serves(self, name: str) -> bool:
         """Whether ssh takes this line for the name (``host`` or ``[host]:port``, lower case)."""
         return self.key is not None and names_match(self.hosts, name)
+
+
+class Verdict(enum.Enum):
+    """What ssh thinks of a plain key: HostStatus of hostfile.h."""
+
+    OK = "ok"
+    NEW = "new"
+    CHANGED = "changed"
+    REVOKED = "revoked"
 
 
 def parse(data: bytes) -> tuple[Line, ...]:
@@ -110,44 +111,38 @@ def endpoint_of(name: str) -> Endpoint | None:
 
 
 def _line(number: int, buffer: bytearray) -> Line | None:
-    start = _skip_blanks(buffer, 0)
-    whole = _string(buffer, start)
-    if not whole.strip(SPACES) or whole.startswith(b"#"):
-        return None
     marker = Marker.NONE
-    while whole.startswith(b"@"):
+    start, text = _text(buffer, 0)
+    if not text.strip(SPACES) or text.startswith(b"#"):
+        return None
+    while text.startswith(b"@"):
         # check_markers: the marker ends at the first space; only without one at the first tab.
-        end = whole.find(b" ") if b" " in whole else whole.find(b"\t")
-        known = _MARKERS.get(whole[:end]) if end > 0 else None
+        word, blank, _ = text.partition(b" " if b" " in text else b"\t")
+        known = _MARKERS.get(word) if blank else None
         if marker is not Marker.NONE or known is None:
             return Line(number, marker, b"", None, "the marker is unknown, or there are two")
         marker = known
-        start = _skip_blanks(buffer, start + end)
-        whole = _string(buffer, start)
-    hosts = whole.replace(b"\t", b" ").split(b" ", 1)[0]
+        start, text = _text(buffer, start + len(word))
+    hosts = text.replace(b"\t", b" ").partition(b" ")[0]
     after = start + len(hosts)
-    buffer[after : after + 1] = b"\0"
-    if hosts.startswith(b"|") and _salt(hosts) is None:
-        return Line(number, marker, hosts, None, "the hashed host name cannot be read")
-    rest = _string(buffer, _skip_blanks(buffer, after + 1))
-    if not rest or rest.startswith(b"#"):
-        return Line(number, marker, hosts, None, "there is no key after the host name")
+    buffer[after : after + 1] = b"\0"  # as ssh does, which a later line may meet
+    _, rest = _text(buffer, after + 1)
     try:
+        if hosts.startswith(b"|") and _salt(hosts) is None:
+            raise ValueError("the hashed host name cannot be read")
+        if not rest or rest.startswith(b"#"):
+            raise ValueError("there is no key after the host name")
         return Line(number, marker, hosts, parse_line(rest))
     except ValueError as problem:
         return Line(number, marker, hosts, None, str(problem))
 
 
-def _skip_blanks(buffer: bytearray, start: int) -> int:
-    while start < len(buffer) and buffer[start] in b" \t":
-        start += 1
-    return start
-
-
-def _string(buffer: bytearray, start: int) -> bytes:
-    """The C string that begins there."""
+def _text(buffer: bytearray, start: int) -> tuple[int, bytes]:
+    """Step over blanks; return where the C string behind them begins, and that string."""
     end = buffer.find(b"\0", start)
-    return bytes(buffer[start : len(buffer) if end < 0 else end])
+    text = bytes(buffer[start : len(buffer) if end < 0 else end])
+    rest = text.lstrip(b" \t")
+    return start + len(text) - len(rest), rest
 
 
 def names_match(hosts: bytes, name: str) -> bool:
@@ -161,15 +156,20 @@ def names_match(hosts: bytes, name: str) -> bool:
         return hosts == b"|1|" + base64.b64encode(salt) + b"|" + base64.b64encode(digest)
     positive = False
     for pattern in hosts.split(b","):
-        negated = pattern.startswith(b"!")
-        pattern = pattern.removeprefix(b"!")
-        if len(pattern) >= _SUBPATTERN_BYTES:
+        if len(pattern.removeprefix(b"!")) >= _SUBPATTERN_BYTES:
             return False
-        if _glob(wanted, pattern.lower()):
-            if negated:
+        if _matches(wanted, pattern.removeprefix(b"!").lower()):
+            if pattern.startswith(b"!"):
                 return False
             positive = True
     return positive
+
+
+def _matches(text: bytes, pattern: bytes) -> bool:
+    """Match ``*`` with any bytes and ``?`` with one; brackets are no character class here."""
+    if b"*" in pattern or b"?" in pattern:
+        return fnmatch.fnmatchcase(text, pattern.replace(b"[", b"[[]"))
+    return text == pattern
 
 
 def _salt(hosts: bytes) -> bytes | None:
@@ -181,26 +181,6 @@ def _salt(hosts: bytes) -> bytes | None:
     except ValueError:
         return None
     return salt if len(salt) == hashlib.sha1(usedforsecurity=False).digest_size else None
-
-
-def _glob(text: bytes, pattern: bytes) -> bool:
-    """Match ``*`` with any bytes, ``?`` with one; in linear memory and at most quadratic time, as a
-    hostile pattern must not take for ever in match_pattern's recursion."""
-    at = position = mark = 0
-    star = -1
-    while at < len(text):
-        wanted = pattern[position : position + 1]
-        if wanted == b"*":
-            star, mark = position, at
-            position += 1
-        elif wanted in (b"?", text[at : at + 1]):
-            at, position = at + 1, position + 1
-        elif star >= 0:
-            mark += 1
-            at, position = mark, star + 1
-        else:
-            return False
-    return not pattern[position:].strip(b"*")
 
 
 def verdict(lines: Sequence[Line], key: HostKey) -> Verdict:
