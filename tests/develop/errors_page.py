@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from git_daytona.base import errors
+from git_daytona.trust.explanations import WORDS
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "helpers" / "git_daytona"
@@ -103,6 +104,10 @@ def messages() -> dict[str, list[str]]:
         "EXIT_UNKNOWN": "connection-closed",
     }
     found: dict[str, set[str]] = {entry: set() for entry in entries()}
+    for message, _ in WORDS.values():
+        text = re.sub(r"(?<=[\w}])(?:\{\w+\})+", "…", message)
+        text = re.sub(r"\{(\w+)\}", lambda name: name[1].upper(), text)
+        found["host-key-refused"].add(text)
     for call in (
         each
         for tree in trees

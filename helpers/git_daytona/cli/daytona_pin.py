@@ -20,7 +20,7 @@ from git_daytona.base.errors import (
 from git_daytona.base.secret import printable
 from git_daytona.cli import pin_output as output
 from git_daytona.settings import settings
-from git_daytona.trust import known_hosts, manual_file, pin_file, presented, verify
+from git_daytona.trust import known_hosts, pin_file, presented, verify
 from git_daytona.trust.gateway import Mode, Policy
 from git_daytona.trust.host_keys import HostKey
 from git_daytona.trust.known_hosts import endpoint_of, keys_of
@@ -179,7 +179,7 @@ def forget(host: str | None, yes: bool, as_json: bool) -> int:
     policy = _policy()
     with pin_file.changing(paths.pin_file()):
         pins = pin_file.load(paths.pin_file())
-        endpoint = _host(host) if host else policy.endpoint(None, pins.lines, pins)
+        endpoint = _host(host) if host else pins.default_endpoint(policy.settings.api_url)
         if endpoint is None:
             endpoint = _ask_endpoint(policy)
         dropped = keys_of(pins.serving(endpoint))
@@ -211,7 +211,7 @@ def import_command(file: Path, host: str | None, yes: bool, as_json: bool) -> in
             hint="check the path",
         ) from problem
     endpoint = _host(host) if host else _ask_endpoint(policy, lines)
-    mine = manual_file.check(file, lines, endpoint)
+    mine = pin_file.check(file, lines, endpoint)
     keys = tuple(
         key for key in keys_of(mine) if known_hosts.verdict(mine, key) is known_hosts.Verdict.OK
     )
@@ -242,7 +242,7 @@ def path(as_json: bool) -> int:
     """Print the path of the file that is trusted."""
     found = settings.load(None)
     where = (
-        manual_file.path_of(found.ssh_known_hosts) if found.ssh_known_hosts else paths.pin_file()
+        pin_file.manual_path(found.ssh_known_hosts) if found.ssh_known_hosts else paths.pin_file()
     )
     if as_json:
         output.as_json({"file": str(where), "exists": where.exists()})
@@ -295,8 +295,8 @@ def _file(
     found: settings.Settings,
 ) -> tuple[Path, Sequence[known_hosts.Line], Sequence[pin_file.Record]]:
     if found.ssh_known_hosts:
-        path = manual_file.path_of(found.ssh_known_hosts)
-        return path, manual_file.load(path), ()
+        path = pin_file.manual_path(found.ssh_known_hosts)
+        return path, pin_file.load_manual(path), ()
     pins = pin_file.load(paths.pin_file())
     return paths.pin_file(), pins.lines, pins.records
 
@@ -320,7 +320,7 @@ def _ask_endpoint(policy: Policy, lines: Sequence[known_hosts.Line] = ()) -> End
     if isinstance(answer, Published):
         return answer.endpoint
     pins = pin_file.load(paths.pin_file())
-    found = policy.endpoint(None, lines or pins.lines, pins)
+    found = pins.default_endpoint(policy.settings.api_url, lines)
     if found is None:
         raise answer
     return found
