@@ -90,6 +90,13 @@ class Evidence:
         return known_hosts.negotiated(self.expected, self.presented or ())
 
     @property
+    def fingerprint(self) -> str | None:
+        """That of the key that ssh is shown, where it is known."""
+        if self.refused:
+            return self.refused.fingerprint
+        return self.shown.fingerprint if self.shown else None
+
+    @property
     def refused(self) -> Complaint | None:
         """What ssh says, or would say, about what is presented."""
         return self.complaint or objection(self.expected, self.shown)
@@ -133,20 +140,23 @@ def decide(it: Evidence, *, report: bool = False) -> Outcome:
     A transfer goes on without the API's answer, and where it contradicts itself: those are outcomes
     of a ``report`` only.
     """
-    keys, lines, trusted = it.published.keys, it.lines, set(it.trusted)
+    keys, lines = it.published.keys, it.lines
+    both, agreed = lines and keys, set(keys) & set(it.trusted)
+    if it.complaint and it.file is None and not it.complaint.other_host:
+        return Outcome.USER_SSH if keys or not it.settings.auto_pin else Outcome.NOWHERE
     if it.complaint:
         return _of_complaint(it, it.complaint)
     if report and it.published.contradicted:
         return Outcome.CONTRADICTED
-    if it.published.unreadable and not keys and not lines:
+    if it.published.unreadable and not (keys or lines):
         return Outcome.UNREADABLE
-    if lines and keys and trusted.isdisjoint(keys):
+    if both and not agreed:
         return Outcome.DISJOINT
     if it.refused:
         return _of_complaint(it, it.refused)
     if keys and it.shown not in (None, *keys):
         return Outcome.TRUSTED_ONLY
-    if lines and keys and trusted.isdisjoint(it.offered):
+    if both and agreed.isdisjoint(it.offered):
         return Outcome.REVOKED_PIN
     if report and isinstance(it.answer, GitDaytonaError):
         return Outcome.NOT_ASKED
@@ -162,16 +172,14 @@ def decide(it: Evidence, *, report: bool = False) -> Outcome:
 def _of_complaint(it: Evidence, refused: Complaint) -> Outcome:
     if refused.other_host:
         return Outcome.OTHER_HOST
-    if it.complaint and it.file is None:
-        is_nowhere = it.settings.auto_pin and not it.published.keys
-        return Outcome.NOWHERE if is_nowhere else Outcome.USER_SSH
     if refused.no_type:
         return Outcome.NO_TYPE
     if refused.revoked:
         return Outcome.REVOKED
-    published = {key.fingerprint for key in it.published.keys}
-    is_other = published and refused.fingerprint not in (None, *published)
-    return Outcome.UNPUBLISHED if is_other else Outcome.UNTRUSTED
+    published = [None, *(key.fingerprint for key in it.published.keys)]
+    if refused.fingerprint in published or not it.published.keys:
+        return Outcome.UNTRUSTED
+    return Outcome.UNPUBLISHED
 
 
 def _is_unknown(it: Evidence) -> bool:

@@ -85,32 +85,33 @@ def refusal(outcome: Outcome, it: Evidence) -> HostKeyRefused:
     """Say in words what is refused, and what to do."""
     if outcome is Outcome.NO_LINE and it.file:
         return no_key(it.file, it.pins.lines, it.endpoint)
-    name, api_url, refused = it.endpoint.known_hosts_name, it.settings.api_url, it.refused
-    ask = (
-        f"compare the fingerprints with {POLICY_PAGE}"
-        if api_url == DEFAULT_API_URL
-        else f"ask who runs {api_url} whether the key was changed"
-        f" (Daytona's own policy: {POLICY_PAGE})"
-    )
-    key = refused.fingerprint if refused else it.shown and it.shown.fingerprint
-    pinned = [each.when for each in it.pins.records if each.endpoint == it.endpoint]
+    name, api_url = it.endpoint.known_hosts_name, it.settings.api_url
+    day = it.pins.pinned_on(it.endpoint)
     fields = {
         "name": name,
         "api_url": api_url,
         "file": it.file,
-        "ask": ask,
-        "host": refused and refused.other_host,
-        "key": key or "an unknown key",
+        "ask": _whom_to_ask(api_url),
+        "host": it.refused and it.refused.other_host,
+        "key": it.fingerprint or "an unknown key",
         "published": _list(it.published.keys),
         "trusted": f"; trusted {_list(it.trusted)} in '{it.file}'" if it.file else "",
-        "item": next(iter(it.published.unreadable), None),
+        "item": "; ".join(it.published.unreadable[:1]),
         "who_changed": _who_changed(it),
-        "since": f"; this pin is of {pinned[-1][:10]}" if pinned else "",
+        "since": f"; this pin is of {day}" if day else "",
         "remedy": "correct the file" if it.mode is Mode.MANUAL else f"daytona-pin forget '{name}'",
         "verify": "" if it.presented else "see 'daytona-pin verify --live', and ",
     }
     message, hint = (words.format_map(fields) for words in WORDS[outcome])
     return HostKeyRefused(message, hint=hint)
+
+
+def _whom_to_ask(api_url: str) -> str:
+    if api_url == DEFAULT_API_URL:
+        return f"compare the fingerprints with {POLICY_PAGE}"
+    return (
+        f"ask who runs {api_url} whether the key was changed (Daytona's own policy: {POLICY_PAGE})"
+    )
 
 
 def _who_changed(it: Evidence) -> str:

@@ -30,11 +30,8 @@ __all__ = ["Mode", "PinRenewed", "Policy", "Trust"]
 
 @dataclass(frozen=True)
 class Trust:
-    """How one endpoint's host key is verified: what ``daytona-ssh`` is told.
-
-    ``known_hosts`` is the only file to trust; None in inherited mode, where the ssh client verifies
-    as its user has configured it.
-    """
+    """How one endpoint's host key is verified. ``known_hosts`` is the only file to trust; None in
+    inherited mode, where the ssh client verifies as its user has configured it."""
 
     mode: Mode
     endpoint: Endpoint
@@ -88,18 +85,13 @@ class Policy:
                 self.warnings.append(line)
 
     def default(self) -> Trust:
-        """Trust for the endpoint that the API names.
-
-        Raises HostKeyRefused (keys differ, unusable pin file), BadSetting (manual file), or why the
-        endpoint cannot be learned.
-        """
+        """Trust for the endpoint that the API names. Raises HostKeyRefused (keys differ, unusable
+        pin file), BadSetting (manual file), or why the endpoint cannot be learned."""
         return self._look_at(self._decide(self._locate()))
 
     def for_endpoint(self, endpoint: Endpoint) -> Trust:
-        """Trust for the endpoint that a mint's reply names, which may be another than the default.
-
-        In pinned mode one that is neither published nor pinned is refused. Raises as default().
-        """
+        """Trust for the endpoint that a mint's reply names, which may be another than the default;
+        in pinned mode an unknown one is refused. Raises as default()."""
         return self._look_at(self._decide(endpoint))
 
     def _locate(self) -> Endpoint:
@@ -168,28 +160,28 @@ class Policy:
             self._warn(f"a newly published host key was not pinned: {problem.message}")
 
     def _look_at(self, trust: Trust) -> Trust:
-        """Refuse a gateway that plainly presents another key, before a token is minted for it.
-
-        An endpoint is looked at once, and again after each refusal.
-        """
+        """Refuse a gateway that plainly presents another key, before a token is minted for it. An
+        endpoint is looked at once, and again after each refusal."""
         with self._lock:
             first = self._preflight and trust.endpoint not in self._looked_at
             self._looked_at.add(trust.endpoint)
-        refused = self._preflight_refusal(trust) if first else None
+        refused = self._preview(trust) if first else None
         # transient: the API publishes the key by now, and it is pinned
         if refused is not None and not refused.transient:
             raise refused
         if trust.mode is Mode.INHERITED and self.settings.auto_pin:
             answer = self.answer()
-            nothing = "the Daytona API publishes no host keys"
+            why = "the Daytona API publishes no host keys"
+            if isinstance(answer, GitDaytonaError):
+                why = answer.message
             self._warn(
-                f"{nothing if isinstance(answer, Published) else answer.message}, and none is"
-                f" pinned: the host key of '{trust.endpoint.known_hosts_name}' is left to your own"
-                " ssh; pin one with 'daytona-pin import FILE'"
+                f"{why}, and none is pinned: the host key of '{trust.endpoint.known_hosts_name}' is"
+                " left to your own ssh; pin one with 'daytona-pin import FILE'"
             )
         return trust
 
-    def _preflight_refusal(self, trust: Trust) -> HostKeyRefused | None:
+    def _preview(self, trust: Trust) -> HostKeyRefused | None:
+        """Look at the gateway: what ssh will refuse."""
         if trust.mode is Mode.INHERITED:
             stderr = presented.user_ssh_stderr(trust.endpoint, self.settings.ssh_binary)
             return self.refusal(trust, stderr)
@@ -199,12 +191,8 @@ class Policy:
 
     def refusal(self, trust: Trust, ssh_stderr: str) -> HostKeyRefused | None:
         """Why ssh refused the host key, given what it wrote to stderr at LogLevel ERROR; None when
-        that was not the reason.
-
-        PinRenewed, which is transient, when the API meanwhile publishes the presented key with a
-        pinned one (or the pin was forgotten and made anew): it is pinned now, and the same attempt
-        succeeds. At most once per set of pins.
-        """
+        that was not the reason. PinRenewed, at most once per set of pins, when the API meanwhile
+        publishes the presented key with a pinned one, or the pin was forgotten and made anew."""
         complaint = presented.complaint(ssh_stderr, trust.endpoint)
         return self._explain(trust, complaint, evidence=True) if complaint else None
 

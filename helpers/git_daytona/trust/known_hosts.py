@@ -17,21 +17,12 @@ from dataclasses import dataclass
 
 from git_daytona.base.endpoint import Endpoint, endpoint
 from git_daytona.base.errors import BadAnswer
-from git_daytona.trust.host_keys import SPACES, HostKey, decode_base64, parse_line
+from git_daytona.trust.host_keys import CURVES, SPACES, HostKey, decode_base64, parse_line
 
-ALGORITHMS = (
-    "ssh-ed25519",
-    "ecdsa-sha2-nistp256",
-    "ecdsa-sha2-nistp384",
-    "ecdsa-sha2-nistp521",
-    "rsa-sha2-512",
-    "rsa-sha2-256",
-)
-"""OpenSSH's default HostKeyAlgorithms for plain keys, in its order, without those of security keys,
-which no server presents."""
-
-# match_pattern_list gives up, with no match at all, on a subpattern of this length
-_SUBPATTERN_BYTES = 1023
+PREFERRED = ("ssh-ed25519", *(f"ecdsa-sha2-{curve}" for curve in CURVES), "ssh-rsa")
+"""The types of OpenSSH's default HostKeyAlgorithms, in its order, without those of certificates and
+of security keys, which no server presents."""
+_SUBPATTERN_BYTES = 1023  # match_pattern_list gives up, without a match, on one of this length
 
 
 class Marker(enum.Enum):
@@ -40,6 +31,7 @@ class Marker(enum.Enum):
     REVOKED = "@revoked"
 
 
+_SALT_BYTES = 20  # SHA-1's
 _MARKERS = {each.value.encode(): each for each in Marker if each is not Marker.NONE}
 
 
@@ -59,7 +51,7 @@ class Line:
 
 
 class Verdict(enum.Enum):
-    """What ssh thinks of a plain key: HostStatus of hostfile.h."""
+    """What ssh thinks of a plain key (HostStatus of hostfile.h)."""
 
     OK = "ok"
     NEW = "new"
@@ -69,10 +61,9 @@ class Verdict(enum.Enum):
 
 def parse(data: bytes) -> tuple[Line, ...]:
     """Read a whole file. Never raises: what cannot be read is a Line with a problem."""
-    # ssh reads each line with getline() into one buffer and looks at it as a C string: a NUL byte
-    # ends it. After the host names it steps over one byte, whatever it is. So a line may go on
-    # behind a NUL, and a last line "host" without a newline goes on in what an earlier, longer line
-    # has left in the buffer. To give ssh's verdict this reads the same bytes.
+    # ssh reads each line with getline() into one buffer, as a C string: a NUL byte ends it. After
+    # the host names it steps over one byte, whatever it is. So a line may go on behind a NUL, and a
+    # last line "host" without a newline goes on in what an earlier, longer line has left there.
     buffer = bytearray()
     found = []
     for number, raw in enumerate(io.BytesIO(data), 1):
@@ -115,14 +106,13 @@ def _line(number: int, buffer: bytearray) -> Line | None:
     start, text = _text(buffer, 0)
     if not text.strip(SPACES) or text.startswith(b"#"):
         return None
-    while text.startswith(b"@"):
-        # check_markers: the marker ends at the first space; only without one at the first tab.
-        word, blank, _ = text.partition(b" " if b" " in text else b"\t")
-        known = _MARKERS.get(word) if blank else None
-        if marker is not Marker.NONE or known is None:
-            return Line(number, marker, b"", None, "the marker is unknown, or there are two")
-        marker = known
+    # check_markers: the marker ends at the first space; only without one at the first tab.
+    word = text.split(b" " if b" " in text else b"\t", 1)[0]
+    if word in _MARKERS and word != text:
+        marker = _MARKERS[word]
         start, text = _text(buffer, start + len(word))
+    if text.startswith(b"@"):
+        return Line(number, marker, b"", None, "the marker is unknown, or there are two")
     hosts = text.replace(b"\t", b" ").partition(b" ")[0]
     after = start + len(hosts)
     buffer[after : after + 1] = b"\0"  # as ssh does, which a later line may meet
@@ -155,37 +145,31 @@ def names_match(hosts: bytes, name: str) -> bool:
         digest = hmac.new(salt, wanted, hashlib.sha1).digest()
         return hosts == b"|1|" + base64.b64encode(salt) + b"|" + base64.b64encode(digest)
     positive = False
-    for pattern in hosts.split(b","):
-        if len(pattern.removeprefix(b"!")) >= _SUBPATTERN_BYTES:
+    for each in hosts.split(b","):
+        pattern = each.removeprefix(b"!").lower()
+        if len(pattern) >= _SUBPATTERN_BYTES:
             return False
-        if _matches(wanted, pattern.removeprefix(b"!").lower()):
-            if pattern.startswith(b"!"):
-                return False
-            positive = True
+        fits = pattern == wanted
+        if b"*" in pattern or b"?" in pattern:  # brackets are no character class here
+            fits = fnmatch.fnmatchcase(wanted, pattern.replace(b"[", b"[[]"))
+        if fits and each.startswith(b"!"):
+            return False
+        positive = positive or fits
     return positive
-
-
-def _matches(text: bytes, pattern: bytes) -> bool:
-    """Match ``*`` with any bytes and ``?`` with one; brackets are no character class here."""
-    if b"*" in pattern or b"?" in pattern:
-        return fnmatch.fnmatchcase(text, pattern.replace(b"[", b"[[]"))
-    return text == pattern
 
 
 def _salt(hosts: bytes) -> bytes | None:
     """The salt of ``|1|salt|hash``; None for anything else (extract_salt)."""
-    if not hosts.startswith(b"|1|") or b"|" not in hosts[3:]:
-        return None
+    encoded, bar, _ = hosts.removeprefix(b"|1|").partition(b"|")
     try:
-        salt = decode_base64(hosts[3:].split(b"|", 1)[0])
+        salt = decode_base64(encoded) if bar and hosts.startswith(b"|1|") else b""
     except ValueError:
         return None
-    return salt if len(salt) == hashlib.sha1(usedforsecurity=False).digest_size else None
+    return salt if len(salt) == _SALT_BYTES else None
 
 
 def verdict(lines: Sequence[Line], key: HostKey) -> Verdict:
-    """What ssh thinks of a presented plain key, given the lines that serve the name
-    (check_hostkeys_by_key_or_type)."""
+    """What ssh thinks of a presented plain key, given the lines for it (check_hostkeys_by_key)."""
     if is_revoked(lines, key):
         return Verdict.REVOKED
     plain = [line.key for line in lines if line.marker is Marker.NONE]
@@ -202,24 +186,19 @@ def is_revoked(lines: Iterable[Line], key: HostKey) -> bool:
 
 
 def preference(lines: Sequence[Line]) -> tuple[str, ...]:
-    """The order in which ssh asks for host key algorithms, given the lines that serve the name
-    (order_hostkeyalgs): types that are known come first, unless the best one is known. A server
-    with several keys presents the first of these that it has."""
+    """The order in which ssh asks for types of key, given the lines that serve the name
+    (order_hostkeyalgs): known ones come first, unless the best one is known. A server presents the
+    first of these that it has."""
     first: dict[str, HostKey] = {}  # ssh looks at the first key of a type only
     for key in keys_of(lines):
         first.setdefault(key.type, key)
     known = {kind for kind, key in first.items() if not is_revoked(lines, key)}
-    if ALGORITHMS[0] in known:
-        return ALGORITHMS
-    return tuple(sorted(ALGORITHMS, key=lambda algorithm: key_type(algorithm) not in known))
-
-
-def key_type(algorithm: str) -> str:
-    return "ssh-rsa" if algorithm.startswith("rsa-sha2-") else algorithm
+    if PREFERRED[0] in known:
+        return PREFERRED
+    return tuple(sorted(PREFERRED, key=lambda kind: kind not in known))
 
 
 def negotiated(lines: Sequence[Line], presented: Iterable[HostKey]) -> HostKey | None:
     """Which of a server's keys ssh would be shown; None without one of a type that it accepts."""
     keys = {key.type: key for key in presented}
-    kinds = map(key_type, preference(lines))
-    return next((keys[kind] for kind in kinds if kind in keys), None)
+    return next((keys[kind] for kind in preference(lines) if kind in keys), None)

@@ -63,6 +63,11 @@ class Pins:
     def serving(self, endpoint: Endpoint) -> tuple[Line, ...]:
         return known_hosts.serving(self.lines, endpoint.known_hosts_name)
 
+    def pinned_on(self, endpoint: Endpoint) -> str | None:
+        """The day of an endpoint's newest pin, in ISO 8601."""
+        days = [record.when[:10] for record in self.records if record.endpoint == endpoint]
+        return days[-1] if days else None
+
     def default_endpoint(self, api_url: str, lines: Sequence[Line] = ()) -> Endpoint | None:
         """Where an API's gateway is without the API's word: what was last pinned from it, if that
         is still there; else the only endpoint that the lines (default: its own) name, unless it was
@@ -169,17 +174,15 @@ def forget(path: Path, pins: Pins, endpoint: Endpoint) -> Pins:
     stay, as with ``ssh-keygen -R``. A file with nothing left but our own header is removed. Raises
     as load, BadSetting."""
     gone = {line.number for line in pins.serving(endpoint) if line.marker is not Marker.REVOKED}
-    rest = []
-    for number, raw in enumerate(io.BytesIO(pins.data), 1):
-        record = Record.parse(raw)
-        if number not in gone and (record is None or record.endpoint != endpoint):
-            rest.append(raw)
-    kept = b"".join(rest)
+    ours = f"# daytona-pin: {endpoint.known_hosts_name} from ".encode()
+    numbered = enumerate(io.BytesIO(pins.data), 1)
+    rest = (raw for number, raw in numbered if number not in gone)
+    kept = b"".join(raw for raw in rest if not raw.startswith(ours))
     if not kept.replace(_HEADER, b"").strip():
         path.resolve().unlink(missing_ok=True)
         return Pins()
     if not any(line.marker is Marker.NONE for line in known_hosts.parse(kept)):
-        kept += (b"" if kept.endswith(b"\n") else b"\n") + _FORGOTTEN + b"\n"
+        kept = kept.removesuffix(b"\n") + b"\n" + _FORGOTTEN + b"\n"
     files.write_whole(path.resolve(), kept)
     return load(path)
 

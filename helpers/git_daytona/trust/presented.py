@@ -21,7 +21,7 @@ from git_daytona.base.secret import key_out_of_environment, printable
 from git_daytona.git import environment
 from git_daytona.trust import known_hosts
 from git_daytona.trust.host_keys import HostKey, parse_blob
-from git_daytona.trust.known_hosts import ALGORITHMS, Line
+from git_daytona.trust.known_hosts import PREFERRED, Line
 
 KEYSCAN_SECONDS = 3
 CONNECT_SECONDS = 40.0
@@ -29,8 +29,6 @@ PROBE_SECONDS = 20.0
 NO_TOKEN = "there-is-no-token-yet"  # noqa: S105
 """The user name of a connection without a token; no token of Daytona's looks like it."""
 _FAMILY = {"ssh-ed25519": "ed25519", "ssh-rsa": "rsa"}  # ssh-keyscan's names; the rest is "ecdsa"
-_PROBED = tuple(name for name in ALGORITHMS if name != "rsa-sha2-256")
-"""One algorithm per type of key: a server shows one key per connection, of the type asked for."""
 
 # Lines of ssh 9.2 at LogLevel ERROR (sshconnect.c, sshconnect2.c, kex.c), which has no translations
 _STRICT = "and you have requested strict checking"
@@ -45,7 +43,6 @@ _FAILED = re.compile(
     rf"^(?:Host key verification failed|Host key \S+ \S+ revoked by file|.*{_NO_TYPE})",
     re.MULTILINE,
 )
-_REVOKED = re.compile(r"^The \S+ host key for \S+ is marked as revoked|revoked by file", re.M)
 _FINGERPRINT = re.compile(r"key sent by the remote host is\s+(SHA256:[A-Za-z0-9+/]{43})")
 
 
@@ -74,7 +71,7 @@ def complaint(stderr: str, endpoint: Endpoint) -> Complaint | None:
     is_other = named and named.isdisjoint((endpoint.known_hosts_name, endpoint.host))
     return Complaint(
         fingerprint=fingerprint[1] if fingerprint else None,
-        revoked=bool(_REVOKED.search(text)),
+        revoked=bool(re.search("is marked as revoked|revoked by file", text)),
         no_type=_NO_TYPE in text,
         other_host=printable(min(named)) if is_other else None,
     )
@@ -88,8 +85,7 @@ def preferred_key(endpoint: Endpoint, lines: Sequence[Line]) -> HostKey | None:
     the address. ssh enforces the verdict in every transfer anyway.
     """
     known = {key.type for key in known_hosts.keys_of(lines)}
-    kinds = map(known_hosts.key_type, known_hosts.preference(lines))
-    kind = next((each for each in kinds if each in known), None)
+    kind = next((each for each in known_hosts.preference(lines) if each in known), None)
     if kind is None:
         return None
     env = {name: value for name, value in os.environ.items() if name in ("HOME", "PATH", "LANG")}
@@ -102,8 +98,8 @@ def preferred_key(endpoint: Endpoint, lines: Sequence[Line]) -> HostKey | None:
         scanned = run(scan, env=env, timeout=KEYSCAN_SECONDS + 1)
     except GitDaytonaError:  # missing or too slow: ssh itself will say so, or succeed
         return None
-    found = (line.key for line in known_hosts.parse(scanned.stdout[:65536]))
-    return next((key for key in found if key and key.type == kind), None)
+    keys = known_hosts.keys_of(known_hosts.parse(scanned.stdout[:65536]))
+    return next((key for key in keys if key.type == kind), None)
 
 
 def user_ssh_stderr(endpoint: Endpoint, binary: str | None) -> str:
@@ -137,8 +133,10 @@ def all_keys(endpoint: Endpoint, *, seconds: float = PROBE_SECONDS) -> tuple[Hos
     # a type of key that the server lacks is an answer to us, and nothing for the log
     logging.getLogger("asyncssh").disabled = True
 
-    async def ask(algorithm: str) -> HostKey | str | None:
-        """Return the key of one type, None if the server has none, or why there is no answer."""
+    async def ask(kind: str) -> HostKey | str | None:
+        """Return the key of one type, of which a server shows one per connection; None if it has
+        none, or why there is no answer."""
+        algorithm = "rsa-sha2-512" if kind == "ssh-rsa" else kind
         try:
             async with asyncio.timeout(seconds):
                 # no configuration: the user's ssh files are not for a look that goes directly
@@ -156,7 +154,7 @@ def all_keys(endpoint: Endpoint, *, seconds: float = PROBE_SECONDS) -> tuple[Hos
             return reason.lower() or type(problem).__name__
 
     async def ask_all() -> list[HostKey | str | None]:
-        return await asyncio.gather(*map(ask, _PROBED))
+        return await asyncio.gather(*map(ask, PREFERRED))
 
     found = asyncio.run(ask_all())
     if keys := tuple(each for each in found if isinstance(each, HostKey)):

@@ -92,7 +92,12 @@ def read(config: Mapping[str, Any]) -> Published:
     unreadable: list[str] = []
     for item in _items(config.get("sshGatewayHostKeys")):
         try:
-            keys.setdefault(_host_key(item))
+            if not isinstance(item, str):
+                raise ValueError(f"it is a {type(item).__name__}, not a text")
+            key = parse_line(item.strip())
+            if key.type not in SERVER_TYPES:
+                raise ValueError(f"'{key.type}' is not a type of host key that can be pinned")
+            keys.setdefault(key)
         except ValueError as problem:
             unreadable.append(str(problem))
     listed = map(str, _items(config.get("sshGatewayHostKeyFingerprints")))
@@ -110,12 +115,3 @@ def _items(value: object) -> list[object]:
     items = value.splitlines() if isinstance(value, str) else value
     several = items[:MOST_KEYS] if isinstance(items, list) else [items]
     return [each for each in several if each is not None and str(each).strip()]
-
-
-def _host_key(item: object) -> HostKey:
-    if not isinstance(item, str):
-        raise ValueError(f"it is a {type(item).__name__}, not a text")
-    key = parse_line(item.strip())
-    if key.type not in SERVER_TYPES:
-        raise ValueError(f"'{key.type}' is not a type of host key that can be pinned")
-    return key

@@ -68,6 +68,12 @@ def look(
 
 def _judge(it: Evidence) -> tuple[int, str, str | None]:
     """Return status, verdict and advice."""
+    there = {
+        "published": it.published.keys,
+        it.mode.value: it.lines,
+        "presented": it.presented is not None,
+    }
+    kinds = [kind for kind, is_there in there.items() if is_there]
     match decide(it, report=True):
         case Outcome.NOT_ASKED if isinstance(it.answer, GitDaytonaError):
             advice = "try again, or look at the pin alone with --offline"
@@ -79,25 +85,15 @@ def _judge(it: Evidence) -> tuple[int, str, str | None]:
             text = "nothing is pinned yet; the published keys are pinned by the first start"
             return NOTHING, text, "pin them now: daytona-pin pin"
         case Outcome.KEEP:
-            return VERIFIED, _verified(it), None
+            text = f"verified: {' = '.join(kinds)}"
+            if len(kinds) == 1:
+                text = f"usable: a key is {kinds[0]}, nothing else was asked"
+            if it.added and it.lines:
+                text += "; a rotation is under way, the new key is pinned by the next start"
+            return VERIFIED, text, None
         case outcome:
             problem = refusal(outcome, it)
             return MISMATCH, f"mismatch: {problem.message}", problem.hint
-
-
-def _verified(it: Evidence) -> str:
-    there = {
-        "published": it.published.keys,
-        it.mode.value: it.lines,
-        "presented": it.presented is not None,
-    }
-    kinds = [kind for kind, is_there in there.items() if is_there]
-    text = f"verified: {' = '.join(kinds)}"
-    if len(kinds) == 1:
-        text = f"usable: a key is {kinds[0]}, nothing else was asked"
-    if it.added and it.lines:
-        text += "; a rotation is under way, the new key is pinned by the next start"
-    return text
 
 
 def _seen(it: Evidence) -> dict[HostKey, list[str]]:
