@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from git_daytona.base import errors
-from git_daytona.trust.explanations import WORDS
+from git_daytona.trust.explanations import Outcome
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "helpers" / "git_daytona"
@@ -104,8 +104,10 @@ def messages() -> dict[str, list[str]]:
         "EXIT_UNKNOWN": "connection-closed",
     }
     found: dict[str, set[str]] = {entry: set() for entry in entries()}
-    for message, _ in WORDS.values():
-        text = re.sub(r"(?<=[\w}])(?:\{\w+\})+", "…", message)
+    for outcome in Outcome:
+        if not outcome.is_refusal:
+            continue
+        text = re.sub(r"(\{(trusted|who_changed|why)\})+", "…", outcome.value[0])
         text = re.sub(r"\{(\w+)\}", lambda name: name[1].upper(), text)
         found["host-key-refused"].add(text)
     for call in (

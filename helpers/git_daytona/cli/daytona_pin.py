@@ -21,7 +21,9 @@ from git_daytona.base.secret import printable
 from git_daytona.cli import pin_output as output
 from git_daytona.settings import settings
 from git_daytona.trust import known_hosts, pin_file, presented, verify
-from git_daytona.trust.gateway import Mode, Policy
+from git_daytona.trust.decision import Evidence, Mode, refusal
+from git_daytona.trust.explanations import Outcome
+from git_daytona.trust.gateway import Policy
 from git_daytona.trust.host_keys import HostKey
 from git_daytona.trust.known_hosts import endpoint_of, keys_of
 from git_daytona.trust.published import Published
@@ -211,10 +213,10 @@ def import_command(file: Path, host: str | None, yes: bool, as_json: bool) -> in
             hint="check the path",
         ) from problem
     endpoint = _host(host) if host else _ask_endpoint(policy, lines)
-    mine = pin_file.check(file, lines, endpoint)
-    keys = tuple(
-        key for key in keys_of(mine) if known_hosts.verdict(mine, key) is known_hosts.Verdict.OK
-    )
+    found = Evidence(policy.settings, endpoint, file, pin_file.Pins(lines=lines), None)
+    if not found.has_line:
+        raise refusal(Outcome.NO_LINE, found)
+    keys = tuple(key for key in found.trusted if not known_hosts.is_revoked(found.lines, key))
     if not keys:
         raise HostKeyRefused(
             f"'{file}' vouches for no key of '{endpoint.known_hosts_name}'",

@@ -1,15 +1,16 @@
 """The decision about a gateway's host keys. Pure: what is trusted, published and presented goes in,
-what follows from it comes out; ``explanations`` has the words for it."""
+what follows from it comes out."""
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from git_daytona.base.endpoint import Endpoint
-from git_daytona.base.errors import GitDaytonaError
-from git_daytona.settings.settings import Settings
+from git_daytona.base.errors import GitDaytonaError, HostKeyRefused
+from git_daytona.settings.settings import DEFAULT_API_URL, Settings
 from git_daytona.trust import known_hosts
+from git_daytona.trust.explanations import POLICY_PAGE, Outcome
 from git_daytona.trust.host_keys import HostKey
 from git_daytona.trust.known_hosts import Line, Marker, Verdict
 from git_daytona.trust.pin_file import Pins
@@ -53,6 +54,11 @@ class Evidence:
         return self.pins.serving(self.endpoint)
 
     @property
+    def has_line(self) -> bool:
+        """Whether there is a line with which ssh may accept a key."""
+        return any(line.marker is not Marker.REVOKED for line in self.lines)
+
+    @property
     def trusted(self) -> tuple[HostKey, ...]:
         return known_hosts.keys_of(self.lines)
 
@@ -90,13 +96,6 @@ class Evidence:
         return known_hosts.negotiated(self.expected, self.presented or ())
 
     @property
-    def fingerprint(self) -> str | None:
-        """That of the key that ssh is shown, where it is known."""
-        if self.refused:
-            return self.refused.fingerprint
-        return self.shown.fingerprint if self.shown else None
-
-    @property
     def refused(self) -> Complaint | None:
         """What ssh says, or would say, about what is presented."""
         return self.complaint or objection(self.expected, self.shown)
@@ -109,29 +108,6 @@ def objection(lines: Sequence[Line], shown: HostKey | None) -> Complaint | None:
     found = known_hosts.verdict(lines, shown)
     is_revoked = found is Verdict.REVOKED
     return None if found is Verdict.OK else Complaint(shown.fingerprint, is_revoked)
-
-
-class Outcome(enum.Enum):
-    """What the evidence shows; the value says it."""
-
-    OTHER_HOST = "ssh refused the key of a host on the way to the gateway"
-    NO_TYPE = "ssh accepts none of the gateway's types of key"
-    NOWHERE = "the user's ssh refused the key; none is published or pinned"
-    USER_SSH = "the user's ssh refused the key"
-    REVOKED = "the presented key is revoked"
-    UNPUBLISHED = "the presented key is neither trusted nor published"
-    UNTRUSTED = "the presented key is not trusted"
-    CONTRADICTED = "published fingerprints are not those of the published keys"
-    UNREADABLE = "what is published is no key, and none is trusted"
-    DISJOINT = "published and trusted keys have none in common"
-    TRUSTED_ONLY = "the presented key is trusted, but not published"
-    REVOKED_PIN = "all that published and trusted keys have in common is revoked"
-    NOT_ASKED = "the API could not be asked"
-    NO_LINE = "the manual file has no key for the gateway"
-    UNKNOWN = "the account's gateways are pinned ones, and this is another"
-    INHERIT = "there is nothing to compare a key with: it is left to the user's ssh"
-    PIN = "nothing is pinned yet, something is published"
-    KEEP = "the trusted keys hold"
 
 
 def decide(it: Evidence, *, report: bool = False) -> Outcome:
@@ -160,7 +136,7 @@ def decide(it: Evidence, *, report: bool = False) -> Outcome:
         return Outcome.REVOKED_PIN
     if report and isinstance(it.answer, GitDaytonaError):
         return Outcome.NOT_ASKED
-    if it.mode is Mode.MANUAL and all(line.marker is Marker.REVOKED for line in lines):
+    if it.mode is Mode.MANUAL and not it.has_line:
         return Outcome.NO_LINE
     if not lines and _is_unknown(it):
         return Outcome.UNKNOWN
@@ -189,3 +165,75 @@ def _is_unknown(it: Evidence) -> bool:
         return bool(it.pins.lines)
     has_keys = it.answer.keys or it.answer.unreadable or it.pins.serving(it.answer.endpoint)
     return it.answer.endpoint != it.endpoint and bool(has_keys)
+
+
+def refusal(outcome: Outcome, it: Evidence) -> HostKeyRefused:
+    message, hint = explain(outcome, it)
+    return HostKeyRefused(message, hint=hint)
+
+
+def explain(outcome: Outcome, it: Evidence) -> tuple[str, str | None]:
+    """Return an outcome's message and hint, about this evidence."""
+    name, api_url, refused = it.endpoint.known_hosts_name, it.settings.api_url, it.refused
+    day = it.pins.pinned_on(it.endpoint)
+    key = refused.fingerprint if refused else it.shown and it.shown.fingerprint
+    fields = {
+        "name": name,
+        "api_url": api_url,
+        "file": it.file,
+        "ask": _whom_to_ask(api_url),
+        "host": refused and refused.other_host,
+        "key": key or "an unknown key",
+        "published": _list(it.published.keys),
+        "trusted": f"; trusted {_list(it.trusted)} in '{it.file}'" if it.file else "",
+        "item": "; ".join(it.published.unreadable[:1]),
+        "who_changed": _who_changed(it),
+        "since": f"; this pin is of {day}" if day else "",
+        "remedy": "correct the file" if it.mode is Mode.MANUAL else f"daytona-pin forget '{name}'",
+        "verify": "" if it.presented else "see 'daytona-pin verify --live', and ",
+        "why": _why_no_line(it),
+        "problem": it.answer,
+    }
+    message, hint = (words.format_map(fields) for words in outcome.value)
+    return message, hint or None
+
+
+def _whom_to_ask(api_url: str) -> str:
+    if api_url == DEFAULT_API_URL:
+        return f"compare the fingerprints with {POLICY_PAGE}"
+    return (
+        f"ask who runs {api_url} whether the key was changed (Daytona's own policy: {POLICY_PAGE})"
+    )
+
+
+def _who_changed(it: Evidence) -> str:
+    """Say which side the gateway is on, if it was asked, when published and trusted keys differ."""
+    if it.presented is None:
+        return ""
+    if not set(it.presented).isdisjoint(it.trusted):
+        return "; the gateway still presents a trusted key: it is the API's answer that changed"
+    if not set(it.presented).isdisjoint(it.published.keys):
+        return "; the gateway presents a published key: API and gateway have both changed"
+    return "; the gateway presents a third one"
+
+
+def _why_no_line(it: Evidence) -> str:
+    """Name the first line that looks as if it were for the gateway."""
+    name = it.endpoint.known_hosts_name
+    for line in it.pins.lines:
+        if line.problem and known_hosts.names_match(line.hosts, name):
+            return f"; line {line.number} is for it, but ssh skips it: {line.problem}"
+    return f"; {bare_host(it)}" if bare_host(it) else ""
+
+
+def bare_host(it: Evidence) -> str:
+    """A clause about the first line that names the host without the port: ssh would take it, this
+    suite does not. Empty if there is none."""
+    host, port = it.endpoint.host, it.endpoint.port
+    numbers = (line.number for line in known_hosts.serving(it.pins.lines, host) if port != 22)
+    clause = f"is for '{host}' on port 22 and does not serve port {port}"
+    return next((f"line {number} {clause}" for number in numbers), "")
+
+
+def _list(keys: Iterable[HostKey]) -> str:
+    return ", ".join(map(str, keys)) or "none"

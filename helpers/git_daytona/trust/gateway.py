@@ -19,8 +19,8 @@ from git_daytona.base.errors import BadSetting, GitDaytonaError, HostKeyRefused,
 from git_daytona.base.secret import printable
 from git_daytona.settings.settings import Settings
 from git_daytona.trust import known_hosts, pin_file, presented
-from git_daytona.trust.decision import Evidence, Mode, Outcome, decide, objection
-from git_daytona.trust.explanations import refusal
+from git_daytona.trust.decision import Evidence, Mode, decide, objection, refusal
+from git_daytona.trust.explanations import Outcome
 from git_daytona.trust.host_keys import HostKey
 from git_daytona.trust.presented import Complaint
 from git_daytona.trust.published import Published, PublishedConfig
@@ -119,7 +119,8 @@ class Policy:
         if file is None:
             return Trust(Mode.INHERITED, endpoint)
         if known.mode is Mode.MANUAL:
-            pin_file.check(file, known.pins.lines, endpoint)
+            if not known.has_line:
+                raise refusal(Outcome.NO_LINE, known)
             if outcome is Outcome.DISJOINT:
                 self._warn(f"{refusal(outcome, known).message}; the file is used as it is")
             return Trust(Mode.MANUAL, endpoint, file)
@@ -141,9 +142,9 @@ class Policy:
     def _accepted(self, known: Evidence) -> Outcome:
         """Return the outcome; raises HostKeyRefused for one that ends the transfer."""
         outcome = decide(known)
-        if outcome in (Outcome.INHERIT, Outcome.PIN, Outcome.KEEP):
-            return outcome
-        raise refusal(outcome, known)
+        if outcome.is_refusal:
+            raise refusal(outcome, known)
+        return outcome
 
     def _pin(self, endpoint: Endpoint, path: Path) -> None:
         """Pin what is published, deciding again under the lock: of two processes one is first."""

@@ -198,6 +198,12 @@ def preference(lines: Sequence[Line]) -> tuple[str, ...]:
     return tuple(sorted(PREFERRED, key=lambda kind: kind not in known))
 
 
+def first_known(lines: Sequence[Line]) -> str | None:
+    """The type for which ssh asks first of those that the lines have."""
+    known = {key.type for key in keys_of(lines)}
+    return next((kind for kind in preference(lines) if kind in known), None)
+
+
 def negotiated(lines: Sequence[Line], presented: Iterable[HostKey]) -> HostKey | None:
     """Which of a server's keys ssh would be shown; None without one of a type that it accepts."""
     keys = {key.type: key for key in presented}

@@ -221,36 +221,3 @@ def load_manual(path: Path) -> tuple[Line, ...]:
             hint=f"put the gateway's key into it, or {instead}",
         )
     return lines
-
-
-def check(path: Path, lines: Sequence[Line], endpoint: Endpoint) -> tuple[Line, ...]:
-    """The lines for an endpoint; raises HostKeyRefused if ssh could only refuse."""
-    mine = known_hosts.serving(lines, endpoint.known_hosts_name)
-    if all(line.marker is Marker.REVOKED for line in mine):
-        raise no_key(path, lines, endpoint)
-    return mine
-
-
-def no_key(path: Path, lines: Sequence[Line], endpoint: Endpoint) -> HostKeyRefused:
-    name = endpoint.known_hosts_name
-    skipped = (line for line in lines if line.problem and known_hosts.names_match(line.hosts, name))
-    if line := next(skipped, None):
-        why = f"; line {line.number} is for it, but ssh skips it: {line.problem}"
-    else:
-        why = bare_host(lines, endpoint)
-    return HostKeyRefused(
-        f"'{path}' has no host key for '{name}'{why}",
-        hint=f"add a line '{name} <type> <base64>', for the key that you trust",
-    )
-
-
-def bare_host(lines: Sequence[Line], endpoint: Endpoint) -> str:
-    """A clause about the first line that names the host without the port: ssh would take it, this
-    suite does not. Empty if there is none."""
-    found = known_hosts.serving(lines, endpoint.host) if endpoint.port != 22 else ()
-    if not found:
-        return ""
-    return (
-        f"; line {found[0].number} is for '{endpoint.host}' on port 22 and does not serve port"
-        f" {endpoint.port}"
-    )

@@ -84,8 +84,7 @@ def preferred_key(endpoint: Endpoint, lines: Sequence[Line]) -> HostKey | None:
     or a proxy in the user's ssh configuration, behind which this machine may see somebody else at
     the address. ssh enforces the verdict in every transfer anyway.
     """
-    known = {key.type for key in known_hosts.keys_of(lines)}
-    kind = next((each for each in known_hosts.preference(lines) if each in known), None)
+    kind = known_hosts.first_known(lines)
     if kind is None:
         return None
     env = {name: value for name, value in os.environ.items() if name in ("HOME", "PATH", "LANG")}

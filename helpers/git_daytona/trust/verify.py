@@ -8,8 +8,8 @@ from pathlib import Path
 from git_daytona.base.endpoint import Endpoint
 from git_daytona.base.errors import ApiUnreachable, GitDaytonaError, NothingToVerify
 from git_daytona.trust import pin_file
-from git_daytona.trust.decision import Evidence, Mode, Outcome, decide
-from git_daytona.trust.explanations import refusal
+from git_daytona.trust.decision import Evidence, Mode, bare_host, decide, explain
+from git_daytona.trust.explanations import Outcome
 from git_daytona.trust.gateway import Policy
 from git_daytona.trust.host_keys import HostKey
 from git_daytona.trust.known_hosts import Marker
@@ -68,32 +68,24 @@ def look(
 
 def _judge(it: Evidence) -> tuple[int, str, str | None]:
     """Return status, verdict and advice."""
+    outcome = decide(it, report=True)
+    verdict, advice = explain(outcome, it)
+    if outcome.is_refusal:
+        return MISMATCH, f"mismatch: {verdict}", advice
+    if outcome is not Outcome.KEEP:
+        return NOT_ASKED if outcome is Outcome.NOT_ASKED else NOTHING, verdict, advice
     there = {
         "published": it.published.keys,
         it.mode.value: it.lines,
         "presented": it.presented is not None,
     }
     kinds = [kind for kind, is_there in there.items() if is_there]
-    match decide(it, report=True):
-        case Outcome.NOT_ASKED if isinstance(it.answer, GitDaytonaError):
-            advice = "try again, or look at the pin alone with --offline"
-            return NOT_ASKED, f"could not ask: {it.answer.message}", advice
-        case Outcome.INHERIT:
-            text = "nothing to verify against: the host key is left to your own ssh"
-            return NOTHING, text, "daytona-pin import FILE pins a key"
-        case Outcome.PIN:
-            text = "nothing is pinned yet; the published keys are pinned by the first start"
-            return NOTHING, text, "pin them now: daytona-pin pin"
-        case Outcome.KEEP:
-            text = f"verified: {' = '.join(kinds)}"
-            if len(kinds) == 1:
-                text = f"usable: a key is {kinds[0]}, nothing else was asked"
-            if it.added and it.lines:
-                text += "; a rotation is under way, the new key is pinned by the next start"
-            return VERIFIED, text, None
-        case outcome:
-            problem = refusal(outcome, it)
-            return MISMATCH, f"mismatch: {problem.message}", problem.hint
+    verdict = f"verified: {' = '.join(kinds)}"
+    if len(kinds) == 1:
+        verdict = f"usable: a key is {kinds[0]}, nothing else was asked"
+    if it.added and it.lines:
+        verdict += "; a rotation is under way, the new key is pinned by the next start"
+    return VERIFIED, verdict, None
 
 
 def _seen(it: Evidence) -> dict[HostKey, list[str]]:
@@ -121,6 +113,5 @@ def _notes(it: Evidence) -> Iterator[str]:
             yield f"a published item is no host key: {item}"
         if it.answer.legacy and not it.published.keys:
             yield "this server publishes no host keys; its sshGatewayPublicKey is not one"
-    clause = pin_file.bare_host(it.pins.lines, it.endpoint)
-    if it.mode is Mode.MANUAL and it.lines and clause:
-        yield clause.removeprefix("; ")
+    if it.mode is Mode.MANUAL and it.lines and bare_host(it):
+        yield bare_host(it)
