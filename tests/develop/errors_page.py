@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from git_daytona.base import errors
+from git_daytona.trust.explanations import Outcome
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "helpers" / "git_daytona"
@@ -119,6 +120,12 @@ def messages() -> dict[str, list[str]]:
         "EXIT_UNKNOWN": "connection-closed",
     }
     found: dict[str, set[str]] = {entry: set() for entry in entries()}
+    for outcome in Outcome:
+        if not outcome.is_refusal:
+            continue
+        text = re.sub(r"(\{(trusted|who_changed|why)\})+", "…", outcome.value[0])
+        text = re.sub(r"\{(\w+)\}", lambda name: name[1].upper(), text)
+        found["host-key-refused"].add(text)
     for call in (
         each
         for tree in trees

@@ -24,10 +24,12 @@ from git_daytona.cli.options import flag
 from git_daytona.cli.program import program
 from git_daytona.settings import settings
 from git_daytona.settings.settings import Settings
-from git_daytona.trust import known_hosts, manual_file, pin_file, presented, verify
-from git_daytona.trust.gateway import Mode, Policy
+from git_daytona.trust import known_hosts, pin_file, presented, verify
+from git_daytona.trust.decision import Evidence, Mode, refusal
+from git_daytona.trust.explanations import Outcome
+from git_daytona.trust.gateway import Policy
 from git_daytona.trust.host_keys import HostKey
-from git_daytona.trust.known_hosts import Line, Verdict, endpoint_of, keys_of
+from git_daytona.trust.known_hosts import Line, endpoint_of, keys_of
 from git_daytona.trust.pin_file import Pins, Record
 from git_daytona.trust.published import Published
 
@@ -124,7 +126,7 @@ def show(as_json: bool) -> None:
     found = settings.load(None)
     file, mode = _file(found), Mode.PINNED if found.auto_pin else Mode.INHERITED
     if found.ssh_known_hosts:
-        mode, pins = Mode.MANUAL, Pins(lines=manual_file.load(file))
+        mode, pins = Mode.MANUAL, Pins(lines=pin_file.load_manual(file))
     else:
         pins = pin_file.load(file)
     lines = [
@@ -174,7 +176,7 @@ def forget(host: Endpoint | None, yes: bool, as_json: bool) -> None:
     policy, file = _policy(), paths.pin_file()
     with pin_file.changing(file):
         pins = pin_file.load(file)
-        endpoint = host or policy.endpoint(None, pins.lines, pins) or _ask_endpoint(policy)
+        endpoint = host or pins.default_endpoint(policy.settings.api_url) or _ask_endpoint(policy)
         dropped = keys_of(pins.serving(endpoint))
         if not dropped:
             raise NothingToVerify(
@@ -194,9 +196,12 @@ def forget(host: Endpoint | None, yes: bool, as_json: bool) -> None:
 def import_(file: Path, host: Endpoint | None, yes: bool, as_json: bool) -> None:
     """Pin a gateway's keys of FILE, in known_hosts form, in place of those pinned before."""
     place, lines = paths.pin_file(), _read(file)
-    endpoint = host or _ask_endpoint(_policy(), lines)
-    mine = manual_file.check(file, lines, endpoint)
-    keys = [key for key in keys_of(mine) if known_hosts.verdict(mine, key) is Verdict.OK]
+    policy = _policy()
+    endpoint = host or _ask_endpoint(policy, lines)
+    found = Evidence(policy.settings, endpoint, file, Pins(lines=tuple(lines)), None)
+    if not found.has_line:
+        raise refusal(Outcome.NO_LINE, found)
+    keys = [key for key in found.trusted if not known_hosts.is_revoked(found.lines, key)]
     if not keys:
         raise HostKeyRefused(
             f"'{file}' vouches for no key of '{endpoint.known_hosts_name}'",
@@ -259,7 +264,7 @@ def _policy() -> Policy:
 def _file(found: Settings) -> Path:
     """The file that is trusted. Raises BadSetting."""
     if found.ssh_known_hosts:
-        return manual_file.path_of(found.ssh_known_hosts)
+        return pin_file.manual_path(found.ssh_known_hosts)
     return paths.pin_file()
 
 
@@ -277,7 +282,7 @@ def _ask_endpoint(policy: Policy, lines: Sequence[Line] = ()) -> Endpoint:
     if isinstance(answer, Published):
         return answer.endpoint
     pins = pin_file.load(paths.pin_file())
-    found = policy.endpoint(None, lines or pins.lines, pins)
+    found = pins.default_endpoint(policy.settings.api_url, lines)
     if found is None:
         raise answer
     return found

@@ -14,13 +14,16 @@ from dataclasses import dataclass, field
 
 RSA_MINIMUM_BITS = 1024  # SSH_RSA_MINIMUM_MODULUS_SIZE
 BIGNUM_BYTES = 2048  # SSHBUF_MAX_BIGNUM
-CERTIFICATE = "-cert-v01@openssh.com"
 CURVES = {"nistp256": 256, "nistp384": 384, "nistp521": 521}
 SPACES = b" \t\n\v\f\r"  # isspace() in the C locale
 
+_VENDOR = "@openssh.com"
+_CERTIFICATE = "-cert-v01@openssh.com"
 _SK_ECDSA = "sk-ecdsa-sha2-nistp256@openssh.com"
 _SK_ED25519 = "sk-ssh-ed25519@openssh.com"
 _PLAIN = ("ssh-ed25519", "ssh-rsa", *(f"ecdsa-sha2-{curve}" for curve in CURVES))
+SERVER_TYPES = frozenset(_PLAIN)
+"""The types that a gateway can present and that are pinned."""
 _TYPES = {
     **{name: name for name in (*_PLAIN, "ssh-dss", _SK_ED25519, _SK_ECDSA)},
     "rsa-sha2-256": "ssh-rsa",
@@ -29,22 +32,13 @@ _TYPES = {
 }
 """Names at the start of a line -> the type that the key then has (sshkey.c keyimpls)."""
 _CERTIFICATES = {
-    name.removesuffix("@openssh.com") + CERTIFICATE: plain.removesuffix("@openssh.com")
-    + CERTIFICATE
+    name.removesuffix(_VENDOR) + _CERTIFICATE: plain.removesuffix(_VENDOR) + _CERTIFICATE
     for name, plain in _TYPES.items()
     if not name.startswith("webauthn")
 }
 # Inside the blob OpenSSH also takes short names, in any case (sshkey_type_from_name); ECDSA's name
 # no curve, which the deserialiser refuses.
-_SHORT = {
-    "ed25519": "ssh-ed25519",
-    "rsa": "ssh-rsa",
-    "dsa": "ssh-dss",
-    "ed25519-sk": _SK_ED25519,
-}
-
-SERVER_TYPES = frozenset(_PLAIN)
-"""The types that a gateway can present and that are pinned."""
+_SHORT = {"ed25519": "ssh-ed25519", "rsa": "ssh-rsa", "dsa": "ssh-dss", "ed25519-sk": _SK_ED25519}
 
 
 @dataclass(frozen=True, order=True)
@@ -89,14 +83,15 @@ def decode_base64(text: bytes) -> bytes:
 def parse_line(text: str | bytes) -> HostKey:
     """Read ``<type> <base64> [comment]``; raises ValueError saying what is wrong with it."""
     raw = text.encode("utf-8", "replace") if isinstance(text, str) else text
-    words = raw.lstrip(b" \t").replace(b"\t", b" ").split(b" ", 1)
-    name = words[0].decode("ascii", "replace")
-    wanted = _TYPES.get(name) or _CERTIFICATES.get(name)
-    if len(words) < 2 or not words[1].lstrip(b" "):
+    first, _, rest = raw.replace(b"\t", b" ").lstrip(b" ").partition(b" ")
+    encoded = rest.lstrip(b" ").partition(b" ")[0]
+    if not encoded:
         raise ValueError("there is no key after the key type")
+    name = first.decode("ascii", "replace")
+    wanted = _TYPES.get(name) or _CERTIFICATES.get(name)
     if wanted is None:
         raise ValueError(f"the key type '{name[:60]}' is unknown")
-    key = parse_blob(decode_base64(words[1].lstrip(b" ").split(b" ", 1)[0]))
+    key = parse_blob(decode_base64(encoded))
     if key.type != wanted:
         raise ValueError(f"the line says '{name}', the key in it is '{key.type}'")
     return key
@@ -106,20 +101,15 @@ def parse_blob(blob: bytes) -> HostKey:
     """Read a key's wire form; raises ValueError for what OpenSSH would not take."""
     reader = _Reader(blob)
     name = reader.text()
-    kind = _TYPES.get(name) or _SHORT.get(name.lower())
-    if kind is not None:
+    if kind := _TYPES.get(name) or _SHORT.get(name.lower()):
         key = HostKey(kind, _public(kind, reader))
-        reader.end()
-        return key
-    kind = _CERTIFICATES.get(name)
-    if kind is None:
+    elif kind := _CERTIFICATES.get(name):
+        key = HostKey(kind, blob, _certified(kind, reader))
+    else:
         raise ValueError("the key data names no known type")
-    reader.string()  # nonce
-    plain_name = kind.removesuffix(CERTIFICATE)
-    plain_name += "@openssh.com" if plain_name.startswith("sk-") else ""
-    plain = HostKey(plain_name, _public(plain_name, reader))
-    _rest_of_certificate(reader)
-    return HostKey(kind, blob, plain)
+    if reader.at != len(blob):
+        raise ValueError("there is something after the key data")
+    return key
 
 
 def _public(kind: str, reader: "_Reader") -> bytes:
@@ -138,7 +128,7 @@ def _public(kind: str, reader: "_Reader") -> bytes:
     elif kind == "ssh-dss":
         out += b"".join(_number(reader.number()) for _ in range(4))
     else:
-        curve = kind.removesuffix("@openssh.com").rsplit("-", 1)[-1]
+        curve = kind.removesuffix(_VENDOR).rsplit("-", 1)[-1]
         if reader.text() != curve:
             raise ValueError("the curve does not fit the key type")
         out += _string(curve.encode()) + _string(_point(curve, reader.string()))
@@ -152,21 +142,22 @@ def _point(curve: str, point: bytes) -> bytes:
     # here: most files hold no such key, and it takes a while to load
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    kinds: dict[int, ec.EllipticCurve] = {
-        kind.key_size: kind for kind in (ec.SECP256R1(), ec.SECP384R1(), ec.SECP521R1())
-    }
-    bits = CURVES[curve]
+    kinds = {"nistp256": ec.SECP256R1(), "nistp384": ec.SECP384R1(), "nistp521": ec.SECP521R1()}
     if not point.startswith(b"\x04"):
         raise ValueError("the point is not in uncompressed form")
-    numbers = ec.EllipticCurvePublicKey.from_encoded_point(kinds[bits], point).public_numbers()
-    if min(numbers.x.bit_length(), numbers.y.bit_length()) <= bits // 2:
+    numbers = ec.EllipticCurvePublicKey.from_encoded_point(kinds[curve], point).public_numbers()
+    if min(numbers.x.bit_length(), numbers.y.bit_length()) <= CURVES[curve] // 2:
         raise ValueError("the point is too small")
     return point
 
 
-def _rest_of_certificate(reader: "_Reader") -> None:
-    """Walk through a certificate's own fields (PROTOCOL.certkeys). Its signature is not checked: it
-    is never trusted, and it is safe to believe which key a ``@revoked`` line means."""
+def _certified(kind: str, reader: "_Reader") -> HostKey:
+    """Read the key in a certificate and walk through the rest (PROTOCOL.certkeys). The signature is
+    not checked: a certificate is never trusted, and it is safe to believe which key a ``@revoked``
+    line means."""
+    reader.string()  # nonce
+    name = kind.removesuffix(_CERTIFICATE) + (_VENDOR if kind.startswith("sk-") else "")
+    plain = HostKey(name, _public(name, reader))
     reader.take(8 + 4)  # serial, type
     reader.text()  # key id
     reader.string()  # principals
@@ -175,7 +166,7 @@ def _rest_of_certificate(reader: "_Reader") -> None:
         reader.string()
     parse_blob(reader.string())  # the authority's key
     reader.string()  # signature
-    reader.end()
+    return plain
 
 
 class _Reader:
@@ -192,8 +183,7 @@ class _Reader:
         return self.data[self.at - count : self.at]
 
     def string(self) -> bytes:
-        (length,) = struct.unpack(">I", self.take(4))
-        return self.take(length)
+        return self.take(int.from_bytes(self.take(4), "big"))
 
     def text(self) -> str:
         """sshbuf_get_cstring: a NUL may stand at the very end only, and does not count."""
@@ -208,10 +198,6 @@ class _Reader:
         if raw[:1] >= b"\x80" or len(raw.removeprefix(b"\0")) > BIGNUM_BYTES:
             raise ValueError("a number in the key data is negative or too large")
         return int.from_bytes(raw, "big")
-
-    def end(self) -> None:
-        if self.at != len(self.data):
-            raise ValueError("there is something after the key data")
 
 
 def _string(value: bytes) -> bytes:

@@ -2,12 +2,13 @@
 
 It follows OpenSSH 9.2 step by step: ``hostfile.c`` (hostkeys_foreach_file, check_markers,
 match_maybe_hashed, check_hostkeys_by_key_or_type), ``match.c`` (match_pattern_list) and
-``sshconnect2.c`` (order_hostkeyalgs). paramiko's reader differs in each of them.
+``sshconnect2.c`` (order_hostkeyalgs). paramiko's reader and asyncssh's differ in each of them.
 tests/unit/test_hostkeys.py compares it with the real ssh on hundreds of files.
 """
 
 import base64
 import enum
+import fnmatch
 import hashlib
 import hmac
 import io
@@ -16,21 +17,12 @@ from dataclasses import dataclass
 
 from git_daytona.base.endpoint import Endpoint, endpoint
 from git_daytona.base.errors import BadAnswer
-from git_daytona.trust.host_keys import SPACES, HostKey, decode_base64, parse_line
+from git_daytona.trust.host_keys import CURVES, SPACES, HostKey, decode_base64, parse_line
 
-ALGORITHMS = (
-    "ssh-ed25519",
-    "ecdsa-sha2-nistp256",
-    "ecdsa-sha2-nistp384",
-    "ecdsa-sha2-nistp521",
-    "rsa-sha2-512",
-    "rsa-sha2-256",
-)
-"""OpenSSH's default HostKeyAlgorithms for plain keys, in its order, without those of security keys,
-which no server presents."""
-
-# match_pattern_list gives up, with no match at all, on a subpattern of this length
-_SUBPATTERN_BYTES = 1023
+PREFERRED = ("ssh-ed25519", *(f"ecdsa-sha2-{curve}" for curve in CURVES), "ssh-rsa")
+"""The types of OpenSSH's default HostKeyAlgorithms, in its order, without those of certificates and
+of security keys, which no server presents."""
+_SUBPATTERN_BYTES = 1023  # match_pattern_list gives up, without a match, on one of this length
 
 
 class Marker(enum.Enum):
@@ -39,16 +31,8 @@ class Marker(enum.Enum):
     REVOKED = "@revoked"
 
 
+_SALT_BYTES = 20  # SHA-1's
 _MARKERS = {each.value.encode(): each for each in Marker if each is not Marker.NONE}
-
-
-class Verdict(enum.Enum):
-    """What ssh thinks of a plain key: HostStatus of hostfile.h."""
-
-    OK = "ok"
-    NEW = "new"
-    CHANGED = "changed"
-    REVOKED = "revoked"
 
 
 @dataclass(frozen=True)
@@ -66,12 +50,20 @@ class Line:
         return self.key is not None and names_match(self.hosts, name)
 
 
+class Verdict(enum.Enum):
+    """What ssh thinks of a plain key (HostStatus of hostfile.h)."""
+
+    OK = "ok"
+    NEW = "new"
+    CHANGED = "changed"
+    REVOKED = "revoked"
+
+
 def parse(data: bytes) -> tuple[Line, ...]:
     """Read a whole file. Never raises: what cannot be read is a Line with a problem."""
-    # ssh reads each line with getline() into one buffer and looks at it as a C string: a NUL byte
-    # ends it. After the host names it steps over one byte, whatever it is. So a line may go on
-    # behind a NUL, and a last line "host" without a newline goes on in what an earlier, longer line
-    # has left in the buffer. To give ssh's verdict this reads the same bytes.
+    # ssh reads each line with getline() into one buffer, as a C string: a NUL byte ends it. After
+    # the host names it steps over one byte, whatever it is. So a line may go on behind a NUL, and a
+    # last line "host" without a newline goes on in what an earlier, longer line has left there.
     buffer = bytearray()
     found = []
     for number, raw in enumerate(io.BytesIO(data), 1):
@@ -110,44 +102,37 @@ def endpoint_of(name: str) -> Endpoint | None:
 
 
 def _line(number: int, buffer: bytearray) -> Line | None:
-    start = _skip_blanks(buffer, 0)
-    whole = _string(buffer, start)
-    if not whole.strip(SPACES) or whole.startswith(b"#"):
-        return None
     marker = Marker.NONE
-    while whole.startswith(b"@"):
-        # check_markers: the marker ends at the first space; only without one at the first tab.
-        end = whole.find(b" ") if b" " in whole else whole.find(b"\t")
-        known = _MARKERS.get(whole[:end]) if end > 0 else None
-        if marker is not Marker.NONE or known is None:
-            return Line(number, marker, b"", None, "the marker is unknown, or there are two")
-        marker = known
-        start = _skip_blanks(buffer, start + end)
-        whole = _string(buffer, start)
-    hosts = whole.replace(b"\t", b" ").split(b" ", 1)[0]
+    start, text = _text(buffer, 0)
+    if not text.strip(SPACES) or text.startswith(b"#"):
+        return None
+    # check_markers: the marker ends at the first space; only without one at the first tab.
+    word = text.split(b" " if b" " in text else b"\t", 1)[0]
+    if word in _MARKERS and word != text:
+        marker = _MARKERS[word]
+        start, text = _text(buffer, start + len(word))
+    if text.startswith(b"@"):
+        return Line(number, marker, b"", None, "the marker is unknown, or there are two")
+    hosts = text.replace(b"\t", b" ").partition(b" ")[0]
     after = start + len(hosts)
-    buffer[after : after + 1] = b"\0"
-    if hosts.startswith(b"|") and _salt(hosts) is None:
-        return Line(number, marker, hosts, None, "the hashed host name cannot be read")
-    rest = _string(buffer, _skip_blanks(buffer, after + 1))
-    if not rest or rest.startswith(b"#"):
-        return Line(number, marker, hosts, None, "there is no key after the host name")
+    buffer[after : after + 1] = b"\0"  # as ssh does, which a later line may meet
+    _, rest = _text(buffer, after + 1)
     try:
+        if hosts.startswith(b"|") and _salt(hosts) is None:
+            raise ValueError("the hashed host name cannot be read")
+        if not rest or rest.startswith(b"#"):
+            raise ValueError("there is no key after the host name")
         return Line(number, marker, hosts, parse_line(rest))
     except ValueError as problem:
         return Line(number, marker, hosts, None, str(problem))
 
 
-def _skip_blanks(buffer: bytearray, start: int) -> int:
-    while start < len(buffer) and buffer[start] in b" \t":
-        start += 1
-    return start
-
-
-def _string(buffer: bytearray, start: int) -> bytes:
-    """The C string that begins there."""
+def _text(buffer: bytearray, start: int) -> tuple[int, bytes]:
+    """Step over blanks; return where the C string behind them begins, and that string."""
     end = buffer.find(b"\0", start)
-    return bytes(buffer[start : len(buffer) if end < 0 else end])
+    text = bytes(buffer[start : len(buffer) if end < 0 else end])
+    rest = text.lstrip(b" \t")
+    return start + len(text) - len(rest), rest
 
 
 def names_match(hosts: bytes, name: str) -> bool:
@@ -160,52 +145,31 @@ def names_match(hosts: bytes, name: str) -> bool:
         digest = hmac.new(salt, wanted, hashlib.sha1).digest()
         return hosts == b"|1|" + base64.b64encode(salt) + b"|" + base64.b64encode(digest)
     positive = False
-    for pattern in hosts.split(b","):
-        negated = pattern.startswith(b"!")
-        pattern = pattern.removeprefix(b"!")
+    for each in hosts.split(b","):
+        pattern = each.removeprefix(b"!").lower()
         if len(pattern) >= _SUBPATTERN_BYTES:
             return False
-        if _glob(wanted, pattern.lower()):
-            if negated:
-                return False
-            positive = True
+        fits = pattern == wanted
+        if b"*" in pattern or b"?" in pattern:  # brackets are no character class here
+            fits = fnmatch.fnmatchcase(wanted, pattern.replace(b"[", b"[[]"))
+        if fits and each.startswith(b"!"):
+            return False
+        positive = positive or fits
     return positive
 
 
 def _salt(hosts: bytes) -> bytes | None:
     """The salt of ``|1|salt|hash``; None for anything else (extract_salt)."""
-    if not hosts.startswith(b"|1|") or b"|" not in hosts[3:]:
-        return None
+    encoded, bar, _ = hosts.removeprefix(b"|1|").partition(b"|")
     try:
-        salt = decode_base64(hosts[3:].split(b"|", 1)[0])
+        salt = decode_base64(encoded) if bar and hosts.startswith(b"|1|") else b""
     except ValueError:
         return None
-    return salt if len(salt) == hashlib.sha1(usedforsecurity=False).digest_size else None
-
-
-def _glob(text: bytes, pattern: bytes) -> bool:
-    """Match ``*`` with any bytes, ``?`` with one; in linear memory and at most quadratic time, as a
-    hostile pattern must not take for ever in match_pattern's recursion."""
-    at = position = mark = 0
-    star = -1
-    while at < len(text):
-        wanted = pattern[position : position + 1]
-        if wanted == b"*":
-            star, mark = position, at
-            position += 1
-        elif wanted in (b"?", text[at : at + 1]):
-            at, position = at + 1, position + 1
-        elif star >= 0:
-            mark += 1
-            at, position = mark, star + 1
-        else:
-            return False
-    return not pattern[position:].strip(b"*")
+    return salt if len(salt) == _SALT_BYTES else None
 
 
 def verdict(lines: Sequence[Line], key: HostKey) -> Verdict:
-    """What ssh thinks of a presented plain key, given the lines that serve the name
-    (check_hostkeys_by_key_or_type)."""
+    """What ssh thinks of a presented plain key, given the lines for it (check_hostkeys_by_key)."""
     if is_revoked(lines, key):
         return Verdict.REVOKED
     plain = [line.key for line in lines if line.marker is Marker.NONE]
@@ -222,24 +186,25 @@ def is_revoked(lines: Iterable[Line], key: HostKey) -> bool:
 
 
 def preference(lines: Sequence[Line]) -> tuple[str, ...]:
-    """The order in which ssh asks for host key algorithms, given the lines that serve the name
-    (order_hostkeyalgs): types that are known come first, unless the best one is known. A server
-    with several keys presents the first of these that it has."""
+    """The order in which ssh asks for types of key, given the lines that serve the name
+    (order_hostkeyalgs): known ones come first, unless the best one is known. A server presents the
+    first of these that it has."""
     first: dict[str, HostKey] = {}  # ssh looks at the first key of a type only
     for key in keys_of(lines):
         first.setdefault(key.type, key)
     known = {kind for kind, key in first.items() if not is_revoked(lines, key)}
-    if ALGORITHMS[0] in known:
-        return ALGORITHMS
-    return tuple(sorted(ALGORITHMS, key=lambda algorithm: key_type(algorithm) not in known))
+    if PREFERRED[0] in known:
+        return PREFERRED
+    return tuple(sorted(PREFERRED, key=lambda kind: kind not in known))
 
 
-def key_type(algorithm: str) -> str:
-    return "ssh-rsa" if algorithm.startswith("rsa-sha2-") else algorithm
+def first_known(lines: Sequence[Line]) -> str | None:
+    """The type for which ssh asks first of those that the lines have."""
+    known = {key.type for key in keys_of(lines)}
+    return next((kind for kind in preference(lines) if kind in known), None)
 
 
 def negotiated(lines: Sequence[Line], presented: Iterable[HostKey]) -> HostKey | None:
     """Which of a server's keys ssh would be shown; None without one of a type that it accepts."""
     keys = {key.type: key for key in presented}
-    kinds = map(key_type, preference(lines))
-    return next((keys[kind] for kind in kinds if kind in keys), None)
+    return next((keys[kind] for kind in preference(lines) if kind in keys), None)

@@ -1,17 +1,20 @@
-"""The pin file: a known_hosts file that this suite writes and people may edit; their lines stay.
+"""The known_hosts files that are trusted: the pin file, which this suite writes, and the manual one
+(DAYTONA_SSH_KNOWN_HOSTS), which it only reads.
 
-Each pin is a comment saying where the keys came from and when, then the keys:
+People may edit the pin file, too; their lines stay. Each pin is a comment saying where the keys
+came from and when, then the keys:
 
     # daytona-pin: [ssh.example.org]:2222 from https://example.org/api on 2026-01-31T09:00:00Z
     [ssh.example.org]:2222 ssh-ed25519 AAAA…
 
-Unlike ssh, which skips what it cannot read, this refuses a file with such a line: it was damaged.
+Unlike ssh, which skips what it cannot read, this refuses a pin file with such a line: it was
+damaged.
 """
 
 import contextlib
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +22,7 @@ from pathlib import Path
 from git_daytona.base import files, paths
 from git_daytona.base.endpoint import Endpoint
 from git_daytona.base.errors import BadSetting, HostKeyRefused
+from git_daytona.settings.settings import Settings
 from git_daytona.trust import known_hosts
 from git_daytona.trust.host_keys import HostKey
 from git_daytona.trust.known_hosts import Line, Marker, endpoint_of
@@ -50,7 +54,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Pins:
-    """The content of a usable pin file, or of none (``data`` empty)."""
+    """The content of a usable file, or of none (``data`` empty); only pin files have records."""
 
     data: bytes = b""
     lines: tuple[Line, ...] = ()
@@ -59,12 +63,32 @@ class Pins:
     def serving(self, endpoint: Endpoint) -> tuple[Line, ...]:
         return known_hosts.serving(self.lines, endpoint.known_hosts_name)
 
-    def last_endpoint(self, api_url: str) -> Endpoint | None:
-        """The endpoint that was last pinned from this API, if its pin is still there."""
+    def pinned_on(self, endpoint: Endpoint) -> str | None:
+        """The day of an endpoint's newest pin, in ISO 8601."""
+        days = [record.when[:10] for record in self.records if record.endpoint == endpoint]
+        return days[-1] if days else None
+
+    def default_endpoint(self, api_url: str, lines: Sequence[Line] = ()) -> Endpoint | None:
+        """Where an API's gateway is without the API's word: what was last pinned from it, if that
+        is still there; else the only endpoint that the lines (default: its own) name, unless it was
+        pinned from another API. None when that leaves none or several."""
         for record in reversed(self.records):
             if record.source == api_url and self.serving(record.endpoint):
                 return record.endpoint
-        return None
+        foreign = {record.endpoint for record in self.records if record.source.startswith("http")}
+        named = known_hosts.named_endpoints(lines or self.lines)
+        return named.pop() if len(named) == 1 and not named & foreign else None
+
+
+def trusted(settings: Settings) -> tuple[Path | None, Pins]:
+    """Read the file whose keys count; None where that is left to the user's ssh. Raises
+    HostKeyRefused or BadSetting for one that cannot be used."""
+    if settings.ssh_known_hosts:
+        path = manual_path(settings.ssh_known_hosts)
+        return path, Pins(lines=load_manual(path))
+    if settings.auto_pin:
+        return paths.pin_file(), load(paths.pin_file())
+    return None, Pins()
 
 
 def read_bounded(path: Path) -> bytes:
@@ -72,37 +96,56 @@ def read_bounded(path: Path) -> bytes:
     return files.read_bounded(path, FILE_BYTES)[0]
 
 
+def check_path(text: str, name: str) -> None:
+    """Raise BadSetting for a path that ssh_config, which knows no escape for these, cannot hold."""
+    if '"' in text or "${" in text or not text.isprintable():
+        raise BadSetting(
+            f"{name} holds a double quote, '${{' or a control character, which ssh cannot take in a"
+            " path",
+            hint="rename it",
+        )
+
+
+# -- the pin file ----------------------------------------------------------------------------------
+
+
 def load(path: Path) -> Pins:
     """Read the pin file; no file gives no pins. Raises HostKeyRefused for one that is unusable."""
     try:
         data = read_bounded(path)
+        lines = _complete(data)
     except (FileNotFoundError, NotADirectoryError):  # the second: writing will say it better
-        if path.is_symlink():
-            raise unusable(path, "it is a link to nothing") from None
-        return Pins()
+        if not path.is_symlink():
+            return Pins()
+        why = "it is a link to nothing"
     except OSError as problem:
-        raise unusable(path, (problem.strerror or str(problem)).lower()) from problem
-    if b"\0" in data:
-        raise unusable(path, "it holds NUL bytes")
-    # With a newline at its end: half a line must not become a whole one by ssh's reading on in
-    # memory (known_hosts.parse).
-    lines = known_hosts.parse(data if data.endswith(b"\n") else data + b"\n")
-    for line in lines:
-        if line.problem:
-            raise unusable(path, f"line {line.number}: {line.problem}")
-    comments = [raw.rstrip() for raw in data.split(b"\n") if raw.startswith(b"#")]
-    if not any(line.marker is Marker.NONE for line in lines) and _FORGOTTEN not in comments:
-        raise unusable(path, "it holds no key")
-    records = (Record.parse(comment) for comment in comments)
-    return Pins(data, lines, tuple(record for record in records if record))
-
-
-def unusable(path: Path, why: str) -> HostKeyRefused:
-    return HostKeyRefused(
+        why = (problem.strerror or str(problem)).lower()
+    except ValueError as problem:
+        why = str(problem)
+    else:
+        records = map(Record.parse, data.split(b"\n"))
+        return Pins(data, lines, tuple(record for record in records if record))
+    raise HostKeyRefused(
         f"the pin file '{path}' cannot be used: {why}",
         hint="repair it; or, if you know why it is like that, remove it: the next start then pins"
         " the published keys anew",
     )
+
+
+def _complete(data: bytes) -> tuple[Line, ...]:
+    """Read the lines of a pin file; raises ValueError if a part of it is missing or damaged."""
+    if b"\0" in data:
+        raise ValueError("it holds NUL bytes")
+    # With a newline at its end: half a line must not become a whole one by ssh's reading on in
+    # memory (known_hosts.parse).
+    lines = known_hosts.parse(data + b"\n")
+    for line in lines:
+        if line.problem:
+            raise ValueError(f"line {line.number}: {line.problem}")
+    forgotten = _FORGOTTEN in (raw.rstrip() for raw in data.split(b"\n"))
+    if not forgotten and not any(line.marker is Marker.NONE for line in lines):
+        raise ValueError("it holds no key")
+    return lines
 
 
 def changing(path: Path) -> contextlib.AbstractContextManager[None]:
@@ -111,43 +154,70 @@ def changing(path: Path) -> contextlib.AbstractContextManager[None]:
 
 
 def add(path: Path, pins: Pins, endpoint: Endpoint, keys: Iterable[HostKey], source: str) -> None:
-    """Append keys for an endpoint, under ``changing``; ``pins`` is what was read under the same
-    lock. Raises BadSetting."""
+    """Append keys for an endpoint to what was read under this ``changing``. Raises BadSetting."""
     name, now = endpoint.known_hosts_name, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     text = f"# daytona-pin: {name} from {source} on {now}\n"
     text += "".join(f"{name} {key.line}\n" for key in keys)
     before = b"".join(raw for raw in io.BytesIO(pins.data) if raw.rstrip() != _FORGOTTEN)
     if before and not before.endswith(b"\n"):
         before += b"\n"
-    _write(path, (before or _HEADER) + text.encode(), first=not pins.data)
-
-
-def forget(path: Path, pins: Pins, endpoint: Endpoint) -> Pins:
-    """Drop an endpoint's lines and our comments about it; ``@revoked`` ones stay, as with
-    ``ssh-keygen -R``.
-
-    Under ``changing``. A file with nothing left but our own header is removed. Raises as load,
-    BadSetting.
-    """
-    gone = {line.number for line in pins.serving(endpoint) if line.marker is not Marker.REVOKED}
-    kept = b"".join(
-        raw
-        for number, raw in enumerate(io.BytesIO(pins.data), 1)
-        if number not in gone and not ((its := Record.parse(raw)) and its.endpoint == endpoint)
-    )
-    if not any(line.marker is Marker.NONE for line in known_hosts.parse(kept)):
-        if not kept.replace(_HEADER, b"").strip():
-            path.resolve().unlink(missing_ok=True)
-            return Pins()
-        kept += (b"" if kept.endswith(b"\n") else b"\n") + _FORGOTTEN + b"\n"
-    _write(path, kept, first=False)
-    return load(path)
-
-
-def _write(path: Path, content: bytes, *, first: bool) -> None:
-    """Write through a link, so that a pin file kept elsewhere stays there. A first pin never
-    replaces a file."""
-    if not files.write_whole(path.resolve(), content, replace=not first):
+    content = (before or _HEADER) + text.encode()
+    # through a link, so that a pin file kept elsewhere stays there; a first pin replaces no file
+    if not files.write_whole(path.resolve(), content, replace=bool(pins.data)):
         raise BadSetting(
             f"'{path}' was made by somebody else just now", hint="look at it, then try again"
         )
+
+
+def forget(path: Path, pins: Pins, endpoint: Endpoint) -> Pins:
+    """Drop an endpoint's lines and our comments about it, under ``changing``; ``@revoked`` ones
+    stay, as with ``ssh-keygen -R``. A file with nothing left but our own header is removed. Raises
+    as load, BadSetting."""
+    gone = {line.number for line in pins.serving(endpoint) if line.marker is not Marker.REVOKED}
+    ours = f"# daytona-pin: {endpoint.known_hosts_name} from ".encode()
+    numbered = enumerate(io.BytesIO(pins.data), 1)
+    rest = (raw for number, raw in numbered if number not in gone)
+    kept = b"".join(raw for raw in rest if not raw.startswith(ours))
+    if not kept.replace(_HEADER, b"").strip():
+        path.resolve().unlink(missing_ok=True)
+        return Pins()
+    if not any(line.marker is Marker.NONE for line in known_hosts.parse(kept)):
+        kept = kept.removesuffix(b"\n") + b"\n" + _FORGOTTEN + b"\n"
+    files.write_whole(path.resolve(), kept)
+    return load(path)
+
+
+# -- the manual file -------------------------------------------------------------------------------
+
+
+def manual_path(setting: str) -> Path:
+    """The file that the setting names, ``~/`` expanded once. Raises BadSetting, also for a relative
+    path: that would let the current repository choose what is trusted."""
+    check_path(setting, "DAYTONA_SSH_KNOWN_HOSTS")
+    path = Path.home() / setting[2:] if setting.startswith("~/") else Path(setting)
+    if not path.is_absolute():
+        raise BadSetting(
+            f"DAYTONA_SSH_KNOWN_HOSTS is not an absolute path: '{setting}'",
+            hint="begin it with '/' or '~/'",
+        )
+    return path
+
+
+def load_manual(path: Path) -> tuple[Line, ...]:
+    """Read its lines; raises BadSetting if it cannot be read, or has no usable line."""
+    instead = "unset DAYTONA_SSH_KNOWN_HOSTS to use the keys that Daytona publishes"
+    try:
+        lines = known_hosts.parse(read_bounded(path))
+    except OSError as problem:
+        why = (problem.strerror or str(problem)).lower()
+        raise BadSetting(
+            f"DAYTONA_SSH_KNOWN_HOSTS names '{path}', which cannot be read: {why}",
+            hint=f"correct the path, or {instead}",
+        ) from problem
+    if not any(line.key for line in lines):
+        why = f"line {lines[0].number}: {lines[0].problem}" if lines else "it is empty"
+        raise BadSetting(
+            f"DAYTONA_SSH_KNOWN_HOSTS names '{path}', which holds no host key: {why}",
+            hint=f"put the gateway's key into it, or {instead}",
+        )
+    return lines

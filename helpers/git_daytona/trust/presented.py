@@ -1,28 +1,27 @@
-"""The host keys that a gateway presents right now. They prove nothing about who presents them.
+"""The host keys that a gateway presents right now, and what ssh writes about one that it refuses.
+They prove nothing about who presents them.
 
 Three ways to look, none of which authenticates: ``preferred_key`` quickly, before a token is minted
 (ssh-keyscan takes a hundredth of a second where loading asyncssh takes a sixth of one);
 ``user_ssh_stderr`` by the user's own ssh, where only that can judge; ``all_keys`` for a report.
 """
 
-import contextlib
 import logging
 import os
-import socket
+import re
 import sys
-import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from git_daytona import ssh
 from git_daytona.base.endpoint import Endpoint
 from git_daytona.base.errors import ApiUnreachable, GitDaytonaError
 from git_daytona.base.run import run
-from git_daytona.base.secret import key_out_of_environment
+from git_daytona.base.secret import key_out_of_environment, printable
 from git_daytona.git import environment
 from git_daytona.trust import known_hosts
 from git_daytona.trust.host_keys import HostKey, parse_blob
-from git_daytona.trust.known_hosts import ALGORITHMS, Line
+from git_daytona.trust.known_hosts import PREFERRED, Line
 
 KEYSCAN_SECONDS = 3
 CONNECT_SECONDS = 40.0
@@ -30,12 +29,52 @@ PROBE_SECONDS = 20.0
 NO_TOKEN = "there-is-no-token-yet"  # noqa: S105
 """The user name of a connection without a token; no token of Daytona's looks like it."""
 _FAMILY = {"ssh-ed25519": "ed25519", "ssh-rsa": "rsa"}  # ssh-keyscan's names; the rest is "ecdsa"
-_PROBED = tuple(name for name in ALGORITHMS if name != "rsa-sha2-256")
-"""One algorithm per type of key: a server shows one key per connection, of the type asked for."""
+
+# Lines of ssh 9.2 at LogLevel ERROR (sshconnect.c, sshconnect2.c, kex.c), which has no translations
+_STRICT = "and you have requested strict checking"
+_NAMED = re.compile(
+    rf"^(?:No \S+ host key is known for (\S+) {_STRICT}"
+    rf"|(?:\S+ host|Host) key for (\S+) (?:has changed|was revoked) {_STRICT}"
+    r"|The \S+ host key for (\S+) is marked as revoked)",
+    re.MULTILINE,
+)
+_NO_TYPE = "no matching host key type found"
+_FAILED = re.compile(
+    rf"^(?:Host key verification failed|Host key \S+ \S+ revoked by file|.*{_NO_TYPE})",
+    re.MULTILINE,
+)
+_FINGERPRINT = re.compile(r"key sent by the remote host is\s+(SHA256:[A-Za-z0-9+/]{43})")
 
 
 class GatewayUnreachable(ApiUnreachable):
     """No connection to the gateway, or none that came to its host key."""
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """What ssh says of a key: the presented fingerprint, if named; whether the key is revoked;
+    whether none is of a type that it accepts; the host if not the gateway (a jump host)."""
+
+    fingerprint: str | None
+    revoked: bool = False
+    no_type: bool = False
+    other_host: str | None = None
+
+
+def complaint(stderr: str, endpoint: Endpoint) -> Complaint | None:
+    """Read ssh's stderr; None when no host key was refused."""
+    text = stderr.replace("\r", "")
+    if not _FAILED.search(text):
+        return None
+    fingerprint = _FINGERPRINT.search(text)
+    named = {name for match in _NAMED.finditer(text) for name in match.groups() if name}
+    is_other = named and named.isdisjoint((endpoint.known_hosts_name, endpoint.host))
+    return Complaint(
+        fingerprint=fingerprint[1] if fingerprint else None,
+        revoked=bool(re.search("is marked as revoked|revoked by file", text)),
+        no_type=_NO_TYPE in text,
+        other_host=printable(min(named)) if is_other else None,
+    )
 
 
 def preferred_key(endpoint: Endpoint, lines: Sequence[Line]) -> HostKey | None:
@@ -45,9 +84,7 @@ def preferred_key(endpoint: Endpoint, lines: Sequence[Line]) -> HostKey | None:
     or a proxy in the user's ssh configuration, behind which this machine may see somebody else at
     the address. ssh enforces the verdict in every transfer anyway.
     """
-    known = {key.type for key in known_hosts.keys_of(lines)}
-    kinds = map(known_hosts.key_type, known_hosts.preference(lines))
-    kind = next((each for each in kinds if each in known), None)
+    kind = known_hosts.first_known(lines)
     if kind is None:
         return None
     env = {name: value for name, value in os.environ.items() if name in ("HOME", "PATH", "LANG")}
@@ -55,16 +92,13 @@ def preferred_key(endpoint: Endpoint, lines: Sequence[Line]) -> HostKey | None:
     scan = ("ssh-keyscan", "-T", str(KEYSCAN_SECONDS), "-t", _FAMILY.get(kind, "ecdsa"), *where)
     try:
         configured = run(("ssh", "-G", *where), env=env, timeout=KEYSCAN_SECONDS)
-        settings = configured.stdout.splitlines()
-        if configured.status != 0 or any(
-            line.startswith(b"proxy") and b"usefdpass" not in line for line in settings
-        ):
+        if configured.status != 0 or re.search(rb"(?m)^proxy(?!usefdpass)", configured.stdout):
             return None
         scanned = run(scan, env=env, timeout=KEYSCAN_SECONDS + 1)
     except GitDaytonaError:  # missing or too slow: ssh itself will say so, or succeed
         return None
-    found = (line.key for line in known_hosts.parse(scanned.stdout[:65536]))
-    return next((key for key in found if key is not None and key.type == kind), None)
+    keys = known_hosts.keys_of(known_hosts.parse(scanned.stdout[:65536]))
+    return next((key for key in keys if key.type == kind), None)
 
 
 def user_ssh_stderr(endpoint: Endpoint, binary: str | None) -> str:
@@ -90,11 +124,38 @@ def all_keys(endpoint: Endpoint, *, seconds: float = PROBE_SECONDS) -> tuple[Hos
     Takes at most about ``seconds``. Goes there directly: a proxy of the user's ssh configuration is
     not used. Raises GatewayUnreachable when no key comes back.
     """
+    import asyncio  # here: they take a while to load
+
     with key_out_of_environment():
-        import asyncssh  # noqa: F401 (here, where no other thread runs yet)
-    deadline = time.monotonic() + seconds
-    with ThreadPoolExecutor(len(_PROBED)) as pool:
-        found = list(pool.map(lambda algorithm: _key(endpoint, algorithm, deadline), _PROBED))
+        import asyncssh
+
+    # a type of key that the server lacks is an answer to us, and nothing for the log
+    logging.getLogger("asyncssh").disabled = True
+
+    async def ask(kind: str) -> HostKey | str | None:
+        """Return the key of one type, of which a server shows one per connection; None if it has
+        none, or why there is no answer."""
+        algorithm = "rsa-sha2-512" if kind == "ssh-rsa" else kind
+        try:
+            async with asyncio.timeout(seconds):
+                # no configuration: the user's ssh files are not for a look that goes directly
+                key = await asyncssh.get_server_host_key(
+                    endpoint.host, endpoint.port, server_host_key_algs=[algorithm], config=None
+                )
+                return parse_blob(key.public_data) if key else None
+        except asyncssh.KeyExchangeFailed:
+            return None
+        except TimeoutError:
+            return "timed out"
+        except (asyncssh.Error, OSError, ValueError) as problem:
+            number = getattr(problem, "errno", None) or 0
+            reason = os.strerror(number) if number > 0 else str(problem)
+            return reason.lower() or type(problem).__name__
+
+    async def ask_all() -> list[HostKey | str | None]:
+        return await asyncio.gather(*map(ask, PREFERRED))
+
+    found = asyncio.run(ask_all())
     if keys := tuple(each for each in found if isinstance(each, HostKey)):
         return keys
     reasons = (each for each in found if isinstance(each, str))
@@ -104,38 +165,3 @@ def all_keys(endpoint: Endpoint, *, seconds: float = PROBE_SECONDS) -> tuple[Hos
         hint="check the network; a gateway behind a proxy of your ssh configuration cannot be"
         " probed",
     )
-
-
-def _key(endpoint: Endpoint, algorithm: str, deadline: float) -> HostKey | str | None:
-    """The key of one type; None if the server has none; in words why there is no answer."""
-    # here: they take a while to load
-    import asyncio
-
-    import asyncssh
-
-    # a type of key that the server lacks is an answer to us, and nothing for the log
-    logging.getLogger("asyncssh").disabled = True
-    try:
-        connection = socket.create_connection(
-            (endpoint.host, endpoint.port), timeout=max(0.1, deadline - time.monotonic())
-        )
-    except OSError as problem:
-        return (problem.strerror or str(problem)).lower()
-
-    async def ask() -> asyncssh.SSHKey | None:
-        async with asyncio.timeout(max(0.1, deadline - time.monotonic())):
-            # No configuration: the user's ssh files are not for a look that goes there directly.
-            return await asyncssh.get_server_host_key(
-                sock=connection, server_host_key_algs=[algorithm], config=None
-            )
-
-    with contextlib.closing(connection):
-        try:
-            key = asyncio.run(ask())
-            return None if key is None else parse_blob(key.public_data)
-        except asyncssh.KeyExchangeFailed:
-            return None
-        except TimeoutError:
-            return "timed out"
-        except (asyncssh.Error, OSError, ValueError) as problem:
-            return str(problem).lower() or type(problem).__name__

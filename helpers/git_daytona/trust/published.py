@@ -50,15 +50,13 @@ class PublishedConfig:
         self._lock = threading.RLock()
         self._answer: Published | GitDaytonaError | None = None
         self._asked_at = 0.0
-        self._renewed_at: float | None = None
+        self._renewed_at = float("-inf")
 
     def answer(self) -> Published | GitDaytonaError:
         """What the API says; or the error of asking, or the one that the answer deserves."""
         with self._lock:
             failed = isinstance(self._answer, GitDaytonaError)
-            if failed and self._clock() - self._asked_at > FAILED_SECONDS:
-                self._answer = None
-            if self._answer is None:
+            if self._answer is None or (failed and self._clock() - self._asked_at > FAILED_SECONDS):
                 try:
                     self._answer = read(self._ask())
                 except GitDaytonaError as problem:
@@ -66,21 +64,18 @@ class PublishedConfig:
                 self._asked_at = self._clock()
             return self._answer
 
-    def renew(self, *, evidence: bool = False) -> bool:
-        """Forget the answer, so that the API is asked anew; False if there is none, or a fresh one.
+    def renew(self, *, evidence: bool = False) -> None:
+        """Forget an answer that is not fresh, so that the API is asked anew.
 
         With ``evidence`` that a key has changed even a new answer is not fresh, unless such
         evidence renewed it just now.
         """
         with self._lock:
-            last = self._renewed_at if evidence else self._asked_at
             now = self._clock()
-            if self._answer is None or (last is not None and now - last < AGAIN_SECONDS):
-                return False
-            self._answer = None
-            if evidence:
-                self._renewed_at = now
-            return True
+            last = self._renewed_at if evidence else self._asked_at
+            if self._answer is not None and now - last >= AGAIN_SECONDS:
+                self._answer = None
+                self._renewed_at = now if evidence else self._renewed_at
 
 
 def read(config: Mapping[str, Any]) -> Published:
@@ -96,37 +91,27 @@ def read(config: Mapping[str, Any]) -> Published:
     keys: dict[HostKey, None] = {}
     unreadable: list[str] = []
     for item in _items(config.get("sshGatewayHostKeys")):
-        if item is None or (isinstance(item, str) and not item.strip()):
-            continue
         try:
-            keys.setdefault(_host_key(item))
+            if not isinstance(item, str):
+                raise ValueError(f"it is a {type(item).__name__}, not a text")
+            key = parse_line(item.strip())
+            if key.type not in SERVER_TYPES:
+                raise ValueError(f"'{key.type}' is not a type of host key that can be pinned")
+            keys.setdefault(key)
         except ValueError as problem:
             unreadable.append(str(problem))
+    listed = map(str, _items(config.get("sshGatewayHostKeyFingerprints")))
     return Published(
         endpoint=found or endpoint(host, 22 if port is None else port),
         keys=tuple(keys),
         unreadable=tuple(unreadable),
-        fingerprints=tuple(
-            each
-            for each in _items(config.get("sshGatewayHostKeyFingerprints"))
-            if isinstance(each, str) and each.startswith("SHA256:")
-        ),
+        fingerprints=tuple(each for each in listed if each.startswith("SHA256:")),
         legacy="sshGatewayHostKeys" not in config,
     )
 
 
 def _items(value: object) -> list[object]:
-    if isinstance(value, str):  # several lines: not what the API documents, but plain enough
-        value = value.splitlines()
-    if isinstance(value, list):
-        return value[:MOST_KEYS]
-    return [] if value is None else [value]
-
-
-def _host_key(item: object) -> HostKey:
-    if not isinstance(item, str):
-        raise ValueError(f"it is a {type(item).__name__}, not a text")
-    key = parse_line(item.strip())
-    if key.type not in SERVER_TYPES:
-        raise ValueError(f"'{key.type}' is not a type of host key that can be pinned")
-    return key
+    """The items of a list that are not empty; a text counts as a list of its lines."""
+    items = value.splitlines() if isinstance(value, str) else value
+    several = items[:MOST_KEYS] if isinstance(items, list) else [items]
+    return [each for each in several if each is not None and str(each).strip()]
