@@ -200,9 +200,8 @@ class Daytona {
     return entry?.from === from ? entry.context : undefined
   }
 
-  refusal() {
-    const why = "Daytona is not available, and nothing runs on this machine instead"
-    return new Error(`${why}: ${this.broken}`)
+  refusal(why = this.broken) {
+    return new Error(`Daytona is not available, and nothing runs on this machine instead: ${why}`)
   }
 
   // Runs a tool; `context` has sessionID, the signal of an abort, progress() and ask().
@@ -287,6 +286,8 @@ function toaster(client) {
   return { toast, dispose }
 }
 
+const replaced = (tool) => `'${tool}' is not ours`
+
 // -- OpenCode 1 ---------------------------------------------------------------------------------
 
 async function server({ client, project, directory, worktree }) {
@@ -302,6 +303,7 @@ async function server({ client, project, directory, worktree }) {
   }
   const tools = new Map(daytona.known.tools.map((tool) => [tool.name, tool]))
   const allowed = new Set(daytona.known.allowed)
+  const foreign = new Set() // what another plugin has put in the place of ours
 
   const execute = (name) => (args, context) =>
     daytona.run(name, args, {
@@ -323,10 +325,19 @@ async function server({ client, project, directory, worktree }) {
     }])),
     // OpenCode lists every argument as required; the model is to see which ones are.
     "tool.definition": async ({ toolID }, output) => {
-      if (tools.has(toolID) && output.jsonSchema) output.jsonSchema = tools.get(toolID).parameters
+      const ours = tools.get(toolID)
+      if (!ours) return
+      // It comes for every tool of a name, and the last one is the one that is called.
+      foreign.add(toolID)
+      if (output.description !== ours.description) return
+      foreign.delete(toolID)
+      if (output.jsonSchema) output.jsonSchema = ours.parameters
     },
     "tool.execute.before": async ({ tool }) => {
       if (daytona.broken) throw daytona.refusal()
+      // Another session's list of tools may be in the making.
+      if (foreign.has(tool)) await new Promise((resolve) => setTimeout(resolve, 100))
+      if (foreign.has(tool)) throw daytona.refusal(replaced(tool))
       if (allowed.has(tool)) return
       const builtin = await client.tool.ids().then(({ data }) => data ?? [], () => [])
       const status = await client.mcp.status().then(({ data }) => data ?? {}, () => ({}))
@@ -450,25 +461,28 @@ async function setup(ctx) {
   }
   // Another plugin, or a newer OpenCode, may have put its own tool in the place of ours.
   const isOurs = (tool) => tools.has(tool?.id) && tool.description === tools.get(tool.id).description
-  const closed = async () => {
-    if (daytona.broken) return daytona.refusal()
+  const reason = async () => {
+    if (daytona.broken) return daytona.broken
     const listed = new Map((await ctx.tool.list()).map((tool) => [tool.id, tool]))
     const other = [...tools.keys()].find((name) => !isOurs(listed.get(name)))
-    return other && new Error(`${daytona.refusal().message.split(":")[0]}: '${other}' is not ours`)
+    return other && replaced(other)
+  }
+  const check = async () => {
+    const why = await reason()
+    if (why) throw daytona.refusal(why)
   }
 
   try {
     // First what refuses, so that nothing is open while the rest comes.
     await ctx.session.hook("context", async (turn) => {
-      const refusal = await closed()
-      if (refusal) throw refusal
+      await check()
+      if (!allowed.has("execute")) delete turn.tools?.execute // the user's own rules may offer it
       turn.system.push({ type: "text", text: worded(daytona.known.system) })
       const told = notes.splice(0).join("\n")
       if (told) turn.system.push({ type: "text", text: `Tell the user, from Daytona:\n${told}` })
     })
     await ctx.tool.hook("execute.before", async ({ tool }) => {
-      const refusal = await closed()
-      if (refusal) throw refusal
+      await check()
       if (tools.has(tool) || allowed.has(tool)) return
       const listed = await ctx.tool.list()
       const servers = await mcp()
@@ -503,8 +517,7 @@ async function setup(ctx) {
       }
     })
     listen().catch(() => {})
-    const refusal = await closed()
-    if (refusal) daytona.broken ??= refusal.message
+    daytona.broken ??= await reason()
   } catch (error) {
     // A setup that throws would leave OpenCode with its own tools.
     daytona.broken ??= String(error?.message ?? error)
