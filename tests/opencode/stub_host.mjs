@@ -184,9 +184,9 @@ const COMMANDS = {
 }
 
 for await (const line of createInterface({ input: process.stdin })) {
-  const { command, id, ...options } = JSON.parse(line)
-  const say = (answer) => process.stdout.write(JSON.stringify({ id, ...answer }) + "\n")
-  Promise.resolve().then(() => COMMANDS[command](options)).then(
-    (value) => say({ value: value ?? null }), (error) => say({ error: error.message }))
+  const { command, ...options } = JSON.parse(line)
+  const answer = await Promise.resolve().then(() => COMMANDS[command](options)).then(
+    (value) => ({ value: value ?? null }), (error) => ({ error: error.message }))
+  process.stdout.write(JSON.stringify(answer) + "\n")
 }
 process.exit(0)

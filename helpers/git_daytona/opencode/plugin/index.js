@@ -516,11 +516,15 @@ async function setup(ctx) {
         registry.update(id, (agent) => { agent.permissions.push(deny) })
       }
     })
-    listen().catch(() => {})
+    listen().catch(({ message }) => {
+      toast({ title: "OpenCode's events ended", message, variant: "error" })
+    })
     daytona.broken ??= await reason()
   } catch (error) {
-    // A setup that throws would leave OpenCode with its own tools.
+    // A setup that throws would leave OpenCode with its own tools; so would one without hooks.
     daytona.broken ??= String(error?.message ?? error)
+    const none = (registry) => registry.list().forEach(({ id }) => registry.remove(id))
+    await Promise.resolve().then(() => ctx.tool.transform(none)).catch(() => {})
   }
 
   async function listen() {
