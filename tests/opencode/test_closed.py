@@ -15,12 +15,14 @@ import pytest
 
 from git_daytona.base import paths
 from git_daytona.opencode import install, registration
-from support.opencode_hosts import TESTS, every_release
+from support.opencode_hosts import RELEASES, TESTS, every_release
 from support.plugin import PLUGIN
 from support.processes import descendants, until
 from support.round_trip import BIN, program
 
-pytestmark = every_release
+only_opencode_2 = pytest.mark.parametrize(
+    "release", [each for each in RELEASES if each[0] == "2"], indirect=True, scope="session"
+)
 
 SECRET = "only on this machine"
 BLOCKED = {
@@ -121,6 +123,7 @@ export default { id: "git-daytona", server: broken, setup: broken }
 """
 
 
+@every_release
 @pytest.mark.parametrize(
     "text",
     [
@@ -149,6 +152,7 @@ def loaded(server):
     ]
 
 
+@every_release
 def test_the_plugin_is_removed_while_opencode_runs(opencode, model, repo, plugin, machine):
     """As by an upgrade of the package. OpenCode 2 drops it until it is there again, OpenCode 1 goes
     on with what it has."""
@@ -174,9 +178,8 @@ def test_the_plugin_is_removed_while_opencode_runs(opencode, model, repo, plugin
     assert model.results()[-1] == "/home/daytona/project"
 
 
+@only_opencode_2
 def test_the_repository_switches_the_plugin_off(opencode, model, repo, plugin, machine):
-    if opencode.major == 1:
-        pytest.skip("OpenCode 1 knows no such entry")
     machine.expect("opencode.json", '{"plugin": ["-git-daytona"]}')
     model.scripts["please"] = [machine.attack(), "that is all"]
     done = opencode.run("please", cwd=repo.path)
@@ -187,6 +190,7 @@ def test_the_repository_switches_the_plugin_off(opencode, model, repo, plugin, m
 # -- its service ---------------------------------------------------------------------------------
 
 
+@every_release
 def test_the_service_is_missing(opencode, model, repo, plugin, machine, tmp_path):
     opencode.environment["DAYTONA_SERVICE_BINARY"] = str(tmp_path / "nowhere")
     model.scripts["please"] = [machine.attack(), "that is all"]
@@ -212,6 +216,7 @@ def services(process):
     ]
 
 
+@every_release
 def test_the_service_is_killed_twice_in_a_turn(opencode, model, repo, plugin, machine):
     killed = []
 
@@ -247,6 +252,7 @@ sys.exit(serve())
 """
 
 
+@every_release
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
@@ -272,10 +278,9 @@ def test_the_service_offers_a_tool_that_opencode_does_not_take(
         assert "No such file or directory" in model.results()[0]
 
 
+@only_opencode_2
 def test_code_mode(opencode, model, repo, plugin, machine):
-    """With the plugin in charge, whatever the user's rules say."""
-    if opencode.major == 1:
-        pytest.skip("OpenCode 1 has it behind a flag: test_host.py")
+    """With the plugin in charge, whatever the user's rules say. OpenCode 1 has it behind a flag."""
     opencode.config["permission"] |= {"execute": "allow", "*": "allow"}
     calls = [call for call in machine.attack() if call[0] == "execute"]
     model.scripts["please"] = [*[[call] for call in calls], "that is all"]
@@ -317,12 +322,20 @@ def neighbour(opencode, machine, tmp_path):
     return install
 
 
-@pytest.mark.parametrize("codemode", ["false", "true"])
-def test_a_tool_of_another_plugin(opencode, model, repo, plugin, machine, neighbour, codemode):
+@every_release
+def test_a_tool_of_another_plugin(opencode, model, repo, plugin, machine, neighbour):
     """And one that nobody knows, as a newer OpenCode may have."""
-    if opencode.major == 1 and codemode == "true":
-        pytest.skip("OpenCode 1 has one kind of tools")
-    neighbour("helpful", 1, codemode=codemode)
+    neighbour("helpful", 1)
+    call_helpful(opencode, model, repo, machine)
+
+
+@only_opencode_2
+def test_a_tool_of_another_plugin_for_code_mode(opencode, model, repo, plugin, machine, neighbour):
+    neighbour("helpful", 1, codemode="true")
+    call_helpful(opencode, model, repo, machine)
+
+
+def call_helpful(opencode, model, repo, machine):
     execute = ("execute", {"code": "return await tools.helpful({})"})
     calls = [("helpful", {}), ("unheard_of", {}), execute]
     model.scripts["please"] = [machine.attack(), *[[call] for call in calls], "that is all"]
@@ -334,6 +347,7 @@ def test_a_tool_of_another_plugin(opencode, model, repo, plugin, machine, neighb
         assert blocked in said or (opencode.major == 1 and unavailable in said)
 
 
+@every_release
 @pytest.mark.parametrize("place", [0, 1], ids=["before", "after"])
 def test_a_tool_of_another_plugin_in_the_place_of_ours(
     opencode, model, repo, plugin, machine, neighbour, place

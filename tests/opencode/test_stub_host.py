@@ -181,6 +181,12 @@ def test_no_hook_can_be_registered(start, repo, local, api):
     assert not own & {*OURS, "brand_new"}, "the host's own tools are gone"
 
 
+def test_the_hosts_events_end(start, repo, local):
+    place = Place(start(), repo, fails=["event.subscribe"])
+    told = place.tell("turn", sessionID="s")
+    assert "OpenCode's events ended: event.subscribe is broken" in told
+
+
 def test_a_transform_is_pure_and_does_not_throw_at_the_end(start, repo, local):
     place = Place(start(), repo)
     first, second = place.tell("tools"), place.tell("tools")
@@ -244,34 +250,41 @@ def event(kind, session, directory=None, **data):
     return {"type": kind, "data": {"sessionID": session, **data}} | place
 
 
-def test_two_locations_in_one_process(start, repo, local, tmp_path):
+def test_two_locations_in_one_process(start, repo, local, sandboxes, tmp_path):
     """Two services; each is told of its own sessions, and of no others."""
-    host = start()
+    listens = f"#!/bin/sh\ntee {tmp_path}/said.$$ | {BIN}/git-daytona serve\n"
+    host = start(service=program(tmp_path / "service", listens))
     other = Repo(tmp_path / "other")
     other.path.mkdir()
     other.git("init", "-q")
     other.commit("README", "hello\n")
     here, there = Place(host, repo), Place(host, other)
-    assert len(until(lambda: len(host.services()) == 2 and host.services())) == 2
-    here.session("here")
-    there.session("there")
-    host.tell("emit", event=event("session.created", "here", here.directory))
-    assert here.call("shell", "here", command="echo a > a; pwd") == "/home/daytona/project"
-    assert there.call("shell", "there", command="echo b > b; ls") == "README\nb"
+    here.session("ses_here")
+    there.session("ses_there")
+    host.tell("emit", event=event("session.created", "ses_here", here.directory))
+    assert here.call("shell", "ses_here", command="echo a > a; ls") == "README\na"
+    assert there.call("shell", "ses_there", command="echo b > b; ls") == "README\nb"
 
-    host.tell("emit", event=event("session.deleted", "unheard_of"))
-    for name in ("here", "there"):
+    host.tell("emit", event=event("session.deleted", "ses_unheard_of"))
+    for name in ("ses_here", "ses_there"):
         host.tell("emit", event=event("session.execution.started", name))
+        host.tell("emit", event=event("session.renamed", name, title=f"title of {name}"))
         host.tell("emit", event=event("session.execution.succeeded", name))
-    until(lambda: "a" in repo.git("ls-tree", "--name-only", "opencode/1").split())
-    until(lambda: "b" in other.git("ls-tree", "--name-only", "opencode/1").split())
-    assert repo.git("branch", "--list", "opencode/2") == ""
+    for each, name in ((repo, "a"), (other, "b")):
+        until(lambda each=each: each.git("branch", "--list", "opencode/1"))
+        until(lambda each=each, name=name: name in each.git("ls-tree", "--name-only", "opencode/1"))
+        assert each.git("branch", "--list", "opencode/2") == ""
 
-    host.tell("emit", event=event("session.deleted", "there"))
-    until(lambda: [each.state for each in local.sandboxes].count("destroyed") == 1)
-    assert here.call("shell", "here", command="cat a") == "a"
+    host.tell("emit", event=event("session.deleted", "ses_there"))
+    until(lambda: len(sandboxes()) == 1)
+    assert here.call("shell", "ses_here", command="cat a") == "a"
     with pytest.raises(Failed, match="this session was deleted"):
-        there.call("shell", "there", command="true")
+        there.call("shell", "ses_there", command="true")
+    said = [path.read_text() for path in tmp_path.glob("said.*")]
+    assert sorted(("ses_here" in each, "ses_there" in each) for each in said) == [
+        (False, True),
+        (True, False),
+    ]
 
 
 # -- the end ---------------------------------------------------------------------------------------

@@ -440,6 +440,7 @@ async function setup(ctx) {
 
   let tools = new Map() // OpenCode 2's name: ours
   let allowed = new Set()
+  const mayRun = (tool) => daytona.known.hostTools === true || allowed.has(tool)
   let question
   const rules = (agentID) =>
     ctx.agent.get({ agentID }).then(({ data }) =>
@@ -476,7 +477,8 @@ async function setup(ctx) {
     // First what refuses, so that nothing is open while the rest comes.
     await ctx.session.hook("context", async (turn) => {
       await check()
-      if (!allowed.has("execute")) delete turn.tools?.execute // the user's own rules may offer it
+      // The user's own rules may offer it.
+      if (!mayRun("execute")) delete turn.tools?.execute
       turn.system.push({ type: "text", text: worded(daytona.known.system) })
       const told = notes.splice(0).join("\n")
       if (told) turn.system.push({ type: "text", text: `Tell the user, from Daytona:\n${told}` })
@@ -503,7 +505,7 @@ async function setup(ctx) {
       for (const { id, options } of registry.list()) {
         if (servers.has(options?.namespace)) {
           registry.update(id, (tool) => { tool.options = { ...tool.options, codemode: false } })
-        } else if (!allowed.has(id) && known.hostTools !== true) {
+        } else if (!mayRun(id)) {
           registry.remove(id)
         }
       }
