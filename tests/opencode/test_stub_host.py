@@ -58,7 +58,10 @@ class Host:
     def close(self):
         with self.process:
             self.process.stdin.close()
-            self.process.wait(20)
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
 
 
 class Place:
