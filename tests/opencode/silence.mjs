@@ -2,7 +2,7 @@
 // JSON what becomes of each call.
 import { pathToFileURL } from "node:url"
 
-const [shim, ...names] = process.argv.slice(2)
+const [plugin, ...names] = process.argv.slice(2)
 const toasts = []
 setInterval(() => {}, 1000) // OpenCode, too, has other things that keep it running
 const client = {
@@ -13,8 +13,8 @@ const client = {
 }
 const ended = async (promise) =>
   promise.then((value) => JSON.stringify(value) ?? "done", (error) => error.message)
-const { default: daytona } = await import(pathToFileURL(shim).href)
-const hooks = await daytona({ client, project: { id: "p" }, directory: "/", worktree: "/" })
+const { default: daytona } = await import(pathToFileURL(plugin).href)
+const hooks = await daytona.server({ client, project: { id: "p" }, directory: "/", worktree: "/" })
 const context = { sessionID: "s", callID: "c", metadata() {}, ask: async () => {} }
 const calls = {
   tool: () => hooks.tool.bash?.execute({ command: "true" }, context)

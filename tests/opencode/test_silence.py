@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.plugin import SHIM
+from support.plugin import PLUGIN
 from support.processes import descendants, until
 
 SHORTER = {
@@ -57,14 +57,14 @@ def plugin(tmp_path, monkeypatch):
     node = shutil.which("node")
     if node is None:
         pytest.skip("Node.js is missing")
-    text = SHIM.read_text()
+    text = (PLUGIN / "index.js").read_text()
     for name, value in SHORTER.items():
         text, count = re.subn(
             rf"^const {name} = [\d_]+", f"const {name} = {value}", text, flags=re.MULTILINE
         )
         assert count == 1, name
     (tmp_path / "package.json").write_text('{"type": "module"}')
-    (tmp_path / "daytona.js").write_text(text)
+    (tmp_path / "index.js").write_text(text)
 
     def run(mode, *names):
         service = tmp_path / "service"
@@ -73,7 +73,7 @@ def plugin(tmp_path, monkeypatch):
         words = (
             node,
             str(Path(__file__).parent / "silence.mjs"),
-            str(tmp_path / "daytona.js"),
+            str(tmp_path / "index.js"),
             *names,
         )
         done = subprocess.run(

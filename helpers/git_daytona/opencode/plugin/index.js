@@ -207,9 +207,8 @@ class Daytona {
     return entry?.from === from ? entry.context : undefined
   }
 
-  refusal() {
-    const why = "Daytona is not available, and nothing runs on this machine instead"
-    return new Error(`${why}: ${this.broken}`)
+  refusal(why = this.broken) {
+    return new Error(`Daytona is not available, and nothing runs on this machine instead: ${why}`)
   }
 
   // Runs a tool; `context` has sessionID, the signal of an abort, progress() and ask().
@@ -294,6 +293,8 @@ function toaster(client) {
   return { toast, dispose }
 }
 
+const replaced = (tool) => `'${tool}' is not ours`
+
 // -- OpenCode 1 ---------------------------------------------------------------------------------
 
 async function server({ client, project, directory, worktree }) {
@@ -310,6 +311,7 @@ async function server({ client, project, directory, worktree }) {
   }
   const tools = new Map(daytona.known.tools.map((tool) => [tool.name, tool]))
   const allowed = new Set(daytona.known.allowed)
+  const foreign = new Set() // what another plugin has put in the place of ours
 
   const execute = (name) => (args, context) =>
     daytona.run(name, args, {
@@ -333,10 +335,19 @@ async function server({ client, project, directory, worktree }) {
     }])),
     // OpenCode lists every argument as required; the model is to see which ones are.
     "tool.definition": async ({ toolID }, output) => {
-      if (tools.has(toolID) && output.jsonSchema) output.jsonSchema = tools.get(toolID).parameters
+      const ours = tools.get(toolID)
+      if (!ours) return
+      // It comes for every tool of a name, and the last one is the one that is called.
+      foreign.add(toolID)
+      if (output.description !== ours.description) return
+      foreign.delete(toolID)
+      if (output.jsonSchema) output.jsonSchema = ours.parameters
     },
     "tool.execute.before": async ({ tool }) => {
       if (daytona.broken) throw daytona.refusal()
+      // Another session's list of tools may be in the making.
+      if (foreign.has(tool)) await new Promise((resolve) => setTimeout(resolve, 100))
+      if (foreign.has(tool)) throw daytona.refusal(replaced(tool))
       if (allowed.has(tool)) return
       const builtin = await client.tool.ids().then(({ data }) => data ?? [], () => [])
       const status = await client.mcp.status().then(({ data }) => data ?? {}, () => ({}))
@@ -440,6 +451,7 @@ async function setup(ctx) {
 
   let tools = new Map() // OpenCode 2's name: ours
   let allowed = new Set()
+  const mayRun = (tool) => daytona.known.hostTools === true || allowed.has(tool)
   let question
   const rules = (agentID) =>
     ctx.agent.get({ agentID }).then(({ data }) =>
@@ -461,25 +473,29 @@ async function setup(ctx) {
   }
   // Another plugin, or a newer OpenCode, may have put its own tool in the place of ours.
   const isOurs = (tool) => tools.has(tool?.id) && tool.description === tools.get(tool.id).description
-  const closed = async () => {
-    if (daytona.broken) return daytona.refusal()
+  const reason = async () => {
+    if (daytona.broken) return daytona.broken
     const listed = new Map((await ctx.tool.list()).map((tool) => [tool.id, tool]))
     const other = [...tools.keys()].find((name) => !isOurs(listed.get(name)))
-    return other && new Error(`${daytona.refusal().message.split(":")[0]}: '${other}' is not ours`)
+    return other && replaced(other)
+  }
+  const check = async () => {
+    const why = await reason()
+    if (why) throw daytona.refusal(why)
   }
 
   try {
     // First what refuses, so that nothing is open while the rest comes.
     await ctx.session.hook("context", async (turn) => {
-      const refusal = await closed()
-      if (refusal) throw refusal
+      await check()
+      // The user's own rules may offer it.
+      if (!mayRun("execute")) delete turn.tools?.execute
       turn.system.push({ type: "text", text: worded(daytona.known.system) })
       const told = notes.splice(0).join("\n")
       if (told) turn.system.push({ type: "text", text: `Tell the user, from Daytona:\n${told}` })
     })
     await ctx.tool.hook("execute.before", async ({ tool }) => {
-      const refusal = await closed()
-      if (refusal) throw refusal
+      await check()
       if (tools.has(tool) || allowed.has(tool)) return
       const listed = await ctx.tool.list()
       const servers = await mcp()
@@ -500,7 +516,7 @@ async function setup(ctx) {
       for (const { id, options } of registry.list()) {
         if (servers.has(options?.namespace)) {
           registry.update(id, (tool) => { tool.options = { ...tool.options, codemode: false } })
-        } else if (!allowed.has(id) && known.hostTools !== true) {
+        } else if (!mayRun(id)) {
           registry.remove(id)
         }
       }
@@ -513,13 +529,16 @@ async function setup(ctx) {
         registry.update(id, (agent) => { agent.permissions.push(deny) })
       }
     })
-    listen().catch(() => {})
-    const refusal = await closed()
-    if (refusal) daytona.broken ??= refusal.message
-    else daytona.charge([...tools.keys()])
+    listen().catch(({ message }) => {
+      toast({ title: "OpenCode's events ended", message, variant: "error" })
+    })
+    daytona.broken ??= await reason()
+    if (!daytona.broken) daytona.charge([...tools.keys()])
   } catch (error) {
-    // A setup that throws would leave OpenCode with its own tools.
+    // A setup that throws would leave OpenCode with its own tools; so would one without hooks.
     daytona.broken ??= String(error?.message ?? error)
+    const none = (registry) => registry.list().forEach(({ id }) => registry.remove(id))
+    await Promise.resolve().then(() => ctx.tool.transform(none)).catch(() => {})
   }
 
   async function listen() {
