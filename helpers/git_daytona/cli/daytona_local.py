@@ -24,6 +24,7 @@ from git_daytona.base.errors import BadSetting, GitDaytonaError
 from git_daytona.base.secret import key_out_of_environment
 
 if TYPE_CHECKING:
+    from git_daytona.doctor.live import Embedded
     from git_daytona.local.server import LocalDaytona
 
 PROGRAM = "daytona-local"
@@ -159,6 +160,21 @@ def isolation_here() -> str:
         contextlib.redirect_stderr(io.StringIO()),
     ):
         return choose(Path(folder)).name
+
+
+@contextmanager
+def embedded(root: Path) -> "Iterator[Embedded]":
+    """A Daytona for ``git daytona doctor --live``."""
+    from git_daytona.doctor.live import Embedded
+
+    # What the sandboxes are isolated with is another check's.
+    with contextlib.ExitStack() as stack:
+        with contextlib.redirect_stderr(io.StringIO()):
+            local = stack.enter_context(_server(root, "auto", "cloud"))
+        from git_daytona.local.api.snapshots import DEFAULT_SNAPSHOT
+
+        variables = _variables(local) | {"DAYTONA_SNAPSHOT": DEFAULT_SNAPSHOT}
+        yield Embedded(variables, lambda: len(local.sandboxes))
 
 
 def _variables(local: "LocalDaytona") -> dict[str, str]:
