@@ -74,7 +74,7 @@ def look(worktree: Callable[[], Path], start: Path, daytona: Daytona) -> Seen:
             done.returned = came.status == 0
             done.sandboxes = embedded.sandboxes()
             done.acted_here = any(plan.project.rglob(plan.marker)) or (start / plan.marker).exists()
-            return _verdict(plan, done)
+            return verdict(plan, done)
 
 
 # -- the model -------------------------------------------------------------------------------------
@@ -212,6 +212,7 @@ def _make(plan: Plan, port: int, set_up: tuple[list[str], str | None]) -> Reposi
         "model": f"{PROVIDER}/m",
         "small_model": f"{PROVIDER}/m",
         "share": "disabled",
+        **dict.fromkeys(("autoupdate", "snapshot", "lsp", "formatter"), False),
     }
     text = json.dumps(config)
     if rules is not None:
@@ -293,7 +294,7 @@ def _lines(log: Path) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith(" ")]
 
 
-def _verdict(plan: Plan, done: Done) -> Seen:
+def verdict(plan: Plan, done: Done) -> Seen:
     """What was seen, the worst of it first."""
     which = f"OpenCode {done.version}".rstrip()
     if done.acted_here:
