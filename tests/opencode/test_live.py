@@ -1,5 +1,5 @@
-"""`git daytona doctor --live`: the real OpenCode, as it is set up here, with the command's own model
-and Daytona."""
+"""`git daytona doctor --live`: the real OpenCode, as it is set up here, with the command's own
+model and Daytona."""
 
 import contextlib
 import json
@@ -20,6 +20,7 @@ from support.program import Told, tell
 from support.round_trip import Repo
 
 __all__ = ["tell"]
+pytestmark = pytest.mark.timeout(240)  # OpenCode's own limit here is two minutes
 Tell = Callable[..., Told]
 Look = Callable[[], tuple[str, str, str]]
 IN_CHARGE = "acted in a sandbox, its work came back, and nothing happened here"
