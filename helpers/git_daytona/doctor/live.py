@@ -263,6 +263,7 @@ def _run(program: str, plan: Plan, folder: Path, variables: Mapping[str, str]) -
     local = ",".join(filter(None, (os.environ.get("NO_PROXY"), "127.0.0.1")))
     own = {name: os.environ[name] for name in KEPT if name in os.environ}
     scratch = {f"XDG_{it.upper()}_HOME": str(folder / it) for it in ("data", "state", "cache")}
+    scratch["TMPDIR"] = str(folder)  # it leaves libraries there
     quiet = dict.fromkeys(("OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_AUTOUPDATE"), "1")
     env = environment.base() | own | scratch | quiet | dict(variables)
     env |= {"PWD": str(plan.project), "NO_PROXY": local, "no_proxy": local}
