@@ -1,7 +1,12 @@
 """What the tools return passes through the real OpenCode as it is, and its permission rules see
 what they need."""
 
+import pytest
 
+from support.opencode_hosts import every_release
+
+
+@every_release
 def test_bounded_results_are_not_cut_again(opencode, model, repo):
     model.scripts["please"] = [
         [
@@ -35,6 +40,7 @@ def test_bounded_results_are_not_cut_again(opencode, model, repo):
         )
 
 
+@every_release
 def test_permission_rules_see_the_commands_within_a_command(opencode, model, repo):
     opencode.config["permission"] = {
         "bash": {"*": "allow", "git push *": "deny"},
@@ -58,4 +64,56 @@ def test_permission_rules_see_the_commands_within_a_command(opencode, model, rep
         "README",
         "open.txt",
         "two",
+    ]
+
+
+DOT = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
+    "+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+"""A PNG of one point."""
+
+
+@pytest.mark.parametrize("release", ["2.0.14"], indirect=True, scope="session")
+def test_what_opencode_2_shows(opencode, model, repo):
+    """An image reaches the model; a change is a diff, an exit status words, as of the built-ins."""
+    model.scripts["please"] = [
+        [("bash", {"command": f"echo {DOT} | base64 -d >dot.png; exit 3"})],
+        [("edit", {"filePath": "README", "oldString": "hello", "newString": "bye"})],
+        [("read", {"filePath": "dot.png"})],
+        "ok",
+    ]
+    server = opencode.serve(repo.path)
+    session = server.session()
+    server.prompt(session, "please")
+    opencode.config["model"] = "local/gpt-5"
+    patch = "*** Begin Patch\n*** Delete File: README\n*** Add File: new\n+x\n*** End Patch"
+    model.scripts["patch"] = [[("apply_patch", {"patchText": patch})], "ok"]
+    other = server.session()
+    server.prompt(other, "patch")
+    assert "exit status 3" in model.results("please")[0]
+    images = [
+        part["image_url"]["url"]
+        for body in model.asked
+        for message in body["messages"]
+        if isinstance(message["content"], list)
+        for part in message["content"]
+        if part["type"] == "image_url"
+    ]
+    assert images[:1] == [f"data:image/png;base64,{DOT}"]
+    parts = [
+        part["state"]
+        for each in (session, other)
+        for message in server.http("GET", f"/api/session/{each}/message?order=asc")["data"]
+        for part in message.get("content", [])
+        if part["type"] == "tool"
+    ]
+    shown = [
+        [(each["file"], each["status"], each["additions"], each["deletions"]) for each in files]
+        for state in parts
+        if (files := state.get("metadata", {}).get("files"))
+    ]
+    assert shown == [
+        [("README", "modified", 1, 1)],
+        [("README", "deleted", 0, 1), ("new", "added", 1, 0)],
     ]

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import urllib.request
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -115,9 +116,11 @@ class OpenCode(ABC):
 
     watcher: ClassVar[str]
     major: ClassVar[int]
+    dialect: ClassVar[Callable[[Call], Call]] = staticmethod(lambda call: call)
 
     def __init__(self, binary: Path, home: Path, model: Model, scratch: Path) -> None:
         self.binary, self.home, self.model = binary, home, model
+        model.dialect = self.dialect
         self.watched = scratch / "events.jsonl"
         self.config: dict[str, Any] = {
             "plugin": [PLUGIN.as_uri(), (TESTS / self.watcher).as_uri()],
@@ -261,8 +264,8 @@ class Server(ABC):
         """Wait for a question about a permission: its id, and what it is about."""
 
     @abstractmethod
-    def allow(self, session: str, question: str) -> None:
-        """Answer it with "once"."""
+    def answer(self, session: str, question: str, how: str) -> None:
+        """Answer it: "once" or "always"."""
 
     @abstractmethod
     def tools(self) -> list[str]:
@@ -331,8 +334,8 @@ class Server1(Server):
         [asked] = until(lambda: self.http("GET", "/permission"))
         return asked["id"], f"{asked['permission']}: {', '.join(asked['patterns'])}"
 
-    def allow(self, session: str, question: str) -> None:
-        self.http("POST", f"/permission/{question}/reply", {"reply": "once"})
+    def answer(self, session: str, question: str, how: str) -> None:
+        self.http("POST", f"/permission/{question}/reply", {"reply": how})
 
     def tools(self) -> list[str]:
         return list(self.http("GET", "/experimental/tool/ids"))
@@ -356,11 +359,7 @@ def dialect(call: Call) -> Call:
 
 
 class OpenCode2(OpenCode):
-    watcher, major = "watch2", 2
-
-    def __init__(self, binary: Path, home: Path, model: Model, scratch: Path) -> None:
-        super().__init__(binary, home, model, scratch)
-        model.dialect = dialect
+    watcher, major, dialect = "watch2", 2, staticmethod(dialect)
 
     def configured(self) -> dict[str, str]:
         for name in ("opencode", self.binary.name):
@@ -425,8 +424,8 @@ class Server2(Server):
         [form] = until(lambda: self.http("GET", f"/api/session/{session}/form")["data"])
         return form["id"], json.dumps(form)
 
-    def allow(self, session: str, question: str) -> None:
-        body = {"answer": {"q0": "Allow once"}}
+    def answer(self, session: str, question: str, how: str) -> None:
+        body = {"answer": {"q0": f"Allow {how}"}}
         self.http("POST", f"/api/session/{session}/form/{question}/reply", body)
 
     def tools(self) -> list[str]:

@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -94,9 +94,11 @@ def way_in() -> str:
     return str(found)
 
 
-def take(env: Mapping[str, str], cwd: Path) -> list[Step]:
+def take(
+    env: Mapping[str, str], cwd: Path, ended: Callable[[str], None] = lambda _command: None
+) -> list[Step]:
     """Type the tour into that shell, one command when the one before it has ended; one that fails
-    does not end it.
+    does not end it. ``ended`` is called after each.
 
     The shell's standard input is a terminal, as a person's is, its output a pipe: nothing draws on
     it.
@@ -135,6 +137,7 @@ def take(env: Mapping[str, str], cwd: Path) -> list[Step]:
                     int(line.split()[-1]),
                 )
             )
+            ended(command)
         os.write(keyboard, b"exit\n")
         shell.stdout.read()
         shell.wait(TOUR_SECONDS)

@@ -33,18 +33,18 @@ USUAL = (("*", "*", "allow"), ("read", "*.env", "ask"), ("read", "*.env.example"
     ],
 )
 def test_the_last_rule_that_matches_counts(more, action, resources, effect):
-    assert decide(rules(*USUAL, *more), action, resources) is effect
+    assert decide(rules(*USUAL, *more), action, resources).effect is effect
 
 
 def test_what_no_rule_is_about_is_asked():
-    assert decide((), "bash", ["ls"]) is ASK
-    assert decide(rules(("*", "*", "allow")), "bash", []) is ASK
+    assert decide((), "bash", ["ls"]).effect is ASK
+    assert decide(rules(("*", "*", "allow")), "bash", []).effect is ASK
 
 
 @pytest.mark.parametrize("broken", [{}, None, "allow", {"action": "bash", "resource": "*"}, 3])
 def test_a_rule_that_cannot_be_read_makes_the_tool_ask(broken):
     allowed = {"action": "*", "resource": "*", "effect": "allow"}
-    assert decide(read([allowed, broken]), "bash", ["ls"]) is ASK
+    assert decide(read([allowed, broken]), "bash", ["ls"]).effect is ASK
 
 
 def test_a_question_without_a_pattern_to_keep_has_no_always():

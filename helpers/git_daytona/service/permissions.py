@@ -38,20 +38,24 @@ def read(rules: Iterable[Any]) -> tuple[Rule, ...]:
         try:
             found.append(Rule(str(rule["action"]), str(rule["resource"]), Effect(rule["effect"])))
         except (KeyError, TypeError, ValueError):
-            found.append(Rule("*", "*", Effect.ASK))
+            found.append(_OTHERWISE)
     return tuple(found)
 
 
-def decide(rules: Iterable[Rule], action: str, resources: Iterable[str]) -> Effect:
-    """Return the strictest of what the rules say for each resource; ``ask`` where none matches."""
-    ordered = list(Effect)
-    known = tuple(rules)
+def decide(rules: Iterable[Rule], action: str, resources: Iterable[str]) -> Rule:
+    """Return the rule that counts, the strictest of those for each resource; where none matches,
+    one that asks."""
+    backwards = tuple(rules)[::-1]
 
-    def effect(resource: str) -> Effect:
-        matching = (r.effect for r in reversed(known) if r.matches(action, resource))
-        return next(matching, Effect.ASK)
+    def last(resource: str) -> Rule:
+        return next((r for r in backwards if r.matches(action, resource)), _OTHERWISE)
 
-    return max((effect(each) for each in resources), key=ordered.index, default=Effect.ASK)
+    strictness = list(Effect).index
+    found = (last(each) for each in resources)
+    return max(found, key=lambda rule: strictness(rule.effect), default=_OTHERWISE)
+
+
+_OTHERWISE = Rule("*", "*", Effect.ASK)
 
 
 def question(action: str, resources: Iterable[str], always: Iterable[str]) -> dict[str, Any]:

@@ -185,12 +185,11 @@ class ToolCall:
         if self._rules is None:
             self._answer(params)
             return
-        effect = permissions.decide(self._rules, permission, patterns)
-        if effect is Effect.DENY:
-            raise Denied(f"a permission rule denies this: {permission} {' '.join(patterns)}")
-        if effect is Effect.ALLOW:
-            return
-        if permissions.decide(self._shared.approved(), permission, patterns) is Effect.ALLOW:
+        rule = permissions.decide(self._rules, permission, patterns)
+        if rule.effect is Effect.DENY:
+            raise Denied(f"a permission rule denies this: {permission} '{rule.resource}'")
+        approved = permissions.decide(self._shared.approved(), permission, patterns)
+        if Effect.ALLOW in (rule.effect, approved.effect):
             return
         answer = self._answer(params | permissions.question(permission, patterns, always))
         chosen = answer.get("answer") if isinstance(answer, dict) else None

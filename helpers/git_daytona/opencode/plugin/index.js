@@ -388,10 +388,11 @@ function definition(tool) {
   }
 }
 
-function answered({ output, metadata, attachments }) {
-  const files = metadata.files ?? (metadata.filediff ? [metadata.filediff] : undefined)
-  const changes = files?.map(({ file, relativePath, patch, type, additions, deletions }) => ({
-    file: relativePath ?? file,
+function answered({ title, output, metadata, attachments }) {
+  const { files, filediff } = metadata
+  const one = filediff && [{ ...filediff, relativePath: title }]
+  const changes = (files ?? one)?.map(({ relativePath, patch, type, additions, deletions }) => ({
+    file: relativePath,
     status: PATCHED[type] ?? "modified",
     ...{ patch, additions, deletions },
   }))
