@@ -21,6 +21,7 @@ NO_LIMITS = {
     "trust.published.FAILED_SECONDS": "how long a failure is believed",
     "service.charge.STARTING_SECONDS": "an age",
     "doctor.confinement.POLL_SECONDS": "between two looks",
+    "doctor.live.POLL_SECONDS": "between two looks",
     "service.previews.LINK_SECONDS": "how long a link is valid",
     "doctor.daytona.SKEW_SECONDS": "a difference of clocks",
     "cli.look.WATCH_SECONDS": "how often --watch looks",

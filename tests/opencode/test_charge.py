@@ -36,6 +36,7 @@ def test_an_opencode_with_the_plugin(opencode, model, repo, tell):
     assert {opencode.named("bash"), "read", "gitSync"} <= set(stamp.tools)
     status, detail = confined(tell, repo.path)
     assert status == "ok" and f"(process {stamp.pid})" in detail, detail
+    assert tell("git-daytona", "status", "--offline", cwd=repo.path).status == 0
     opencode.close()
     until(lambda: not charge.stamps())
     assert confined(tell, repo.path) == ("ok", "no OpenCode runs here now")
@@ -49,3 +50,5 @@ def test_an_opencode_without_it(opencode, model, repo, tell):
     server.prompt(server.session(), "hello")
     status, detail = confined(tell, repo.path)
     assert status == "fail" and f"process {server.process.pid}" in detail, detail
+    told = tell("git-daytona", "status", "--offline", cwd=repo.path)
+    assert told.status == 20 and "[unconfined]" in told.err

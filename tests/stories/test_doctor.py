@@ -4,6 +4,7 @@ its version."""
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import threading
@@ -18,7 +19,7 @@ from git_daytona.base.errors import BadSetting
 from git_daytona.doctor import Status, daytona, findings, machine
 from git_daytona.doctor.findings import Check, ok
 from git_daytona.local.server import LocalDaytona
-from git_daytona.opencode import registration
+from git_daytona.opencode import closing, registration
 from support.program import Told
 from support.round_trip import Repo, Session
 
@@ -31,6 +32,7 @@ LINKS = [
         "git",
         "repository",
         "plugin",
+        "confined",
         "ssh",
         "files",
         "settings",
@@ -62,10 +64,16 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "site-packages" / "git_daytona" / "opencode" / "daytona.js"
-    path.parent.mkdir(parents=True)
-    path.write_text("export default async () => ({})\n")
-    monkeypatch.setattr(registration, "SHIM", path)
+    """The plugin of this installation."""
+    path = _plugin(tmp_path / "site-packages")
+    monkeypatch.setattr(registration, "PLUGIN", path)
+    return path
+
+
+def _plugin(place: Path) -> Path:
+    path = place / "git_daytona" / "opencode" / "plugin"
+    path.mkdir(parents=True)
+    (path / "index.js").write_text("export default {}\n")
     return path
 
 
@@ -175,7 +183,7 @@ def test_a_session_that_is_synced(
     [
         ("echo 1.14.2", "warn", "1.14.2 ", "opencode upgrade"),
         (
-            "echo opencode v2.0.0-beta1",
+            "echo opencode v3.0.0-beta1",
             "warn",
             "newer than any that was tested",
             "update git-daytona",
@@ -234,20 +242,13 @@ def test_the_plugin_is_missing(
         "register it: git daytona install",
     )
     tell("git-daytona", "install", cwd=healthy.path)
-    shim.unlink()
+    shutil.rmtree(shim)
     found = examine(healthy.path)
     assert found["plugin file"][0] == "fail"
     assert (
         found["plugin"][1]
         == f"'{healthy.path / 'opencode.json'}' names '{shim}', which does not exist"
     )
-
-
-def _other(tmp_path: Path) -> Path:
-    path = tmp_path / "other" / "git_daytona" / "opencode" / "daytona.js"
-    path.parent.mkdir(parents=True)
-    path.write_text("")
-    return path
 
 
 def test_the_plugin_twice(
@@ -262,8 +263,8 @@ def test_the_plugin_twice(
     tell("git-daytona", "install", "--global")
     assert examine(healthy.path)["plugin"][0] == "ok", "the same in both files is loaded once"
     shared = home / ".config" / "opencode" / "opencode.json"
-    other = _other(tmp_path)
-    shared.write_text(json.dumps({"plugin": [str(other)]}))
+    other = _plugin(tmp_path / "other")
+    shared.write_text(closing.add(json.dumps({"plugin": [str(other)]})))
     detail, hint = examine(healthy.path).only("plugin", "fail")
     assert detail.startswith("two of them would run")
     assert hint == "take one back: git daytona uninstall --project"
@@ -274,16 +275,71 @@ def test_the_plugin_twice(
     shared.with_suffix(".jsonc").write_text('{"plugin": []}')
     assert examine(healthy.path)["plugin"][1] == "OpenCode's configuration does not name it"
     # Where OpenCode looks besides.
-    (tmp_path / "named.json").write_text(json.dumps({"plugin": [registration.entry()]}))
+    named = json.dumps({"plugin": [registration.entry()]})
+    (tmp_path / "named.json").write_text(closing.add(named))
     monkeypatch.setenv("OPENCODE_CONFIG", str(tmp_path / "named.json"))
     assert examine(healthy.path)["plugin"][1] == f"registered in '{tmp_path / 'named.json'}'"
     monkeypatch.delenv("OPENCODE_CONFIG")
-    loose = healthy.path / ".opencode" / "plugins" / "git-daytona.js"
+    loose = healthy.path / ".opencode" / "plugins" / "git-daytona"
     loose.parent.mkdir(parents=True)
     loose.symlink_to(shim)
     assert examine(healthy.path)["plugin"] == ("ok", f"registered in '{loose}'", "")
     monkeypatch.setenv("OPENCODE_DISABLE_PROJECT_CONFIG", "1")
     assert examine(healthy.path)["plugin"][0] == "fail"
+
+
+def test_a_plugin_that_only_opencode_1_loads(
+    healthy: Repo, examine: Callable[[Path], Examined], shim: Path
+) -> None:
+    config = healthy.path / "opencode.json"
+    former = shim.with_name("daytona.js")
+    config.write_text(config.read_text().replace(registration.entry(), former.as_uri()))
+    detail, hint = examine(healthy.path).only("plugin", "fail")
+    assert detail == f"'{config}' names '{former}', which does not exist"
+    former.write_text("export default async () => ({})\n")
+    for named in (former, shim / "index.js"):
+        config.write_text(closing.add(json.dumps({"plugin": [named.as_uri()]})))
+        detail, hint = examine(healthy.path).only("plugin", "fail")
+        assert detail == f"'{config}' names '{named}', which OpenCode 2 does not load"
+        assert hint == "register it: git daytona install"
+
+
+def test_rules_that_close_what_the_plugin_does_not_replace(
+    healthy: Repo, tell: Tell, examine: Callable[[Path], Examined], home: Path
+) -> None:
+    config = healthy.path / "opencode.json"
+    config.write_text(json.dumps({"plugin": [registration.entry()]}))
+    detail, hint = examine(healthy.path).only("plugin", "warn")
+    assert f"'{config}' does not forbid OpenCode's own bash, edit, " in detail
+    assert hint == "register it: git daytona install"
+    tell("git-daytona", "install", cwd=healthy.path)
+    rules = json.loads(config.read_text())
+    assert examine(healthy.path)["plugin"][0] == "ok"
+    del rules["permission"]["bash"]["**"]
+    config.write_text(json.dumps(rules))
+    detail, _hint = examine(healthy.path).only("plugin", "warn")
+    assert f"'{config}' does not forbid OpenCode's own bash where" in detail
+    # A file that is read later has the last word.
+    tell("git-daytona", "install", "--global")
+    config.write_text('{"permission": {"bash": "deny", "edit": {"*.md": "allow"}}}')
+    detail, hint = examine(healthy.path).only("plugin", "warn")
+    assert f"'{config}' allows OpenCode's own edit where the plugin does not load" in detail
+    assert hint.startswith("remove these rules there")
+    config.write_text('{"permission": {"bash": "deny"}}')
+    assert examine(healthy.path)["plugin"][0] == "ok"
+
+
+@pytest.mark.parametrize("spec", ["-git-daytona", "-*"])
+def test_a_repository_that_switches_the_plugin_off(
+    healthy: Repo, tell: Tell, examine: Callable[[Path], Examined], spec: str
+) -> None:
+    tell("git-daytona", "uninstall", cwd=healthy.path)
+    tell("git-daytona", "install", "--global")
+    assert examine(healthy.path)["plugin"][0] == "ok"
+    config = healthy.path / "opencode.json"
+    config.write_text(json.dumps({"plugin": [spec]}))
+    detail, hint = examine(healthy.path).only("plugin", "fail")
+    assert (detail, hint) == (f"'{config}' switches it off: \"{spec}\"", "remove that line")
 
 
 def test_the_other_plugin_of_daytona(healthy: Repo, examine: Callable[[Path], Examined]) -> None:

@@ -137,6 +137,10 @@ class SandboxBusy(SandboxCommandFailed, entry="sandbox-busy", transient=True):
     """The agent's git moved HEAD or the index while we looked."""
 
 
+class Unconfined(GitDaytonaError, entry="unconfined", status=20):
+    """An OpenCode runs here without the plugin; its tools act on this machine."""
+
+
 class InternalError(GitDaytonaError, entry="internal", status=70):
     """An internal error; the log holds the details."""
 

@@ -24,14 +24,17 @@ from git_daytona.cli import options
 from git_daytona.cli.options import number
 from git_daytona.cli.program import program
 from git_daytona.cli.signals import handling, unwind
+from git_daytona.service import charge
 
 if TYPE_CHECKING:
+    from git_daytona.doctor.live import Embedded
     from git_daytona.local.server import LocalDaytona
 
 PROGRAM = "daytona-local"
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """Exit statuses of `exec` for a command that cannot be run, as of a shell."""
 
+APART = "end it with 'opencode service stop', or use 'opencode run --standalone'"
 CONTRADICTING = ("DAYTONA_SERVER_URL", "DAYTONA_JWT_TOKEN", "DAYTONA_ORGANIZATION_ID")
 """Variables that would make the SDKs ignore the URL or the key that `exec` sets."""
 
@@ -128,7 +131,15 @@ def execute(root: Path | None, command: tuple[str, ...], **server: Any) -> int:
         _server(directory, **server) as local,
     ):
         kept = {name: value for name, value in os.environ.items() if name not in CONTRADICTING}
-        return _run(command, kept | _variables(local))
+        before = charge.background()
+        if before is not None:
+            messages.warning(PROGRAM, f"{before} does not see this Daytona; {APART}")
+        try:
+            return _run(command, kept | _variables(local))
+        finally:
+            after = charge.background()
+            if after is not None and after != before:
+                messages.warning(PROGRAM, f"{after} may still point to this Daytona; {APART}")
 
 
 def isolation_here() -> str:
@@ -138,6 +149,21 @@ def isolation_here() -> str:
     # Where nothing isolates, choose() says so on stderr: here that is the answer, not a warning.
     with _temporary() as folder, contextlib.redirect_stderr(io.StringIO()):
         return choose(folder).name
+
+
+@contextmanager
+def embedded(root: Path) -> "Iterator[Embedded]":
+    """A Daytona for ``git daytona doctor --live``."""
+    from git_daytona.doctor.live import Embedded
+
+    # What the sandboxes are isolated with is another check's.
+    with contextlib.ExitStack() as stack:
+        with contextlib.redirect_stderr(io.StringIO()):
+            local = stack.enter_context(_server(root, isolation="auto", like="cloud"))
+        from git_daytona.local.api.snapshots import DEFAULT_SNAPSHOT
+
+        variables = _variables(local) | {"DAYTONA_SNAPSHOT": DEFAULT_SNAPSHOT}
+        yield Embedded(variables, lambda: len(local.sandboxes))
 
 
 def _variables(local: "LocalDaytona") -> dict[str, str]:

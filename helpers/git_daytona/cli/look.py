@@ -14,7 +14,7 @@ from git_daytona.base import files, log, messages, paths
 from git_daytona.base.errors import NotFound, TransferFailed, UsageError
 from git_daytona.cli import common, options, screen, table
 from git_daytona.cli.options import flag, number
-from git_daytona.service import previews
+from git_daytona.service import charge, previews
 from git_daytona.sessions import state, status
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.sessions.status import Row
@@ -54,7 +54,8 @@ def status_(
     Shown are number, branch, the sandbox's state, how and when the work came back last, the commits
     that the branch has over the one it started from, worktree and title; in a narrow window the
     rest without worktree and branch. If Daytona cannot be asked within three seconds, each
-    sandbox's state is the one seen last, with its age.
+    sandbox's state is the one seen last, with its age. Exits with 20 if an OpenCode runs here whose
+    tools act on this machine.
     """
     _check_forms(as_json, porcelain is not None, watch, exit_code)
     with common.coordinator(anywhere=True) as coordinator:
@@ -71,6 +72,7 @@ def status_(
         else:
             _print_table(found.rows, screen.colour(color, coordinator.directory))
             _print_failures(found.rows)
+        charge.check(coordinator.directory)
         unsynced = exit_code and any(map(status.verdict, coordinator.sessions()))
         return TransferFailed.status if unsynced else 0
 

@@ -10,7 +10,7 @@ from git_daytona.base import files, log, messages
 from git_daytona.base.errors import BadSetting, GitDaytonaError
 from git_daytona.base.secret import printable
 from git_daytona.cli import common, options
-from git_daytona.cli.daytona_local import isolation_here
+from git_daytona.cli.daytona_local import embedded, isolation_here
 from git_daytona.cli.setting_rows import collect
 from git_daytona.doctor import examine
 from git_daytona.doctor.bundle import report
@@ -31,19 +31,23 @@ LOG_LINES = 200
     metavar="[FILE]",
     help="Write a report for a bug report, without secrets.",
 )
-def doctor(as_json: bool, bundle: str | None) -> int:
+@options.flag(
+    "--live", help="Also run OpenCode once, in a scratch project, and look where its agent acts."
+)
+def doctor(as_json: bool, bundle: str | None, live: bool) -> int:
     """Check the whole chain, from OpenCode to the gateway's host key, and say what to do where a
     link fails.
 
     Changes nothing. Exits with 1 if a link fails; warnings do not count. --bundle writes what it
     found, versions, settings, sessions and the end of the log into a new FILE: no keys, tokens or
-    titles; read it before you pass it on.
+    titles; read it before you pass it on. --live needs no account and no model: a Daytona and a
+    model of its own run on this machine meanwhile.
     """
     log.to_file()
     # before the examination adds its own
     lines = list(log.tail(LOG_LINES)) if bundle is not None else []
     found = []
-    for finding in examine(Path.cwd(), isolation_here):
+    for finding in examine(Path.cwd(), isolation_here, embedded if live else None):
         found.append(finding)
         if not as_json:
             click.echo(str(finding))

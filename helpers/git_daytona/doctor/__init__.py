@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from git_daytona.doctor import confinement, findings, machine
+from git_daytona.doctor import confinement, findings, live, machine
 from git_daytona.doctor.daytona import Service
 from git_daytona.doctor.findings import Check, Finding, Seen, Status
 from git_daytona.git.repository import Repository
@@ -14,9 +14,14 @@ from git_daytona.git.repository import Repository
 __all__ = ["Finding", "Status", "examine"]
 
 
-def examine(start: Path, isolation: Callable[[], str] | None = None) -> Iterator[Finding]:
+def examine(
+    start: Path,
+    isolation: Callable[[], str] | None = None,
+    daytona: live.Daytona | None = None,
+) -> Iterator[Finding]:
     """Look at each link for a directory, and yield what is found as soon as it is known.
-    ``isolation`` tells what the embedded Daytona isolates with; None leaves that out."""
+    ``isolation`` tells what the embedded Daytona isolates with; None leaves that out. With
+    ``daytona``, which starts one, OpenCode is run once, too."""
     repository: list[Repository | None] = [None]
 
     def find() -> Repository | None:
@@ -36,6 +41,10 @@ def examine(start: Path, isolation: Callable[[], str] | None = None) -> Iterator
         service.directory = worktree()
         return service.settings()
 
+    tried: list[Check] = []
+    if daytona is not None:
+        look = partial(live.look, worktree, start, daytona)
+        tried.append(Check("live", look, ("git",), bounded=True))
     return findings.run(
         [
             Check("python", machine.python),
@@ -59,5 +68,6 @@ def examine(start: Path, isolation: Callable[[], str] | None = None) -> Iterator
                 "sessions", lambda: service.sessions(here()), ("settings", "files", "repository")
             ),
             Check("daytona-local", lambda: machine.isolation(isolation, matters=service.is_local)),
+            *tried,
         ]
     )

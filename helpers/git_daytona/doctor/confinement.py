@@ -20,29 +20,20 @@ ACTIVE_SECONDS = 5.0
 """How long OpenCode 2 may take to load the plugins of a directory."""
 POLL_SECONDS = 0.2
 ANSWER_BYTES = 4 * 1024 * 1024
-END_IT = "end it, see that 'git daytona doctor' finds the plugin well, and start it again"
 
 
 def confined(worktree: Path) -> Seen:
     """Look at every OpenCode that runs in a worktree."""
-    if pids := charge.unconfined(worktree):
-        which = ", ".join(map(str, pids))
-        return fail(
-            f"OpenCode runs here without the plugin (process {which}): its tools act on this "
-            "machine",
-            END_IT,
-        )
+    charge.check(worktree)
     if (service := charge.background()) is not None:
         if (problem := _plugin(service, worktree)) is not None:
             return fail(
-                f"OpenCode's background service (process {service.pid}) {problem}: its tools act "
-                "on this machine",
+                f"{service} {problem}: its tools act on this machine",
                 "opencode service stop; it is started again with the configuration of then",
             )
         if names := _differing(service.environment(), os.environ):
             return warn(
-                f"OpenCode's background service (process {service.pid}) was started with another "
-                f"{', '.join(names)}",
+                f"{service} was started with another {', '.join(names)}",
                 "run OpenCode with --standalone here, or start it anew: opencode service stop",
             )
     stamps = [it for it in charge.stamps() if Path(it.directory).is_relative_to(worktree)]

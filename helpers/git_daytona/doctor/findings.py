@@ -48,11 +48,13 @@ def skipped(detail: str) -> Seen:
 @dataclass(frozen=True)
 class Check:
     """A link of the chain. ``look`` may raise GitDaytonaError, which is a failure; ``needs`` are
-    names of links that must hold."""
+    names of links that must hold. One that is ``bounded`` has time limits of its own, and runs in
+    the caller's thread, where Ctrl-C unwinds it."""
 
     name: str
     look: Callable[[], Seen]
     needs: tuple[str, ...] = ()
+    bounded: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def run(checks: Iterable[Check], *, seconds: float = CHECK_SECONDS) -> Iterator[
 def _within(seconds: float, check: Check) -> Seen:
     """What a check sees, or why it sees nothing."""
     try:
-        return threads.within(seconds, check.look)
+        return check.look() if check.bounded else threads.within(seconds, check.look)
     except threads.Late:
         return fail(
             f"no answer within {seconds:.0f} seconds",

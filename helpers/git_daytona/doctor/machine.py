@@ -24,6 +24,7 @@ GIT = (2, 36)
 SSH = (8, 7)
 PROGRAM_SECONDS = 8.0
 INSTALL = "register it: git daytona install"
+NO_OPENCODE = "install it (https://opencode.ai); git daytona's own commands work without it"
 
 
 def python() -> Seen:
@@ -40,18 +41,20 @@ def shim() -> Seen:
     return ok(str(registration.PLUGIN))
 
 
-def opencode() -> Seen:
+def find_opencode() -> str | None:
+    """The program on PATH, never one of the directory that we happen to be in."""
     absolute = [
         folder
         for folder in os.environ.get("PATH", os.defpath).split(os.pathsep)
         if Path(folder).is_absolute()
     ]
-    program = shutil.which("opencode", path=os.pathsep.join(absolute))
+    return shutil.which("opencode", path=os.pathsep.join(absolute))
+
+
+def opencode() -> Seen:
+    program = find_opencode()
     if program is None:
-        return fail(
-            "it is not on PATH",
-            "install it (https://opencode.ai); git daytona's own commands work without it",
-        )
+        return fail("it is not on PATH", NO_OPENCODE)
     try:
         said = first_line(program, "--version")
     except TimedOut:
@@ -59,7 +62,7 @@ def opencode() -> Seen:
             f"'{program}' does not tell its version within {PROGRAM_SECONDS:.0f} seconds",
             f"see what keeps it: {program} --version",
         )
-    version = _version(said)
+    version = version_in(said)
     if version is None:
         return warn(
             f"'{program}' does not tell its version", f"see what this says: {program} --version"
@@ -261,13 +264,14 @@ def first_line(*argv: str) -> str:
     return next((line.strip() for line in lines if line.strip()), "")
 
 
-def _version(text: str) -> tuple[int, int] | None:
+def version_in(text: str) -> tuple[int, int] | None:
+    """Major and minor number of the first version in a text."""
     found = re.search(r"(\d+)\.(\d+)", text)
     return (int(found.group(1)), int(found.group(2))) if found else None
 
 
 def _at_least(wanted: tuple[int, int], said: str, hint: str) -> Seen:
-    version = _version(said)
+    version = version_in(said)
     if version is None:
         return warn(f"its version cannot be told: {said[:60]}", hint)
     if version < wanted:

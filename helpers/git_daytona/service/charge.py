@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from git_daytona.base import files, paths
-from git_daytona.base.errors import BadSetting, TimedOut
+from git_daytona.base.errors import BadSetting, TimedOut, Unconfined
 
 PROGRAMS = ("opencode", "opencode.exe", "shuvcode")
 """The program, npm's name for it, and that of a build of OpenCode 2 on npm."""
@@ -103,6 +103,17 @@ def _processes(worktree: Path) -> Iterator[tuple[int, list[str]]]:
             continue
 
 
+def check(worktree: Path) -> None:
+    """Raise Unconfined for an OpenCode in a worktree whose tools act on this machine."""
+    if pids := unconfined(worktree):
+        numbers = ", ".join(map(str, pids))
+        raise Unconfined(
+            f"OpenCode runs here without the plugin (process {numbers}): its tools act on this "
+            "machine",
+            hint="end it, see that 'git daytona doctor' finds the plugin well, and start it again",
+        )
+
+
 @dataclass(frozen=True)
 class Background:
     """OpenCode 2's background service: its port on loopback, password and process."""
@@ -110,6 +121,9 @@ class Background:
     port: int
     password: str = dataclasses.field(repr=False)
     pid: int
+
+    def __str__(self) -> str:
+        return f"OpenCode's background service (process {self.pid})"
 
     def environment(self) -> dict[str, str]:
         """The variables of ours that it was started with; empty where the system does not tell."""

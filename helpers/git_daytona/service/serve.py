@@ -54,6 +54,7 @@ def serve() -> int:
     threading.Thread(target=read, name="reader", daemon=True).start()
     log.logger.info("service: ending: %s", ending.get())
     service.close()
+    log.logger.info("service: ended")
     return 0
 
 
