@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from git_daytona.local.server import LocalDaytona
-from support.opencode_hosts import RELEASES, RUN_SECONDS, OpenCode, OpenCode2, host, install
+from support.opencode_hosts import (
+    RELEASES,
+    RUN_SECONDS,
+    OpenCode,
+    OpenCode2,
+    host,
+    install,
+    packages,
+)
 from support.program import tell
 from support.round_trip import local, repo, server
 from support.scripted_model import Model, serve
@@ -84,8 +92,9 @@ def opencode(
     for path in database:
         shutil.copy(path, data)
     made = host(release)(binary, home, model, tmp_path)
-    yield made
-    made.close()
+    with packages(release, home / ".config/opencode"):
+        yield made
+        made.close()
 
 
 @pytest.fixture

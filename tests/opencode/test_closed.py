@@ -15,7 +15,7 @@ import pytest
 
 from git_daytona.base import paths
 from git_daytona.opencode import install, registration
-from support.opencode_hosts import RELEASES, TESTS, every_release
+from support.opencode_hosts import RELEASES, TESTS, each_major
 from support.plugin import PLUGIN
 from support.processes import descendants, until
 from support.round_trip import BIN, program
@@ -43,7 +43,7 @@ def plugin(opencode, tmp_path, monkeypatch):
     opencode.config["plugin"] = []
     opencode.config["permission"] = {"external_directory": "allow"}
     config = paths.opencode_config() / "opencode.json"
-    config.parent.mkdir(parents=True)
+    config.parent.mkdir(parents=True, exist_ok=True)
     config.write_text(json.dumps(opencode.config))
     install.install(None).make()
     opencode.config = json.loads(config.read_text())
@@ -123,7 +123,7 @@ export default { id: "git-daytona", server: broken, setup: broken }
 """
 
 
-@every_release
+@each_major
 @pytest.mark.parametrize(
     "text",
     [
@@ -152,7 +152,7 @@ def loaded(server):
     ]
 
 
-@every_release
+@each_major
 def test_the_plugin_is_removed_while_opencode_runs(opencode, model, repo, plugin, machine):
     """As by an upgrade of the package. OpenCode 2 drops it until it is there again, OpenCode 1 goes
     on with what it has."""
@@ -190,7 +190,7 @@ def test_the_repository_switches_the_plugin_off(opencode, model, repo, plugin, m
 # -- its service ---------------------------------------------------------------------------------
 
 
-@every_release
+@each_major
 def test_the_service_is_missing(opencode, model, repo, plugin, machine, tmp_path):
     opencode.environment["DAYTONA_SERVICE_BINARY"] = str(tmp_path / "nowhere")
     model.scripts["please"] = [machine.attack(), "that is all"]
@@ -216,7 +216,7 @@ def services(process):
     ]
 
 
-@every_release
+@each_major
 def test_the_service_is_killed_twice_in_a_turn(opencode, model, repo, plugin, machine):
     killed = []
 
@@ -241,18 +241,20 @@ def test_the_service_is_killed_twice_in_a_turn(opencode, model, repo, plugin, ma
 
 
 LAUNCHER = """#!{python}
-import dataclasses, sys
+import types, sys
 sys.path.insert(0, {helpers!r})
 from git_daytona.tools import registry
 def broken(tool):
-    return dataclasses.replace(tool, **{changes!r}) if tool.name == "bash" else tool
+    names = ("name", "description", "parameters", "run")
+    own = {{name: getattr(tool, name) for name in names}}
+    return types.SimpleNamespace(**(own | {changes!r})) if tool.name == "bash" else tool
 registry.TOOLS = tuple(broken(tool) for tool in registry.TOOLS)
 from git_daytona.service.serve import serve
 sys.exit(serve())
 """
 
 
-@every_release
+@each_major
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
@@ -322,7 +324,7 @@ def neighbour(opencode, machine, tmp_path):
     return install
 
 
-@every_release
+@each_major
 def test_a_tool_of_another_plugin(opencode, model, repo, plugin, machine, neighbour):
     """And one that nobody knows, as a newer OpenCode may have."""
     neighbour("helpful", 1)
@@ -347,7 +349,7 @@ def call_helpful(opencode, model, repo, machine):
         assert blocked in said or (opencode.major == 1 and unavailable in said)
 
 
-@every_release
+@each_major
 @pytest.mark.parametrize("place", [0, 1], ids=["before", "after"])
 def test_a_tool_of_another_plugin_in_the_place_of_ours(
     opencode, model, repo, plugin, machine, neighbour, place

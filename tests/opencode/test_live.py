@@ -4,7 +4,6 @@ model and Daytona."""
 import contextlib
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from git_daytona.doctor import live
 from git_daytona.doctor.findings import Status
 from git_daytona.doctor.live import Done, Plan
 from git_daytona.opencode import registration
-from support.opencode_hosts import every_release
+from support.opencode_hosts import each_major, packages
 from support.program import Told, tell
 from support.round_trip import Repo
 
@@ -77,26 +76,17 @@ def look(tell: Tell, repo: Repo, home: Path, scratch: Path) -> Look:
     return run
 
 
-@pytest.fixture(scope="session")
-def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What OpenCode 1 installs beside its configuration when it first loads a plugin."""
-    return tmp_path_factory.mktemp("packages")
-
-
 @pytest.fixture
-def opencode(release: str, binary: Path, tools: Path, home: Path, packages: Path) -> Iterator[Path]:
+def opencode(release: str, binary: Path, tools: Path, home: Path) -> Iterator[Path]:
     """It is on PATH; its configuration for all projects. (The folder of the one from npm that
     stands for OpenCode 2 is named after its program.)"""
     program(tools, f"exec '{binary}' \"$@\"")
-    config, kept = home / ".config/opencode", packages / release
-    if kept.exists():
-        shutil.copytree(kept, config, symlinks=True)
+    config = home / ".config/opencode"
     config.mkdir(parents=True, exist_ok=True)
     if binary.name != "opencode":
         (home / ".config" / binary.name).symlink_to(config)
-    yield config / "opencode.json"
-    if (config / "node_modules").exists() and not kept.exists():
-        shutil.copytree(config, kept, symlinks=True, ignore=lambda *_: ["opencode.json"])
+    with packages(release, config):
+        yield config / "opencode.json"
 
 
 @pytest.fixture
@@ -109,14 +99,14 @@ def installed(opencode: Path, tell: Tell) -> Path:
 # -- in charge -------------------------------------------------------------------------------------
 
 
-@every_release
+@each_major
 def test_installed_for_all_projects(installed: Path, look: Look, release: str) -> None:
     status, detail, _ = look()
     assert status == "ok", detail
     assert release in detail and IN_CHARGE in detail
 
 
-@every_release
+@each_major
 def test_installed_for_this_project(opencode: Path, look: Look, tell: Tell, repo: Repo) -> None:
     assert tell("git-daytona", "install", cwd=repo.path).status == 0
     status, detail, _ = look()
@@ -126,7 +116,7 @@ def test_installed_for_this_project(opencode: Path, look: Look, tell: Tell, repo
 # -- not in charge ---------------------------------------------------------------------------------
 
 
-@every_release
+@each_major
 def test_not_installed(opencode: Path, look: Look) -> None:
     status, detail, hint = look()
     assert status == "fail"
@@ -134,7 +124,7 @@ def test_not_installed(opencode: Path, look: Look) -> None:
     assert "run no agent here" in hint and "git daytona install" in hint
 
 
-@every_release
+@each_major
 def test_named_by_its_old_path(opencode: Path, look: Look) -> None:
     old = registration.PLUGIN.with_name("daytona.js").as_uri()
     opencode.write_text(json.dumps({"plugin": [old]}))
@@ -142,7 +132,7 @@ def test_named_by_its_old_path(opencode: Path, look: Look) -> None:
     assert status == "fail" and "acted on this machine" in detail
 
 
-@every_release
+@each_major
 def test_old_path_and_closed(installed: Path, look: Look) -> None:
     """The rules that ``install`` writes hold without the plugin."""
     old = registration.PLUGIN.with_name("daytona.js").as_uri()
@@ -160,7 +150,7 @@ def test_switched_off_by_the_repository(installed: Path, look: Look, repo: Repo)
     assert status == "fail" and "neither in a sandbox nor here" in detail
 
 
-@every_release
+@each_major
 def test_no_service(installed: Path, look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DAYTONA_SERVICE_BINARY", "/nowhere/git-daytona")
     status, detail, _ = look()

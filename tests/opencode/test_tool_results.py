@@ -3,10 +3,10 @@ what they need."""
 
 import pytest
 
-from support.opencode_hosts import every_release
+from support.opencode_hosts import each_major
 
 
-@every_release
+@each_major
 def test_bounded_results_are_not_cut_again(opencode, model, repo):
     model.scripts["please"] = [
         [
@@ -40,7 +40,7 @@ def test_bounded_results_are_not_cut_again(opencode, model, repo):
         )
 
 
-@every_release
+@each_major
 def test_permission_rules_see_the_commands_within_a_command(opencode, model, repo):
     opencode.config["permission"] = {
         "bash": {"*": "allow", "git push *": "deny"},

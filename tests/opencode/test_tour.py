@@ -12,7 +12,7 @@ import pytest
 
 from support import tour
 from support.installation import Installed, installed
-from support.opencode_hosts import every_release, host
+from support.opencode_hosts import each_major, host
 from support.plugin import state
 from support.processes import until
 from support.round_trip import Repo
@@ -21,7 +21,7 @@ from support.scripted_model import Model
 __all__ = ["installed"]
 
 
-pytestmark = every_release
+pytestmark = each_major
 
 
 @pytest.fixture

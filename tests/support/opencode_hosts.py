@@ -10,7 +10,8 @@ import socket
 import subprocess
 import urllib.request
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -60,6 +61,9 @@ V2 = Release(
 )
 RELEASES = {"1.18.33": V1, "1.18.34": V1_LAST, "2.0.14": V2}
 every_release = pytest.mark.parametrize("release", list(RELEASES), indirect=True, scope="session")
+each_major = pytest.mark.parametrize(
+    "release", ["1.18.33", "2.0.14"], indirect=True, scope="session"
+)
 
 
 def elsewhere(home: Path) -> dict[str, str]:
@@ -96,6 +100,23 @@ def install(release: Release) -> Path:
             assert found == (release.integrity or found), f"{name} is another archive: {found}"
             installed.write_text(release.version)
     return place / "node_modules" / release.program
+
+
+@contextmanager
+def packages(release: str, config: Path) -> Iterator[None]:
+    """What OpenCode 1 installs beside its configuration when it first loads a plugin, kept for all
+    runs: that takes two thirds of a test's time."""
+    kept = CACHE / f"packages-{release}"
+    if kept.exists():
+        shutil.copytree(kept, config, copy_function=os.link, symlinks=True, dirs_exist_ok=True)
+    yield
+    if (config / "node_modules").exists() and not kept.exists():
+        with FileLock(CACHE / "packages.lock"):
+            if not kept.exists():
+                made = CACHE / f"packages-{os.getpid()}"
+                (config / "opencode.json").unlink(missing_ok=True)
+                shutil.copytree(config, made, symlinks=True)
+                made.rename(kept)
 
 
 @dataclass
