@@ -1,6 +1,8 @@
 """What may touch the host: nothing that the user did not allow."""
 
 import re
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -123,6 +125,25 @@ def test_a_question_is_answered_by_the_user(opencode, model, repo, how):
         server.answer(session, question, how)
     opencode.toast("Changes synced")
     assert repo.git("ls-tree", "--name-only", "opencode/1").split() == ["README", "one", "two"]
+
+
+def test_the_users_mcp_servers_stay(opencode, model, repo):
+    """They run where the user put them, and are offered directly (not in Code Mode alone)."""
+    server = str(Path(__file__).parent / "mcp_server.py")
+    opencode.config["mcp"] = {
+        "side": {"type": "local", "command": [sys.executable, "-I", server], "enabled": True}
+    }
+    model.scripts["please"] = [[("side_ping", {})], "ok"]
+    running = opencode.serve(repo.path)
+    session = running.session()
+
+    def is_offered():
+        running.prompt(session, "look")
+        return "side_ping" in {each["function"]["name"] for each in model.asked[-1]["tools"]}
+
+    until(is_offered, 30)  # OpenCode 2 goes on while it connects to them
+    running.prompt(session, "please")
+    assert model.results("please")[-1].startswith("pong of ")
 
 
 def test_an_abort_ends_the_command(opencode, model, repo, local):

@@ -21,9 +21,6 @@ from support.scripted_model import Model
 __all__ = ["installed"]
 
 
-pytestmark = each_major
-
-
 @pytest.fixture
 def environment(
     installed: Installed,
@@ -74,6 +71,7 @@ def environment(
         subprocess.run(stop, env=made, cwd=home, check=True, capture_output=True, timeout=30)
 
 
+@each_major
 def test_the_tour_of_the_readme(
     environment: dict[str, str],
     model: Model,
@@ -119,3 +117,26 @@ def test_the_tour_of_the_readme(
             "man/tour.svg is not what the tour prints now: "
             "bin/test tests/opencode/test_tour.py --renew"
         )
+
+
+@pytest.mark.parametrize("release", ["2.0.14"], indirect=True, scope="session")
+def test_a_background_service_of_another_environment(
+    environment: dict[str, str], model: Model, repo: Repo
+) -> None:
+    """OpenCode 2's service keeps the Daytona of the shell that started it: that is said, by
+    ``daytona-local exec`` at both ends, and by doctor."""
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        env = environment | {"PWD": str(repo.path)}
+        return subprocess.run(
+            words, cwd=repo.path, env=env, capture_output=True, text=True, timeout=90
+        )
+
+    assert run("git", "daytona", "install").returncode == 0
+    first = run("daytona-local", "exec", "--", "opencode", "run", "hello")
+    assert "background service" in first.stderr and "may still point" in first.stderr, first.stderr
+    second = run("daytona-local", "exec", "--", "git", "daytona", "doctor", "--json")
+    assert "does not see this Daytona" in second.stderr
+    [row] = [row for row in json.loads(second.stdout) if row["check"] == "confined"]
+    assert row["status"] == "warn" and "DAYTONA_API_URL" in row["detail"], row
+    assert "--standalone" in row["hint"]

@@ -2,6 +2,7 @@
 loopback."""
 
 import json
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -54,7 +55,9 @@ class Model:
 
 
 def _result(text: str) -> str:
-    """A tool's result; of an error as OpenCode 2 reports it, the message."""
+    """A tool's result; of an error as OpenCode 2 reports it, the message. The first one in a
+    sandbox says there that it is one."""
+    text = re.sub(r"\A(Sandbox created|Connected): .*\n\n", "", text)
     if not text.startswith('{"error":{'):
         return text
     return str(json.loads(text)["error"]["message"])

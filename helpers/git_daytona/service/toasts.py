@@ -22,27 +22,27 @@ class Toasts:
         self._lock = threading.Lock()
         self._last: tuple[str, str] | None = None
 
-    def show(self, title: str, message: str, variant: str = "info") -> None:
-        """``variant`` is info, success, warning or error. Words of the sandbox's making are
-        cleaned."""
+    def show(self, title: str, message: str, variant: str = "info") -> str:
+        """Show a toast, and return it as one line. ``variant`` is info, success, warning or error.
+        Words of the sandbox's making are cleaned."""
         text = " ".join(printable(redact(message)).split())
         text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
         with self._lock:
-            if self._last == (title, text):
-                return
-            self._last = (title, text)
-        log.logger.info("toast: %s: %s", title, text)
-        self._notify("toast", {"title": title, "message": text, "variant": variant})
+            repeated, self._last = self._last == (title, text), (title, text)
+        if not repeated:
+            log.logger.info("toast: %s: %s", title, text)
+            self._notify("toast", {"title": title, "message": text, "variant": variant})
+        return f"{title}: {text}"
 
-    def created(self, sandbox_id: str, branch: str | None) -> None:
-        self.show(
+    def created(self, sandbox_id: str, branch: str | None) -> str:
+        return self.show(
             "Sandbox created",
             f"{sandbox_id}, work comes back to {branch}" if branch else sandbox_id,
             "success",
         )
 
-    def connected(self, sandbox_id: str, branch: str | None) -> None:
-        self.show(
+    def connected(self, sandbox_id: str, branch: str | None) -> str:
+        return self.show(
             "Connected",
             f"sandbox {sandbox_id}, branch {branch}" if branch else f"sandbox {sandbox_id}",
         )

@@ -70,16 +70,18 @@ class Shared:
                 self._known[root] = self.workspace.coordinator().state.get(root) is not None
             return self._known[root]
 
-    def show(self, session: state.Session, *, new: bool) -> None:
-        """Show the first use of a sandbox in this process."""
+    def show(self, session: state.Session, *, new: bool) -> str:
+        """Show the first use of a sandbox in this process, and return it as one line."""
         with self._lock:
             if session.sandbox_id in self._shown:
-                return
+                return ""
             self._shown.add(session.sandbox_id)
         branch = f"{session.prefix}/{session.number}" if session.number else None
-        (self.toasts.created if new else self.toasts.connected)(session.sandbox_id, branch)
+        toast = self.toasts.created if new else self.toasts.connected
+        line = toast(session.sandbox_id, branch)
         if session.number is None:
             self.toasts.disabled(self.workspace.unsynced or session.git_return.message)
+        return line
 
 
 class ToolCall:
@@ -101,6 +103,7 @@ class ToolCall:
         """The user's rules, where the client does not apply them itself."""
         self.cancelled = threading.Event()
         self.notices: list[str] = []
+        self._place = ""
         self.sandbox_id = ""
         self._question: Future[Any] | None = None
         self._lock = threading.Lock()
@@ -113,6 +116,7 @@ class ToolCall:
         return {
             "title": result.title,
             "output": "\n\n".join([*filter(None, self.notices), result.output]),
+            "place": self._place,
             "metadata": dict(result.metadata),
             "attachments": [dict(each) for each in result.attachments],
         }
@@ -226,5 +230,5 @@ class ToolCall:
             workspace.patience.done()
         if notice:
             self.notices.append(notice)
-        self._shared.show(session, new=not known or bool(notice))
+        self._place = self._shared.show(session, new=not known or bool(notice)) or self._place
         return value

@@ -399,7 +399,7 @@ function definition(tool) {
   }
 }
 
-function answered({ title, output, metadata, attachments }) {
+function answered({ title, output, place, metadata, attachments }) {
   const { files, filediff } = metadata
   const one = filediff && [{ ...filediff, relativePath: title }]
   const changes = (files ?? one)?.map(({ relativePath, patch, type, additions, deletions }) => ({
@@ -407,9 +407,10 @@ function answered({ title, output, metadata, attachments }) {
     status: PATCHED[type] ?? "modified",
     ...{ patch, additions, deletions },
   }))
+  const text = place ? `${place}\n\n${output}` : output // the user reads it here, too
   const images = attachments.map(({ url, mime }) => ({ type: "file", uri: url, mime }))
   return {
-    content: [{ type: "text", text: output }, ...images],
+    content: [{ type: "text", text }, ...images],
     metadata: { ...metadata, ...(changes && { files: changes }) },
   }
 }
@@ -467,9 +468,13 @@ async function setup(ctx) {
     }))
   }
 
+  const servers = new Set() // the user's MCP servers, which connect while OpenCode goes on
   async function mcp() {
-    const { data } = await ctx.mcp.list()
-    return data.map(({ name, id }) => name ?? id)
+    const before = servers.size
+    const { data } = await ctx.mcp.list().catch(() => ({ data: [] })) // then they are refused
+    for (const { name } of data) servers.add(name)
+    if (servers.size > before) await ctx.tool.reload() // their tools are offered from then on
+    return [...servers]
   }
   // Another plugin, or a newer OpenCode, may have put its own tool in the place of ours.
   const isOurs = (tool) => tools.has(tool?.id) && tool.description === tools.get(tool.id).description
@@ -488,6 +493,7 @@ async function setup(ctx) {
     // First what refuses, so that nothing is open while the rest comes.
     await ctx.session.hook("context", async (turn) => {
       await check()
+      await mcp()
       // The user's own rules may offer it.
       if (!mayRun("execute")) delete turn.tools?.execute
       turn.system.push({ type: "text", text: worded(daytona.known.system) })
@@ -498,9 +504,9 @@ async function setup(ctx) {
       await check()
       if (tools.has(tool) || allowed.has(tool)) return
       const listed = await ctx.tool.list()
-      const servers = await mcp()
-      const builtin = listed.filter(({ options }) => !servers.includes(options?.namespace))
-      await daytona.guard(tool, builtin.map(({ id }) => id), servers)
+      const names = await mcp()
+      const builtin = listed.filter(({ options }) => !servers.has(options?.namespace))
+      await daytona.guard(tool, builtin.map(({ id }) => id), names)
     })
     await daytona.start()
     const { known } = daytona
@@ -509,7 +515,6 @@ async function setup(ctx) {
       execute: execute(tool.name),
     }]))
     allowed = new Set([...known.allowed, ...(known.hostTools === true ? [] : known.hostTools)])
-    const servers = new Set(await mcp())
     // Replayed on every change: it must be pure, and must not throw.
     await ctx.tool.transform((registry) => {
       question = registry.get("question")
