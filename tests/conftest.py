@@ -67,6 +67,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+SLOWEST = ("opencode", "flows", "hostile", "stories", "everyday", "local", "cloud")
+"""Folders whose files take longest: begun first, none of them is left alone at the end."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    def rank(item: pytest.Item) -> int:
+        folder = item.path.relative_to(config.rootpath).parts[1]
+        return SLOWEST.index(folder) if folder in SLOWEST else len(SLOWEST)
+
+    items.sort(key=rank)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,

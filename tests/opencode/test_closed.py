@@ -15,14 +15,10 @@ import pytest
 
 from git_daytona.base import paths
 from git_daytona.opencode import install, registration
-from support.opencode_hosts import RELEASES, TESTS, each_major
+from support.opencode_hosts import TESTS, each_major, only_opencode_2
 from support.plugin import PLUGIN
 from support.processes import descendants, until
 from support.round_trip import BIN, program
-
-only_opencode_2 = pytest.mark.parametrize(
-    "release", [each for each in RELEASES if each[0] == "2"], indirect=True, scope="session"
-)
 
 SECRET = "only on this machine"
 BLOCKED = {

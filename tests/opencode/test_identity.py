@@ -25,7 +25,7 @@ def synced() -> bool:
     return [it["gitReturn"]["state"] for it in records()] == ["synced"]
 
 
-@pytest.mark.parametrize("origin", ["before", "later", "never"])
+@pytest.mark.parametrize("origin", ["before", "later"])
 def test_a_terminal_beside_opencode(opencode, model, repo, tell, sandboxes, origin):
     if origin == "before":
         repo.git("remote", "add", "origin", ORIGIN)

@@ -14,7 +14,7 @@ from git_daytona.doctor import live
 from git_daytona.doctor.findings import Status
 from git_daytona.doctor.live import Done, Plan
 from git_daytona.opencode import registration
-from support.opencode_hosts import each_major, packages
+from support.opencode_hosts import each_major, only_opencode_2, packages
 from support.program import Told, tell
 from support.round_trip import Repo
 
@@ -106,7 +106,7 @@ def test_installed_for_all_projects(installed: Path, look: Look, release: str) -
     assert release in detail and IN_CHARGE in detail
 
 
-@each_major
+@only_opencode_2
 def test_installed_for_this_project(opencode: Path, look: Look, tell: Tell, repo: Repo) -> None:
     assert tell("git-daytona", "install", cwd=repo.path).status == 0
     status, detail, _ = look()
@@ -132,7 +132,7 @@ def test_named_by_its_old_path(opencode: Path, look: Look) -> None:
     assert status == "fail" and "acted on this machine" in detail
 
 
-@each_major
+@only_opencode_2
 def test_old_path_and_closed(installed: Path, look: Look) -> None:
     """The rules that ``install`` writes hold without the plugin."""
     old = registration.PLUGIN.with_name("daytona.js").as_uri()
@@ -143,14 +143,14 @@ def test_old_path_and_closed(installed: Path, look: Look) -> None:
     assert hint == live.AGAIN
 
 
-@pytest.mark.parametrize("release", ["2.0.14"], indirect=True, scope="session")
+@only_opencode_2
 def test_switched_off_by_the_repository(installed: Path, look: Look, repo: Repo) -> None:
     repo.write("opencode.json", json.dumps({"plugin": ["-git-daytona"]}))
     status, detail, _ = look()
     assert status == "fail" and "neither in a sandbox nor here" in detail
 
 
-@each_major
+@only_opencode_2
 def test_no_service(installed: Path, look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DAYTONA_SERVICE_BINARY", "/nowhere/git-daytona")
     status, detail, _ = look()

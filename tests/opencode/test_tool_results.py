@@ -1,9 +1,7 @@
 """What the tools return passes through the real OpenCode as it is, and its permission rules see
 what they need."""
 
-import pytest
-
-from support.opencode_hosts import each_major
+from support.opencode_hosts import each_major, only_opencode_2
 
 
 @each_major
@@ -74,7 +72,7 @@ DOT = (
 """A PNG of one point."""
 
 
-@pytest.mark.parametrize("release", ["2.0.14"], indirect=True, scope="session")
+@only_opencode_2
 def test_what_opencode_2_shows(opencode, model, repo):
     """An image reaches the model; a change is a diff, an exit status words, as of the built-ins."""
     model.scripts["please"] = [

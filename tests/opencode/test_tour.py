@@ -12,7 +12,7 @@ import pytest
 
 from support import tour
 from support.installation import Installed, installed
-from support.opencode_hosts import each_major, host
+from support.opencode_hosts import each_major, host, only_opencode_2
 from support.plugin import state
 from support.processes import until
 from support.round_trip import Repo
@@ -119,7 +119,7 @@ def test_the_tour_of_the_readme(
         )
 
 
-@pytest.mark.parametrize("release", ["2.0.14"], indirect=True, scope="session")
+@only_opencode_2
 def test_a_background_service_of_another_environment(
     environment: dict[str, str], model: Model, repo: Repo
 ) -> None:

@@ -61,6 +61,7 @@ V2 = Release(
 )
 RELEASES = {"1.18.33": V1, "1.18.34": V1_LAST, "2.0.14": V2}
 every_release = pytest.mark.parametrize("release", list(RELEASES), indirect=True, scope="session")
+only_opencode_2 = pytest.mark.parametrize("release", ["2.0.14"], indirect=True, scope="session")
 each_major = pytest.mark.parametrize(
     "release", ["1.18.33", "2.0.14"], indirect=True, scope="session"
 )

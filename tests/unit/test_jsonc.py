@@ -254,7 +254,7 @@ def meaning(text: str) -> object:
     return json.loads(text)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(documents())
 def test_install_then_uninstall_is_identity(text: str) -> None:
     after = added(text, "file:///new/x.js")
@@ -265,7 +265,7 @@ def test_install_then_uninstall_is_identity(text: str) -> None:
     assert removed(after, "file:///new/x.js") == text
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(documents())
 def test_close_then_reopen_is_identity(text: str) -> None:
     after = closing.add(text)
