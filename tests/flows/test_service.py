@@ -217,14 +217,16 @@ def test_before_initialize(host):
     assert "initialize" in answer["error"]["message"]
 
 
-def test_errors_say_what_to_do(host, repo, monkeypatch):
+@pytest.mark.parametrize("background", [False, True])
+def test_errors_say_what_to_do(host, repo, monkeypatch, background):
     monkeypatch.delenv("DAYTONA_API_KEY")
-    here = host(repo.path)
+    here = host(repo.path, client={"background": background})
     error = here.result(
         here.begin("tool", name="bash", sessionID="s", arguments={"command": "ls"})
     )["error"]
     assert error["code"] == -32000 and error["data"]["kind"] == "NoKey"
     assert error["data"]["hint"] in error["message"]
+    assert ("opencode service stop" in error["message"]) == background
 
 
 def test_case_70_a_key_that_comes_later(host, repo, local, monkeypatch):

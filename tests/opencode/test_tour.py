@@ -140,3 +140,9 @@ def test_a_background_service_of_another_environment(
     [row] = [row for row in json.loads(second.stdout) if row["check"] == "confined"]
     assert row["status"] == "warn" and "DAYTONA_API_URL" in row["detail"], row
     assert "--standalone" in row["hint"]
+
+    model.dialect = host("2.0.14").dialect
+    model.scripts["look"] = [[("bash", {"command": "ls"})], "ok"]
+    assert run("opencode", "run", "look").returncode == 0
+    [told] = model.results("look")
+    assert "cannot be reached" in told and "opencode service stop" in told

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from git_daytona.base import log, paths
-from git_daytona.base.errors import GitDaytonaError
+from git_daytona.base.errors import ApiUnreachable, GitDaytonaError, KeyRefused, NoKey
 from git_daytona.service import charge, host_tools
 from git_daytona.service.charge import Stamp
 from git_daytona.service.events import Events
@@ -40,6 +40,13 @@ CALLS_AT_ONCE = 8
 session's."""
 ABORT_SECONDS = 2.0
 """How long a cancelled call has to say how far it came."""
+
+
+OF_THE_ENVIRONMENT = (NoKey, KeyRefused, ApiUnreachable)
+BACKGROUND = (
+    "OpenCode's background service has the environment of the shell that started it: "
+    "'opencode service stop', or run it with --standalone"
+)
 
 
 class Dispatcher:
@@ -151,6 +158,8 @@ class Dispatcher:
             request.answer(call.answer(result))
         except GitDaytonaError as problem:
             kind = type(problem).__name__
+            if self._client.get("background") and isinstance(problem, OF_THE_ENVIRONMENT):
+                problem.hint = f"{problem.hint or ''}; {BACKGROUND}".removeprefix("; ")
             log.logger.info(
                 "tool %s session=%s %s: %s", name, call.session_id, kind, problem.message
             )

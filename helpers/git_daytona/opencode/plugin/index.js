@@ -443,7 +443,10 @@ async function setup(ctx) {
   }
   const parent = (sessionID) => get(sessionID).then(({ parentID }) => parentID ?? null)
   const daytona = new Daytona({ toast, parent }, {
-    client: { name: "opencode", version: ctx.app?.version ?? "2", pid: process.pid },
+    client: {
+      ...{ name: "opencode", version: ctx.app?.version ?? "2", pid: process.pid },
+      background: process.argv.includes("--service"), // with the environment of another shell
+    },
     directory,
     worktree: project.directory,
     projectID: project.id,
