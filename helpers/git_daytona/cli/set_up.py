@@ -50,7 +50,10 @@ def install_(scope: str | None, dry_run: bool) -> None:
     else:
         _make(change, dry_run)
         if worktree is not None:
-            messages.note(f"note: '{change.path.name}' now names a file of this machine")
+            messages.note(
+                f"note: '{change.path.name}' now names a file of this machine, and forbids "
+                "OpenCode's own tools where that is missing"
+            )
             messages.note(
                 "hint: in a repository that others use, too, better: git daytona install --global"
             )
