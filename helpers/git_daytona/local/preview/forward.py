@@ -55,8 +55,10 @@ class Forwarder:
 
     async def start(self) -> None:
         # Bodies go through as they are, of any size and encoding; cookies and redirects are the
-        # browser's business.
+        # browser's business. No connection is used again: the server in the sandbox may be about to
+        # close it, and a request with a body cannot be repeated.
         self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(force_close=True),
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
