@@ -17,6 +17,7 @@ from git_daytona.opencode import registration
 from support.opencode_hosts import each_major, only_opencode_2, packages
 from support.program import Told, tell
 from support.round_trip import Repo
+from support.round_trip import program as executable
 
 __all__ = ["tell"]
 pytestmark = pytest.mark.timeout(240)  # OpenCode's own limit here is two minutes
@@ -27,11 +28,7 @@ IN_CHARGE = "acted in a sandbox, its work came back, and nothing happened here"
 
 def program(folder: Path, script: str) -> Path:
     """An ``opencode`` that comes first on PATH."""
-    folder.mkdir(exist_ok=True)
-    path = folder / "opencode"
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-    return path
+    return executable(folder / "opencode", f"#!/bin/sh\n{script}\n")
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from git_daytona.local.server import LocalDaytona
 from git_daytona.opencode import closing, registration
 from support.program import Told
 from support.round_trip import Repo, Session
+from support.round_trip import program as executable
 
 Tell = Callable[..., Told]
 LINKS = [
@@ -46,11 +47,7 @@ LINKS = [
 
 def program(folder: Path, name: str, script: str) -> Path:
     """An executable shell script."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / name
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-    return path
+    return executable(folder / name, f"#!/bin/sh\n{script}\n")
 
 
 @pytest.fixture
