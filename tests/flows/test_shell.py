@@ -38,7 +38,8 @@ def test_a_shell_on_a_terminal(local, repo, session):
         session.agent("echo made meanwhile >new.txt")
         session.sync()  # does not wait for the shell
         screen.resize(70, 20)
-        screen.type("stty size\n")
+        # The size goes its own way there, and may come after what is typed.
+        screen.type("until stty size | grep '^20 70$'; do sleep 0.1; done\n")
         screen.wait_for(r"^20 70$")
         screen.type("sleep 1000\n")
         until(lambda: "sleep 1000" in screen.screen())

@@ -24,7 +24,8 @@ class Process:
         return self.words[0].rsplit("/", 1)[-1]
 
 
-def _parent(pid: int) -> int:
+def parent(pid: int) -> int:
+    """Return the id of its parent; *OSError* if it has ended."""
     return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[-1].split()[1])
 
 
@@ -34,7 +35,7 @@ def descendants(top: int | None = None) -> list[Process]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                parents[int(entry.name)] = _parent(int(entry.name))
+                parents[int(entry.name)] = parent(int(entry.name))
             except (OSError, IndexError):
                 continue
     below, found = {top or os.getpid()}, []
