@@ -5,9 +5,6 @@ import base64
 import functools
 import json
 import os
-import queue
-import subprocess
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,8 +13,8 @@ import pytest
 from support.measure import in_turns, launch, median, memory, timed
 from support.plugin_calls import PROJECT, Api, change
 from support.population import populate
-from support.round_trip import BIN, Repo
 from support.separate_server import Apart
+from support.service import Service
 from support.suite import coordinator
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]
@@ -111,53 +108,6 @@ def own_cpu() -> float:
     """Seconds of CPU time of this process and of its children that have ended."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
-
-
-class Service:
-    """``git daytona serve``, asked as OpenCode's plugin asks it."""
-
-    def __init__(self, repo: Repo) -> None:
-        argv = (str(BIN / "git-daytona"), "serve")
-        self.process = subprocess.Popen(
-            argv, cwd="/", env=os.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        self.answers: queue.SimpleQueue[dict[str, object]] = queue.SimpleQueue()
-        self.reader = threading.Thread(target=self._read)
-        self.reader.start()
-        self.send(0, "initialize", directory=str(repo.path))
-        self.answers.get(timeout=60)
-
-    def _read(self) -> None:
-        for line in self.process.stdout:
-            message = json.loads(line)
-            if "method" not in message:
-                self.answers.put(message)
-            elif message["method"] == "ask":
-                self._write(id=message["id"], result=None)
-
-    def _write(self, **message: object) -> None:
-        self.process.stdin.write(json.dumps({"jsonrpc": "2.0"} | message).encode() + b"\n")
-        self.process.stdin.flush()
-
-    def send(self, number: int, method: str, **params: object) -> None:
-        self._write(id=number, method=method, params=params)
-
-    def calls(self, count: int) -> None:
-        """So many tool calls, a few at a time."""
-        for number in range(count + 4):
-            if number < count:
-                self.send(
-                    number, "tool", name="glob", sessionID="ses_a", arguments={"pattern": "*"}
-                )
-            if number >= 4:
-                answer = self.answers.get(timeout=60)
-                assert "result" in answer, answer
-
-    def close(self) -> None:
-        self.process.stdin.close()
-        self.process.wait(60)
-        self.reader.join()
-        self.process.stdout.close()
 
 
 def test_memory_of_the_service(daytona: Apart, make_repo, table) -> None:

@@ -2,12 +2,12 @@
 chosen step.
 
 A step is every call that changes something: an API call, a git command that writes, a state,
-journal or mark that is written or removed. Each has two places to die: right before it, and right
-after it. ``count`` as the step only prints the steps.
+journal or mark that is written or removed. It dies right before a step, or right after the last
+one. ``count`` as the step only prints the steps.
 
-Reads cases from standard input, one JSON list a line: repository, operation (start, sync, delete),
-session id, step number or ``count``, before or after. Each runs in a fork of this process, which
-has loaded the SDK once; answers with its wait status.
+Reads cases from standard input, one JSON list a line: repository, operation (of OPERATIONS), its
+arguments, step number, ``last`` or ``count``. Each runs in a fork of this process, which has loaded
+the SDK once; answers with its wait status.
 """
 
 import json
@@ -22,18 +22,32 @@ from typing import Any
 from git_daytona.api.cloud import Cloud
 from git_daytona.base import files
 from git_daytona.git import repository as git
+from git_daytona.sessions import copy, recovery
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.settings import settings
 from git_daytona.transfer import transfer
 
-CHANGES = ("create", "delete", "start", "recover", "mint", "revoke", "execute")
+OPERATIONS: dict[str, Callable[..., object]] = {
+    "start": Coordinator.start,
+    "sync": Coordinator.sync,
+    "delete": Coordinator.delete,
+    "push": Coordinator.push,
+    "recover": recovery.recover,
+    "adopt": recovery.adopt,
+    "prune": lambda coordinator: recovery.prune(coordinator, recovery.leftovers(coordinator)),
+    "copy_in": copy.copy_in,
+    "copy_out": copy.copy_out,
+}
+CHANGES = (
+    *("create", "delete", "start", "recover", "mint", "revoke", "execute"),
+    *("upload", "download"),
+)
 WRITING = {"update-ref", "fetch", "push", "reset", "hash-object", "commit-tree"}
 
 
 class Steps:
-    def __init__(self, target: str, side: str) -> None:
-        self.target = None if target == "count" else int(target)
-        self.side = side
+    def __init__(self, target: str) -> None:
+        self.target = int(target) if target.isdigit() else None
         self.seen: list[str] = []
 
     def wrap(self, owner: object, name: str, label: Callable[..., str | None]) -> None:
@@ -44,13 +58,9 @@ class Steps:
             if what is None:
                 return original(*arguments, **options)
             self.seen.append(what)
-            here = len(self.seen) == self.target
-            if here and self.side == "before":
+            if len(self.seen) == self.target:
                 os.kill(os.getpid(), signal.SIGKILL)
-            result = original(*arguments, **options)
-            if here:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return result
+            return original(*arguments, **options)
 
         setattr(owner, name, stepped)
 
@@ -64,8 +74,8 @@ def git_step(argv: tuple[str, ...], **_options: object) -> str | None:
     return f"git {words[0]}"
 
 
-def work(place: str, operation: str, session_id: str, target: str, side: str) -> None:
-    steps = Steps(target, side)
+def work(place: str, operation: str, arguments: list[str], target: str) -> None:
+    steps = Steps(target)
     for name in CHANGES:
         steps.wrap(Cloud, name, lambda *_arguments, name=name, **_options: f"api {name}")
     for module in (git, transfer):
@@ -84,8 +94,10 @@ def work(place: str, operation: str, session_id: str, target: str, side: str) ->
     )
     repository = git.discover(Path(place))
     coordinator = Coordinator(repository, settings.load(repository.worktree))
-    getattr(coordinator, operation)(session_id)
+    OPERATIONS[operation](coordinator, *arguments)
     coordinator.close()
+    if target == "last":
+        os.kill(os.getpid(), signal.SIGKILL)
     if target == "count":
         print(json.dumps(steps.seen), flush=True)
 
