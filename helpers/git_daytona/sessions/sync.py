@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 
+from git_daytona.api.cloud import Cloud
 from git_daytona.base import log
 from git_daytona.base.errors import NotFound, TransferFailed
 from git_daytona.base.threads import concurrently
@@ -112,21 +113,7 @@ class SandboxBranch:
                 f"there is no local branch '{names.branch}'",
                 hint=f"get it: git daytona sync {names.number}",
             )
-        report = self._report()
-        if report.missing is not None:
-            raise TransferFailed(
-                "the sandbox has no repository any more",
-                hint=f"'git daytona sync {names.number}' makes it again",
-            )
-        if report.operation is not None:
-            raise TransferFailed(
-                f"a {report.operation} is in progress in the sandbox",
-                hint="let the agent finish or abort it, then push again",
-            )
-        if report.branch is None:
-            raise TransferFailed(
-                "the sandbox has no branch checked out", hint="check one out there, then push again"
-            )
+        report = ready_for_push(self.transfers.cloud, self.sandbox_id, names.number)
         if report.head != local:
             head, here = report.head, self.repository
             if head and not (here.resolve(head) and here.contains([local], head)):
@@ -209,6 +196,27 @@ class SandboxBranch:
         what = ".git" if missing == "repository" else "project directory"
         again.notes.append(f"the sandbox's {what} was gone and was made again")
         return again
+
+
+def ready_for_push(cloud: Cloud, sandbox_id: str, session: int | str) -> Report:
+    """Commit what is pending in a sandbox that is to be pushed to; return its report. Raises
+    TransferFailed where a push would be in the agent's way."""
+    report = sandbox.report(cloud, sandbox_id, MESSAGE)
+    if report.missing is not None:
+        raise TransferFailed(
+            "the sandbox has no repository any more",
+            hint=f"'git daytona sync {session}' makes it again",
+        )
+    if report.operation is not None:
+        raise TransferFailed(
+            f"a {report.operation} is in progress in the sandbox",
+            hint="let the agent finish or abort it, then push again",
+        )
+    if report.branch is None:
+        raise TransferFailed(
+            "the sandbox has no branch checked out", hint="check one out there, then push again"
+        )
+    return report
 
 
 def _moved(names: Names, report: Report, here: Mapping[str, str]) -> bool:

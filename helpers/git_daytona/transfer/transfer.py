@@ -48,10 +48,10 @@ a message without an end, into it."""
 # ownership" (the SSH side may be another user than the toolbox): given with the command, so that
 # nothing of it has to be configured, or can be changed, in the sandbox. The gateway takes no
 # environment: variables are part of the command, too (the wrapper adds GIT_PROTOCOL).
-_SERVER = "LC_ALL=C git -c 'safe.directory=*' -c core.hooksPath=/dev/null -c receive.autogc=false"
-UPLOAD_PACK = f"{_SERVER} upload-pack"
+SERVER = "LC_ALL=C git -c 'safe.directory=*' -c core.hooksPath=/dev/null -c receive.autogc=false"
+UPLOAD_PACK = f"{SERVER} upload-pack"
 RECEIVE_PACK = (
-    f"{_SERVER} -c receive.denyCurrentBranch=updateInstead -c receive.shallowUpdate=true"
+    f"{SERVER} -c receive.denyCurrentBranch=updateInstead -c receive.shallowUpdate=true"
     " -c receive.denyNonFastForwards=true -c receive.certNonceSeed="
     " -c receive.fsckObjects=false receive-pack"
 )
