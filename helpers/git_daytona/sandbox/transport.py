@@ -14,8 +14,7 @@ from git_daytona.base.endpoint import Endpoint
 from git_daytona.git.repository import Repository
 from git_daytona.sandbox.packs import Packs
 from git_daytona.settings import preferences
-from git_daytona.transfer import leases
-from git_daytona.transfer.failures import NotConnected
+from git_daytona.transfer.failures import Blocked
 from git_daytona.transfer.transfer import Leased, Transfers
 
 ANSWER_SECONDS = 5.0
@@ -53,8 +52,8 @@ class Transport:
         """Fetch the sandbox's refs, name to object id, by explicit refspecs; ``here`` are commits
         of its branches that the repository has. Raises TransferFailed and its kinds."""
         self._either(
-            lambda tries: self.transfers.fetch(
-                self.repository, self.sandbox_id, refspecs, show=self.show, tries=tries
+            lambda blocked: self.transfers.fetch(
+                self.repository, self.sandbox_id, refspecs, show=self.show, blocked=blocked
             ),
             lambda packs: packs.fetch(
                 self.repository, self.sandbox_id, refs, refspecs, here=here, show=self.show
@@ -70,26 +69,29 @@ class Transport:
         """Push by an explicit refspec, ``[+]OID:REF``; ``there`` are commits that the sandbox has.
         Raises TransferFailed and its kinds."""
         self._either(
-            lambda tries: self.transfers.push(
+            lambda blocked: self.transfers.push(
                 *(self.repository, self.sandbox_id, [refspec]),
                 show=self.show,
                 ahead=ahead,
-                tries=tries,
+                blocked=blocked,
             ),
             lambda packs: packs.push(self.repository, self.sandbox_id, refspec, there=there),
         )
 
-    def _either(self, over_ssh: Callable[[int], object], by_api: Callable[[Packs], None]) -> None:
+    def _either(
+        self, over_ssh: Callable[[Callable[[], bool]], object], by_api: Callable[[Packs], None]
+    ) -> None:
         packs = Packs(self.transfers.cloud, self.transfers)
         if self._through_api():
             by_api(packs)
             return
         try:
-            over_ssh(leases.TRIES if self._way() == "ssh" else 2)
-        except NotConnected as problem:
-            # a sandbox that is stopped, or just starting, looks the same, but not the gateway
-            if self._way() == "ssh" or _answers(self.transfers.policy.endpoint()):
-                raise
+            # A sandbox that is stopped, or just starting, looks the same to ssh; but then the
+            # gateway answers.
+            over_ssh(
+                lambda: self._way() == "auto" and not _answers(self.transfers.policy.endpoint())
+            )
+        except Blocked as problem:
             log.logger.warning("transport: %s", problem.message)
             by_api(packs)
             self._note_blocked()

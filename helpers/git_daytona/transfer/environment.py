@@ -22,12 +22,10 @@ REPORT_BYTES = 65536
 class ConnectionEnd:
     """The end of the last connection, as ssh.py's _Report writes it; all empty without a report.
 
-    ``begun``: the remote command was started. ``entry`` is that of the error (base/errors.py),
-    empty where the command came to its end, whatever its status; ``stderr`` the ssh client's own,
-    redacted.
+    ``entry`` is that of the error (base/errors.py), empty where the remote command came to its end,
+    whatever its status; ``stderr`` the ssh client's own, redacted.
     """
 
-    begun: bool = False
     entry: str = ""
     message: str = ""
     hint: str = ""
@@ -67,8 +65,7 @@ class ReportPipe:
         if not ends:
             return ConnectionEnd()
         entry, message, hint, stderr = fields[ends[-1] + 1 : ends[-1] + 5]
-        begun = "begun" in fields
-        return ConnectionEnd(begun, entry, message, hint, redact(stderr.replace("\r\n", "\n")))
+        return ConnectionEnd(entry, message, hint, redact(stderr.replace("\r\n", "\n")))
 
     def wait_for_begin(self) -> bool:
         """Wait until the remote command runs; False if all have closed the other end before."""

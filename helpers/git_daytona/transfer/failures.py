@@ -44,8 +44,8 @@ _REMOTE = (
 _NO_REF = re.compile(r"^fatal: couldn't find remote ref ", re.MULTILINE)
 
 
-class NotConnected(ConnectionClosed):
-    """No command has begun: the gateway was not reached, or did not take the connection."""
+class Blocked(ConnectionClosed):
+    """Nothing answers where the gateway is."""
 
 
 class RefGone(TransferFailed):
@@ -70,8 +70,7 @@ def explain(
     if problem := policy.refusal(trust, end.stderr) or _of_sandbox(result):
         return problem
     if cut:
-        kind = ConnectionClosed if end.begun else NotConnected
-        return kind(
+        return ConnectionClosed(
             f"git {verb} failed: the gateway {trust.endpoint} did not answer or closed the"
             " connection",
             hint="check the network; 'git daytona status' shows whether the sandbox runs",

@@ -99,10 +99,7 @@ def _wait(state: tenacity.RetryCallState) -> float:
 
 
 def patiently(
-    call: Callable[[], T],
-    *,
-    kinds: tuple[type[GitDaytonaError], ...] = (GitDaytonaError,),
-    tries: int = TRIES,
+    call: Callable[[], T], *, kinds: tuple[type[GitDaytonaError], ...] = (GitDaytonaError,)
 ) -> T:
     """Call, and again after a pause while the failure is transient (429, 5xx, 409, no answer) and
     of one of the kinds; raises the last failure."""
@@ -111,7 +108,7 @@ def patiently(
             lambda problem: isinstance(problem, kinds) and problem.transient
         ),
         # A call that took its whole time limit is not made again: people wait for its result.
-        stop=tenacity.stop_after_attempt(tries) | tenacity.stop_after_delay(RETRY_SECONDS),
+        stop=tenacity.stop_after_attempt(TRIES) | tenacity.stop_after_delay(RETRY_SECONDS),
         wait=_wait,
         reraise=True,
     )

@@ -72,13 +72,13 @@ Leased = contextlib.AbstractContextManager[tuple[SshAccess, Trust]]
 
 @dataclass(frozen=True)
 class _Job:
-    """What one git command shall do, and how often it is tried."""
+    """What one git command shall do; ``blocked`` tells whether trying again is in vain."""
 
     repository: Repository
     command: tuple[str, ...]
     refspecs: Sequence[str]
     show: bool
-    tries: int = 1
+    blocked: Callable[[], bool] = lambda: False
 
 
 @dataclass
@@ -97,13 +97,14 @@ class Transfers:
         refspecs: Sequence[str],
         *,
         show: bool = False,
-        tries: int = leases.TRIES,
+        blocked: Callable[[], bool] = lambda: False,
     ) -> Trust:
         """Fetch by explicit refspecs, objects checked; returns the trust it was made under.
 
-        Raises TransferFailed and its kinds, HostKeyRefused, and what minting raises.
+        ``blocked`` is asked before the last try. Raises Blocked, TransferFailed and its kinds,
+        HostKeyRefused, and what minting raises.
         """
-        return self._transfer(_Job(repository, _FETCH, refspecs, show, tries), sandbox_id)
+        return self._transfer(_Job(repository, _FETCH, refspecs, show, blocked), sandbox_id)
 
     def push(
         self,
@@ -113,11 +114,11 @@ class Transfers:
         *,
         show: bool = False,
         ahead: Callable[[], Leased] | None = None,
-        tries: int = leases.TRIES,
+        blocked: Callable[[], bool] = lambda: False,
     ) -> Trust:
         """Push by explicit refspecs, without hooks, signatures, tags or submodules; fast-forward
         only unless a refspec has a ``+``. The first try uses the lease ``ahead``."""
-        return self._transfer(_Job(repository, _PUSH, refspecs, show, tries), sandbox_id, ahead)
+        return self._transfer(_Job(repository, _PUSH, refspecs, show, blocked), sandbox_id, ahead)
 
     @contextlib.contextmanager
     def ahead(self, repository: Repository, sandbox_id: str) -> Iterator[Callable[[], Leased]]:
@@ -170,6 +171,11 @@ class Transfers:
             nonlocal attempts
             attempts += 1
             # only now: twice closed is no longer a gateway that has just started
+            if attempts == 3 and job.blocked():
+                raise failures.Blocked(
+                    f"the gateway {self.policy.endpoint()} does not answer",
+                    hint="check the network; or go another way: git config daytona.transport api",
+                )
             if attempts == 3 and (state := self.cloud.get(sandbox_id).state) != "started":
                 raise SandboxNotRunning(
                     f"the sandbox is {state}", hint="'git daytona exec N -- true' starts it"
@@ -185,8 +191,7 @@ class Transfers:
 
         with log.event(f"git.{job.command[0]}", sandbox=sandbox_id) as event:
             # What minting raises was tried again already, inside the lease.
-            kinds = (TransferFailed, HostKeyRefused)
-            return leases.patiently(attempt, kinds=kinds, tries=job.tries)
+            return leases.patiently(attempt, kinds=(TransferFailed, HostKeyRefused))
 
     def _once(
         self, job: _Job, token: Secret, trust: Trust, configured: Sequence[tuple[str, str]]
