@@ -16,7 +16,10 @@ from git_daytona.__main__ import main
 
 ROOT = Path(__file__).parents[1]
 BIN = ROOT / "bin"
-PROGRAMS = ("daytona-local", "daytona-pin", "daytona-ssh", "daytona-token", "git-daytona")
+PROGRAMS = (
+    *("daytona-local", "daytona-pin", "daytona-ssh", "daytona-token"),
+    *("git-daytona", "git-remote-daytona"),
+)
 MISSING, INTERRUPTED = 12, 130
 
 
@@ -350,10 +353,14 @@ def test_a_checkout_without_venv_says_what_to_do(checkout: Path) -> None:
 def commands(program: str) -> list[tuple[str, ...]]:
     """The words after the program's name of all its commands, and none for the program itself."""
     cli = import_module(f"git_daytona.cli.{program.replace('-', '_')}").cli
-    return [(), *((name,) for name in cli.list_commands(click.Context(cli)))]
+    names = cli.list_commands(click.Context(cli)) if isinstance(cli, click.Group) else []
+    return [(), *((name,) for name in names)]
 
 
-@pytest.mark.parametrize("program", [name for name in PROGRAMS if name != "daytona-ssh"])
+GROUPS = [name for name in PROGRAMS if name not in ("daytona-ssh", "git-remote-daytona")]
+
+
+@pytest.mark.parametrize("program", GROUPS)
 def test_each_command_is_one_line_of_its_program_s_help(program: str) -> None:
     cli = import_module(f"git_daytona.cli.{program.replace('-', '_')}").cli
     for name in cli.list_commands(click.Context(cli)):

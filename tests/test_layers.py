@@ -227,6 +227,7 @@ def loaded_by(program: str, *arguments: str) -> set[str]:
         "git-daytona hook",
         "git-daytona install",
         "git-daytona doctor",
+        "git-remote-daytona",
         "daytona-token",
         "daytona-token login",
         "daytona-token mint",

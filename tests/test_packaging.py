@@ -18,7 +18,10 @@ from git_daytona import __version__
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "helpers" / "git_daytona"
-EXECUTABLES = ("daytona-local", "daytona-pin", "daytona-ssh", "daytona-token", "git-daytona")
+EXECUTABLES = (
+    *("daytona-local", "daytona-pin", "daytona-ssh", "daytona-token"),
+    *("git-daytona", "git-remote-daytona"),
+)
 DATA = f"git_daytona-{__version__}.data"
 
 

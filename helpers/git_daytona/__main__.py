@@ -9,7 +9,10 @@ from importlib import import_module
 
 from git_daytona.cli import boundary
 
-PROGRAMS = ("git-daytona", "daytona-token", "daytona-pin", "daytona-local")
+PROGRAMS = (
+    *("git-daytona", "git-remote-daytona"),
+    *("daytona-token", "daytona-pin", "daytona-local"),
+)
 
 
 def main(argv: list[str]) -> int:

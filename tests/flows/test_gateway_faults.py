@@ -27,6 +27,7 @@ def attempts(local):
     ids=["before-handshake", "after-handshake", "early", "in-the-pack"],
 )
 def test_case_07_a_gateway_that_breaks(local, repo, begin, coordinate, operation, place, value):
+    repo.git("config", "daytona.transport", "ssh")
     session_id = f"ses_{operation}_{place}_{value}"
     if operation == "sync":
         begun = begin(repo, session_id)

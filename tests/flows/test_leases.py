@@ -494,6 +494,7 @@ def test_case_07_a_gateway_that_has_just_started_is_tried_again_with_a_fresh_tok
 @pytest.mark.parametrize("fault", ["drop_after_handshake", "drop_before_handshake"])
 def test_case_07_a_gateway_that_closes_every_connection(local, repo, begin, tokens, fault):
     session = begin(repo)
+    repo.git("config", "daytona.transport", "ssh")
     session.agent("echo x >x")
     session.coordinator.close()
     tokens.clear()

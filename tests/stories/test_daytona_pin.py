@@ -463,6 +463,29 @@ def test_scan_warns_that_it_proves_nothing(local: LocalDaytona) -> None:
     assert local.live_tokens() == 0
 
 
+def test_known_hosts_for_a_plain_ssh(local: LocalDaytona, tmp_path: Path) -> None:
+    """ssh itself asks for the lines, and takes or refuses the gateway by them."""
+
+    def ssh() -> str:
+        own = (f"KnownHostsCommand={PROGRAM} known-hosts %H", "UserKnownHostsFile=none")
+        strict = ("GlobalKnownHostsFile=none", "StrictHostKeyChecking=yes", "BatchMode=yes")
+        options = [word for each in (*own, *strict) for word in ("-o", each)]
+        place = ("-p", str(local.gateway_port), f"nobody@{local.gateway_host}")
+        argv = ("ssh", "-F", "none", *options, *place, "true")
+        return subprocess.run(argv, capture_output=True, text=True, timeout=60).stderr
+
+    assert tell("known-hosts").out == ""
+    assert "Host key verification failed" in ssh()
+    assert tell("pin").status == 0
+    assert tell("known-hosts", name_of(local)).out == f"{name_of(local)} {presented(local)}\n"
+    assert tell("known-hosts").out.endswith(f" {presented(local)}\n")
+    assert tell("known-hosts", "example.org").out == ""
+    assert "closed by remote host" in ssh()  # which refuses the user, not we the gateway
+    with paths.pin_file().open("a") as file:
+        file.write(f"@revoked * {presented(local)}\n")
+    assert "REVOKED" in ssh()
+
+
 def test_scan_of_what_does_not_answer(local: LocalDaytona) -> None:
     port = dead_api().rsplit(":", 1)[1].split("/")[0]
     told = tell("scan", "--host", f"127.0.0.1:{port}")

@@ -142,7 +142,7 @@ def run(
     cwd: Path | None = None,
     timeout: float,
     idle: float = math.inf,
-    stdin: bytes | None = None,
+    stdin: bytes | IO[bytes] | None = None,
     show: bool = False,
     pass_fds: Sequence[int] = (),
     limits: Limits | None = None,
@@ -159,7 +159,7 @@ def run(
             argv,
             env,
             cwd,
-            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+            stdin=subprocess.PIPE if isinstance(stdin, bytes) else stdin or subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
@@ -174,7 +174,7 @@ def run(
         begun = time.monotonic()
         try:
             _limit(process, limits)
-            for _ in _exchange(process, stdin or b"", out, err):
+            for _ in _exchange(process, stdin if isinstance(stdin, bytes) else b"", out, err):
                 if came or _ending.is_set():
                     end_group(process)
                     break

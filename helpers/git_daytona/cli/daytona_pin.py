@@ -43,6 +43,7 @@ SECTIONS = {
         "forget": ("daytona_pin", "Drop the pin of a gateway"),
         "import": ("daytona_pin", "Pin the keys that a known_hosts file has"),
         "path": ("daytona_pin", "Print the path of the file that is trusted"),
+        "known-hosts": ("daytona_pin", "Print the trusted lines, for your own ssh"),
         "scan": ("daytona_pin", "Print what the gateway presents, which proves nothing"),
     }
 }
@@ -236,6 +237,22 @@ def path(as_json: bool) -> None:
     """Print the path of the file that is trusted."""
     file = _file(settings.load(None))
     _print(as_json, {"file": str(file), "exists": file.exists()}, [str(file)])
+
+
+@click.command("known-hosts")
+@click.argument("host", required=False, callback=_endpoint)
+def known_hosts_(host: Endpoint | None) -> None:
+    """Print the trusted lines for HOST (default: all), as known_hosts has them. Asks nobody.
+
+    A plain ssh of yours uses the pin with: KnownHostsCommand /path/to/daytona-pin known-hosts %H.
+    """
+    found = settings.load(None)
+    file = _file(found)
+    lines = pin_file.load_manual(file) if found.ssh_known_hosts else pin_file.load(file).lines
+    for line in known_hosts.serving(lines, host.known_hosts_name) if host else lines:
+        if line.key is not None:
+            name = host.known_hosts_name if host else line.hosts.decode("utf-8", "replace")
+            click.echo(printable(" ".join(filter(None, (line.marker.value, name, line.key.line)))))
 
 
 @click.command()

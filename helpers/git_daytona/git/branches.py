@@ -98,34 +98,49 @@ def reserve(
 
 
 def set_remote(repository: Repository, names: Names, endpoint: Endpoint) -> None:
-    """Add or correct remote sandbox-N. Keys that the user put into its section stay."""
+    """Add or correct remote sandbox-N, and make opencode/N track the sandbox's branch. Other keys
+    that the user put into these sections stay."""
     wanted = {
         "url": url(endpoint),
         "fetch": f"+refs/heads/*:{names.tracking}*",
-        # The user's own `git fetch --all` and `git remote update` shall not try it: only a lease
-        # can (case 18).
+        # The user's own `git fetch --all` and `git remote update` are not for sandboxes, which may
+        # be asleep (case 18).
         "skipFetchAll": "true",
         "skipDefaultUpdate": "true",
         "tagOpt": "--no-tags",
+        # git-remote-daytona leases a token for the user's own `git fetch sandbox-N`.
+        "vcs": "daytona",
+        "push": f"{names.ref}:refs/heads/{SANDBOX_BRANCH}",
     }
     with changing(repository):
-        there = repository.section(f"remote.{names.remote}")
-        for key, value in wanted.items():
-            if there.get(key.lower()) == value:
-                continue
-            name = f"remote.{names.remote}.{key}"
-            result = repository.set_config("--replace-all", name, value)
-            if result.status != 0:
-                reason = (result.complaint.splitlines() or ["git config failed"])[-1]
-                raise TransferFailed(
-                    f"cannot add the remote '{names.remote}': {reason}",
-                    hint="another program may hold .git/config.lock; remove it if none does",
-                )
+        _set_section(repository, f"remote.{names.remote}", wanted)
+        _set_section(repository, f"branch.{names.branch}", _upstream(names))
+
+
+def _upstream(names: Names) -> dict[str, str]:
+    return {"remote": names.remote, "merge": f"refs/heads/{SANDBOX_BRANCH}"}
+
+
+def _set_section(repository: Repository, section: str, wanted: Mapping[str, str]) -> None:
+    there = repository.section(section)
+    for key, value in wanted.items():
+        if there.get(key.lower()) == value:
+            continue
+        result = repository.set_config("--replace-all", f"{section}.{key}", value)
+        if result.status != 0:
+            reason = (result.complaint.splitlines() or ["git config failed"])[-1]
+            raise TransferFailed(
+                f"cannot set '{section}.{key}': {reason}",
+                hint="another program may hold .git/config.lock; remove it if none does",
+            )
 
 
 def remove_remote(repository: Repository, names: Names) -> None:
     """Remove remote sandbox-N, its tracking refs and what a fetch left; the branch stays."""
     with changing(repository):
+        branch = f"branch.{names.branch}"
+        if repository.section(branch) == _upstream(names):
+            repository.set_config("--remove-section", branch)
         repository.set_config("--remove-section", f"remote.{names.remote}")
         _remove(repository, names.tracking, names.incoming, names.resetting)
 

@@ -16,6 +16,7 @@ from git_daytona.git.refs import SANDBOX_BRANCH, Names, number_in
 from git_daytona.git.repository import Repository, need_worktree
 from git_daytona.sandbox import report
 from git_daytona.sandbox.lifecycle import Sandboxes, mark_for
+from git_daytona.sandbox.transport import Transport
 from git_daytona.sessions import state
 from git_daytona.sessions.state import GitReturn, Session, StateFile
 from git_daytona.sessions.sync import Outcome, SandboxBranch
@@ -159,7 +160,7 @@ class Coordinator:
         blocked = branches.in_the_way(self.repository, prefix)
         if blocked and not for_tools:
             raise blocked
-        self.transfers.check()
+        Transport(self.repository, self.transfers, "", self.tell).check()
 
     def _create(self, session_id: str, earlier: Session | None, *, synced: bool) -> Session:
         """Create and record a session's sandbox; an earlier one, which is gone, had its number."""
@@ -222,7 +223,7 @@ class Coordinator:
             report.make_project(self.cloud, session.sandbox_id)
             return
         try:
-            self._branch(session).set_up(self.tell, fresh=fresh)
+            self._branch(session).set_up(fresh=fresh)
         except GitDaytonaError as problem:
             self.state.note(session.id, state.SETUP_FAILED, problem.message)
             raise
@@ -321,7 +322,9 @@ class Coordinator:
 
     def _branch(self, session: Session) -> SandboxBranch:
         names = session.names
-        return SandboxBranch(self.repository, self.transfers, session.sandbox_id, names, self.show)
+        return SandboxBranch(
+            self.repository, self.transfers, session.sandbox_id, names, self.tell, self.show
+        )
 
     def fetch(self, name: str) -> Outcome:
         """Fetch a session's branches as they are: nothing is committed there, opencode/N stays."""

@@ -1,33 +1,20 @@
-"""Files between a session's sandbox and this machine, in both directions: as tar archives in parts,
-through the toolbox's file calls.
+"""Files between a session's sandbox and this machine, in both directions, as tar archives."""
 
-No token is minted for it, and no part is larger than what any answer may be.
-"""
-
-import contextlib
 import posixpath
-import re
-import secrets
 import tarfile
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from git_daytona.api.cloud import Cloud
 from git_daytona.base import errors, log
-from git_daytona.base.secret import printable
 from git_daytona.git.refs import PROJECT
-from git_daytona.sandbox import report, scripts
+from git_daytona.sandbox.parts import PART_BYTES, Parts
 from git_daytona.sessions.archive import Unpacked, unpack
 from git_daytona.sessions.coordinator import Coordinator
 
-PART_BYTES = 16 * 1024 * 1024
 LIMIT_BYTES = 4 * 1024**3
 """The largest archive that is copied."""
-PARTS = "/tmp/.git-daytona-{}"  # noqa: S108 — in the sandbox
-COPY_SECONDS = 1800.0
-"""How long packing or unpacking in the sandbox may take."""
 
 
 @dataclass(frozen=True)
@@ -46,41 +33,11 @@ def place(text: str) -> Place:
     return Place(name, path or ".")
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """The parts of one archive in a sandbox, in a folder of their own."""
-
-    cloud: Cloud
-    sandbox_id: str
-    folder: str = field(default_factory=lambda: PARTS.format(secrets.token_hex(8)))
-
-    def run(self, script: str, *arguments: str) -> list[str]:
-        """Run a script; return its marked lines, one at least. Raises SandboxCommandFailed."""
-        mark = secrets.token_hex(8)
-        words = (scripts.read(script), mark, PROJECT, *arguments)
-        result = report.run_once(self.cloud, self.sandbox_id, *words, timeout=COPY_SECONDS)
-        lines = [line for line in result.output.splitlines() if line.startswith(f"{mark} ")]
-        if not lines:
-            text = " ".join(printable(result.output).split())[-300:]
-            raise errors.SandboxCommandFailed(
-                f"the files could not be copied: {text or f'exit status {result.status}'}",
-                hint="see the path, and the space, in the sandbox",
-            )
-        return [line.removeprefix(f"{mark} ") for line in lines]
-
-    def remove(self) -> None:
-        words = ('rm -rf -- "$1"', self.folder)
-        with contextlib.suppress(
-            errors.GitDaytonaError
-        ):  # what went wrong before is what is reported
-            report.run_once(self.cloud, self.sandbox_id, *words, timeout=COPY_SECONDS)
-
-
 def copy_out(coordinator: Coordinator, name: str, source: str, target: str) -> Unpacked:
     """Copy a file or directory out of a session's sandbox. An existing directory gets it below its
     own name, a file is overwritten. Raises NotFound, UsageError, and what the calls raise."""
     session = coordinator.find(name)
-    parts = _Parts(coordinator.cloud, session.sandbox_id)
+    parts = Parts(coordinator.cloud, session.sandbox_id)
 
     def work() -> Unpacked:
         sizes = (str(PART_BYTES), str(LIMIT_BYTES + 1))
@@ -91,16 +48,13 @@ def copy_out(coordinator: Coordinator, name: str, source: str, target: str) -> U
                     f"there is no '{source}' in the sandbox",
                     hint="paths are relative to the project there",
                 )
-            names = [line[5:] for line in lines if re.fullmatch(r"part part\.[a-z]{4}", line)]
-            if kind == "large" or len(names) * PART_BYTES > LIMIT_BYTES:
+            if kind == "large" or len(lines) * PART_BYTES > LIMIT_BYTES:
                 raise errors.BadAnswer(
                     f"'{source}' has more than {LIMIT_BYTES >> 30} GiB", hint="copy less at once"
                 )
             to = _local_target(target, source, kind)
             with tempfile.TemporaryFile() as archive:
-                for each in names:
-                    path = f"{parts.folder}/{each}"
-                    archive.write(coordinator.cloud.download(session.sandbox_id, path))
+                parts.download(lines, archive)
                 archive.seek(0)
                 return unpack(archive, to)
         finally:
@@ -141,7 +95,7 @@ def copy_in(coordinator: Coordinator, name: str, source: str, target: str) -> Un
     path = Path(source)
     if not path.exists():
         raise errors.NotFound(f"there is no '{source}' here", hint="see which files are there: ls")
-    parts = _Parts(coordinator.cloud, session.sandbox_id)
+    parts = Parts(coordinator.cloud, session.sandbox_id)
 
     def work() -> Unpacked:
         kind = parts.run("kind", target)[0]
@@ -166,10 +120,7 @@ def copy_in(coordinator: Coordinator, name: str, source: str, target: str) -> Un
                 )
             archive.seek(0)
             try:
-                for number in range(LIMIT_BYTES // PART_BYTES + 1):
-                    if content := archive.read(PART_BYTES):
-                        there = f"{parts.folder}/part.{number:04}"
-                        coordinator.cloud.upload(session.sandbox_id, there, content)
+                parts.upload(archive)
                 parts.run("unpack", parent or ".", parts.folder)
             except BaseException:  # also Ctrl-C: nothing of it stays there
                 parts.remove()

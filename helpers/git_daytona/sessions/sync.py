@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 
+from git_daytona.api.cloud import Cloud
 from git_daytona.base import log
 from git_daytona.base.errors import NotFound, TransferFailed
 from git_daytona.base.threads import concurrently
@@ -13,8 +14,9 @@ from git_daytona.git.refs import PROJECT, SANDBOX_BRANCH, Names
 from git_daytona.git.repository import Repository
 from git_daytona.sandbox import report as sandbox
 from git_daytona.sandbox.report import Report
+from git_daytona.sandbox.transport import Transport
 from git_daytona.transfer.failures import RefGone
-from git_daytona.transfer.transfer import Leased, Transfers
+from git_daytona.transfer.transfer import Transfers
 
 MESSAGE = "Changes of the OpenCode session"
 """Subject of the commits that a sync makes in the sandbox."""
@@ -37,34 +39,41 @@ class Outcome:
 
 @dataclass(frozen=True)
 class SandboxBranch:
-    """A session's branch here and the sandbox that works on it; ``show`` shows git's progress."""
+    """A session's branch here and the sandbox that works on it. ``tell`` receives a line per step;
+    ``show`` shows git's progress."""
 
     repository: Repository
     transfers: Transfers
     sandbox_id: str
     names: Names
+    tell: Callable[[str], None]
     show: bool = False
 
-    def set_up(self, tell: Callable[[str], None], *, fresh: bool) -> None:
+    @property
+    def transport(self) -> Transport:
+        return Transport(self.repository, self.transfers, self.sandbox_id, self.tell, self.show)
+
+    def set_up(self, *, fresh: bool) -> None:
         """Give the session its remote, its sandbox's repository, and HEAD in it; the push checks
         that out there. A ``fresh`` sandbox will be pushed to: its token is minted meanwhile."""
-        names, repository, sandbox_id = self.names, self.repository, self.sandbox_id
-        endpoint = self.transfers.check().endpoint
+        names, repository, transport = self.names, self.repository, self.transport
+        endpoint = transport.check()
         refs = repository.refs(names.ref, names.base)
         # The branch: it is where the session stands, also when its sandbox is a new one. Neither: a
         # repository without commits.
         head = refs.get(names.ref) or refs.get(names.base)
         early = fresh and head is not None
         with (
-            self.transfers.ahead(repository, sandbox_id) if early else nullcontext() as ahead,
+            transport.ahead() if early else nullcontext() as ahead,
             concurrently(lambda: branches.set_remote(repository, names, endpoint)) as remote,
         ):
-            tell("preparing its repository")
-            there = sandbox.prepare(self.transfers.cloud, sandbox_id, repository.object_format)
+            self.tell("preparing its repository")
+            cloud = self.transfers.cloud
+            there = sandbox.prepare(cloud, self.sandbox_id, repository.object_format)
             remote.result()
             if there is None and head is not None:
-                tell(f"pushing {head[:10]}")
-                self._push(f"{head}:refs/heads/{SANDBOX_BRANCH}", ahead)
+                self.tell(f"pushing {head[:10]}")
+                transport.push(f"{head}:refs/heads/{SANDBOX_BRANCH}", ahead=ahead)
                 # As a push to a remote by name would: then a first turn without changes needs no
                 # fetch.
                 repository.git("update-ref", f"{names.tracking}{SANDBOX_BRANCH}", head)
@@ -112,21 +121,7 @@ class SandboxBranch:
                 f"there is no local branch '{names.branch}'",
                 hint=f"get it: git daytona sync {names.number}",
             )
-        report = self._report()
-        if report.missing is not None:
-            raise TransferFailed(
-                "the sandbox has no repository any more",
-                hint=f"'git daytona sync {names.number}' makes it again",
-            )
-        if report.operation is not None:
-            raise TransferFailed(
-                f"a {report.operation} is in progress in the sandbox",
-                hint="let the agent finish or abort it, then push again",
-            )
-        if report.branch is None:
-            raise TransferFailed(
-                "the sandbox has no branch checked out", hint="check one out there, then push again"
-            )
+        report = ready_for_push(self.transfers.cloud, self.sandbox_id, names.number)
         if report.head != local:
             head, here = report.head, self.repository
             if head and not (here.resolve(head) and here.contains([local], head)):
@@ -134,7 +129,7 @@ class SandboxBranch:
                     f"the sandbox has work that '{names.branch}' does not contain",
                     hint=f"bring it back first: git daytona sync {names.number}",
                 )
-            self._push(f"{local}:{report.branch}")
+            self.transport.push(f"{local}:{report.branch}", [head] if head else [])
         return local
 
     # -- the parts ---------------------------------------------------------------------------------
@@ -152,16 +147,13 @@ class SandboxBranch:
     def _report(self, *, adopt: bool = False) -> Report:
         return sandbox.report(self.transfers.cloud, self.sandbox_id, MESSAGE, adopt=adopt)
 
-    def _push(self, refspec: str, ahead: Callable[[], Leased] | None = None) -> None:
-        show = self.show
-        self.transfers.push(self.repository, self.sandbox_id, [refspec], show=show, ahead=ahead)
-
     def _fetch(self, report: Report) -> None:
         """Fetch what the report names, nothing else, to where ``branches.integrate`` expects it."""
         incoming = self.names.incoming
         if report.refs:
             refspecs = [f"+{ref}:{incoming}{ref.removeprefix('refs/')}" for ref in report.refs]
-            self.transfers.fetch(self.repository, self.sandbox_id, refspecs, show=self.show)
+            here = self.repository.refs(self.names.tracking, self.names.base).values()
+            self.transport.fetch(report.refs, refspecs, here)
 
     def _take(self, report: Report, here: Mapping[str, str], kept: list[Kept]) -> Outcome:
         changed = _moved(self.names, report, here)
@@ -199,7 +191,7 @@ class SandboxBranch:
                 PROJECT,
                 timeout=sandbox.PREPARE_SECONDS,
             )
-            self._push(f"+{local}:refs/heads/{SANDBOX_BRANCH}")
+            self.transport.push(f"+{local}:refs/heads/{SANDBOX_BRANCH}")
         again = self._report(adopt=local is not None)
         if again.missing is not None:
             raise TransferFailed(
@@ -209,6 +201,27 @@ class SandboxBranch:
         what = ".git" if missing == "repository" else "project directory"
         again.notes.append(f"the sandbox's {what} was gone and was made again")
         return again
+
+
+def ready_for_push(cloud: Cloud, sandbox_id: str, session: int | str) -> Report:
+    """Commit what is pending in a sandbox that is to be pushed to; return its report. Raises
+    TransferFailed where a push would be in the agent's way."""
+    report = sandbox.report(cloud, sandbox_id, MESSAGE)
+    if report.missing is not None:
+        raise TransferFailed(
+            "the sandbox has no repository any more",
+            hint=f"'git daytona sync {session}' makes it again",
+        )
+    if report.operation is not None:
+        raise TransferFailed(
+            f"a {report.operation} is in progress in the sandbox",
+            hint="let the agent finish or abort it, then push again",
+        )
+    if report.branch is None:
+        raise TransferFailed(
+            "the sandbox has no branch checked out", hint="check one out there, then push again"
+        )
+    return report
 
 
 def _moved(names: Names, report: Report, here: Mapping[str, str]) -> bool:

@@ -24,12 +24,15 @@ KEPT_AGE = "daytona.keptAge"
 MAX_FETCH_SIZE = "daytona.maxFetchSize"
 SNAPSHOT = "daytona.snapshot"
 ALLOW_HOST_TOOLS = "daytona.allowHostTools"
+TRANSPORT = "daytona.transport"
+TRANSPORTS = ("auto", "ssh", "api")
 DEFAULTS = {
     BRANCH_PREFIX: SANDBOX_BRANCH,
     SYNC_ON_IDLE: "true",
     KEPT_AGE: "never",
     MAX_FETCH_SIZE: "4g",
     SNAPSHOT: None,
+    TRANSPORT: "auto",
     ALLOW_HOST_TOOLS: None,
 }
 """All preferences, and what counts where they are unset."""
@@ -89,6 +92,16 @@ class Preferences:
         """The largest pack that a fetch takes from a sandbox."""
         return int(self._typed(MAX_FETCH_SIZE, str(FETCH_BYTES)))
 
+    def transport(self) -> str:
+        """How commits travel, one of TRANSPORTS; auto: over SSH, and through the API if that is
+        blocked."""
+        preference = self.get(TRANSPORT)
+        if preference is None:
+            return TRANSPORTS[0]
+        if preference.value not in TRANSPORTS:
+            raise _unusable(TRANSPORT, preference, "is neither auto, ssh nor api")
+        return preference.value
+
     def _typed(self, name: str, default: str) -> str:
         preference = self.get(name)
         if preference is None:
@@ -102,7 +115,11 @@ class Preferences:
     def check(self) -> list[GitDaytonaError]:
         """What is wrong with them."""
         problems: list[GitDaytonaError] = []
-        for read in (self.branch_prefix, self.sync_on_idle, self.kept_until, self.max_fetch_bytes):
+        reads = (
+            *(self.branch_prefix, self.sync_on_idle, self.kept_until),
+            *(self.max_fetch_bytes, self.transport),
+        )
+        for read in reads:
             try:
                 read()
             except GitDaytonaError as problem:

@@ -44,6 +44,10 @@ _REMOTE = (
 _NO_REF = re.compile(r"^fatal: couldn't find remote ref ", re.MULTILINE)
 
 
+class Blocked(ConnectionClosed):
+    """Nothing answers where the gateway is."""
+
+
 class RefGone(TransferFailed):
     """A ref that was to be fetched is not in the sandbox: it was deleted since the report."""
 
@@ -72,7 +76,7 @@ def explain(
             hint="check the network; 'git daytona status' shows whether the sandbox runs",
             details=result.complaint,
         )
-    if problem := _of_push(result):
+    if problem := of_push(result.text, result.complaint):
         return problem
     problem = failure(result, f"git {verb} failed")
     if _NO_REF.search(result.complaint):
@@ -87,10 +91,10 @@ def _of_sandbox(result: Result) -> GitDaytonaError | None:
     return None
 
 
-def _of_push(result: Result) -> TransferFailed | None:
+def of_push(text: str, details: str) -> TransferFailed | None:
     """Read what git-push(1) has for a refused ref with --porcelain: a flag, the refs, the reason,
     tabs between."""
-    rejected = re.search(r"^!(?:.*\t)?(.*)$", result.text, re.MULTILINE)
+    rejected = re.search(r"^!(?:.*\t)?(.*)$", text, re.MULTILINE)
     if rejected is None:
         return None
     reason = printable(rejected[1])
@@ -98,5 +102,5 @@ def _of_push(result: Result) -> TransferFailed | None:
     return TransferFailed(
         f"git push was rejected by the sandbox: {reason}",
         hint="fetch first: git daytona sync N" if behind else "the log has all that git said",
-        details=result.complaint,
+        details=details,
     )

@@ -2,9 +2,8 @@
 
 import contextlib
 import os
-import re
 import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +19,7 @@ from git_daytona.base.errors import (
     TimedOut,
     TransferFailed,
 )
-from git_daytona.base.run import Limits, run
+from git_daytona.base.run import Limits, Result, run
 from git_daytona.base.secret import Secret, printable
 from git_daytona.base.threads import concurrently
 from git_daytona.git import environment
@@ -48,10 +47,10 @@ a message without an end, into it."""
 # ownership" (the SSH side may be another user than the toolbox): given with the command, so that
 # nothing of it has to be configured, or can be changed, in the sandbox. The gateway takes no
 # environment: variables are part of the command, too (the wrapper adds GIT_PROTOCOL).
-_SERVER = "LC_ALL=C git -c 'safe.directory=*' -c core.hooksPath=/dev/null -c receive.autogc=false"
-UPLOAD_PACK = f"{_SERVER} upload-pack"
+SERVER = "LC_ALL=C git -c 'safe.directory=*' -c core.hooksPath=/dev/null -c receive.autogc=false"
+UPLOAD_PACK = f"{SERVER} upload-pack"
 RECEIVE_PACK = (
-    f"{_SERVER} -c receive.denyCurrentBranch=updateInstead -c receive.shallowUpdate=true"
+    f"{SERVER} -c receive.denyCurrentBranch=updateInstead -c receive.shallowUpdate=true"
     " -c receive.denyNonFastForwards=true -c receive.certNonceSeed="
     " -c receive.fsckObjects=false receive-pack"
 )
@@ -73,12 +72,13 @@ Leased = contextlib.AbstractContextManager[tuple[SshAccess, Trust]]
 
 @dataclass(frozen=True)
 class _Job:
-    """What one git command shall do, however often it is tried."""
+    """What one git command shall do; ``blocked`` tells whether trying again is in vain."""
 
     repository: Repository
     command: tuple[str, ...]
     refspecs: Sequence[str]
     show: bool
+    blocked: Callable[[], bool] = lambda: False
 
 
 @dataclass
@@ -97,12 +97,14 @@ class Transfers:
         refspecs: Sequence[str],
         *,
         show: bool = False,
+        blocked: Callable[[], bool] = lambda: False,
     ) -> Trust:
         """Fetch by explicit refspecs, objects checked; returns the trust it was made under.
 
-        Raises TransferFailed and its kinds, HostKeyRefused, and what minting raises.
+        ``blocked`` is asked before the last try. Raises Blocked, TransferFailed and its kinds,
+        HostKeyRefused, and what minting raises.
         """
-        return self._transfer(_Job(repository, _FETCH, refspecs, show), sandbox_id)
+        return self._transfer(_Job(repository, _FETCH, refspecs, show, blocked), sandbox_id)
 
     def push(
         self,
@@ -112,10 +114,11 @@ class Transfers:
         *,
         show: bool = False,
         ahead: Callable[[], Leased] | None = None,
+        blocked: Callable[[], bool] = lambda: False,
     ) -> Trust:
         """Push by explicit refspecs, without hooks, signatures, tags or submodules; fast-forward
         only unless a refspec has a ``+``. The first try uses the lease ``ahead``."""
-        return self._transfer(_Job(repository, _PUSH, refspecs, show), sandbox_id, ahead)
+        return self._transfer(_Job(repository, _PUSH, refspecs, show, blocked), sandbox_id, ahead)
 
     @contextlib.contextmanager
     def ahead(self, repository: Repository, sandbox_id: str) -> Iterator[Callable[[], Leased]]:
@@ -168,6 +171,11 @@ class Transfers:
             nonlocal attempts
             attempts += 1
             # only now: twice closed is no longer a gateway that has just started
+            if attempts == 3 and job.blocked():
+                raise failures.Blocked(
+                    f"the gateway {self.policy.endpoint()} does not answer",
+                    hint="check the network; or go another way: git config daytona.transport api",
+                )
             if attempts == 3 and (state := self.cloud.get(sandbox_id).state) != "started":
                 raise SandboxNotRunning(
                     f"the sandbox is {state}", hint="'git daytona exec N -- true' starts it"
@@ -192,49 +200,85 @@ class Transfers:
         # of another gateway, perhaps, than was known before the token was minted
         _check_address(configured, address)
         shield = [f"url.{address}.insteadOf={address}", f"url.{address}.pushInsteadOf={address}"]
-        keys = {key for key, _ in configured}
         # a program that git would start, with the token in reach (git-config(1))
-        if "core.alternaterefscommand" in keys:
+        if "core.alternaterefscommand" in (key for key, _ in configured):
             shield.append("core.alternateRefsCommand=:")
-        most = preferences.FETCH_BYTES
-        # A worktree is the current directory of what we run: of nothing, if it is gone meanwhile.
-        git_dir = job.repository.existing_dir
-        if MAX_FETCH_SIZE.lower() in keys:
-            most = preferences.load(git_dir).max_fetch_bytes()
-        settings = environment.config_arguments((*environment.TRANSFER_CONFIG, *shield))
-        argv = ("git", "--git-dir", str(git_dir), *settings, *job.command, "--", address)
-        before = leftovers(job.repository)
         with connection(self.settings, token, trust, configured) as connected:
-            try:
-                result = run(
-                    (*argv, *job.refspecs),
-                    env=environment.base() | connected.env,
-                    timeout=TRANSFER_SECONDS,
-                    idle=IDLE_SECONDS,
-                    show=job.show,
-                    pass_fds=connected.pass_fds,
-                    limits=Limits(TALK_BYTES, most, MEMORY_BYTES),
-                )
-            except TimedOut:
-                remove_leftovers(job.repository, before)
-                raise
+            result = _git(job, address, shield, connected.env, connected.pass_fds)
             end = connected.report.end()
         if result.status != 0:
-            largest = remove_leftovers(job.repository, before)
-            if largest >= most or f"died of signal {int(signal.SIGXFSZ)}" in result.complaint:
-                raise TransferFailed(
-                    f"the sandbox sent more than {most >> 10} KiB at once, which was refused",
-                    hint=f"see what is in it; if it is meant: git config {MAX_FETCH_SIZE} 16g",
-                    details=result.complaint,
-                )
             raise failures.explain(result, end, trust, job.command[0], self.policy)
+
+    def take(
+        self, repository: Repository, source: Path, refspecs: Sequence[str], *, show: bool = False
+    ) -> None:
+        """Fetch from a repository of ours by explicit refspecs, with all checks of a fetch from a
+        sandbox. Raises TransferFailed."""
+        # what the user's policy says of protocols is about others' repositories
+        own = ("protocol.file.allow=always", "core.alternateRefsCommand=:")
+        result = _git(_Job(repository, _FETCH, refspecs, show), str(source), own)
+        if result.status != 0:
+            raise failure(result, "git fetch failed")
+
+
+def _git(
+    job: _Job,
+    address: str,
+    settings: Sequence[str],
+    env: Mapping[str, str] | None = None,
+    pass_fds: Sequence[int] = (),
+) -> Result:
+    """Run git's part of a transfer; nothing half-written stays. Raises TransferFailed for a fetch
+    that is too large, TimedOut."""
+    # A worktree is the current directory of what we run: of nothing, if it is gone meanwhile.
+    git_dir = job.repository.existing_dir
+    most = most_bytes(job.repository)
+    arguments = environment.config_arguments((*environment.TRANSFER_CONFIG, *settings))
+    argv = ("git", "--git-dir", str(git_dir), *arguments, *job.command, "--", address)
+    before = leftovers(job.repository)
+    try:
+        result = run(
+            (*argv, *job.refspecs),
+            env=environment.base() | dict(env or {}),
+            timeout=TRANSFER_SECONDS,
+            idle=IDLE_SECONDS,
+            show=job.show,
+            pass_fds=pass_fds,
+            limits=limits(most),
+        )
+    except TimedOut:
+        remove_leftovers(job.repository, before)
+        raise
+    if result.status != 0:
+        largest = remove_leftovers(job.repository, before)
+        if largest >= most or f"died of signal {int(signal.SIGXFSZ)}" in result.complaint:
+            raise too_large(most, result.complaint)
+    return result
+
+
+def limits(most: int) -> Limits:
+    """What git may use that reads what a sandbox sends, a pack of so many bytes at most."""
+    return Limits(TALK_BYTES, most, MEMORY_BYTES)
+
+
+def most_bytes(repository: Repository) -> int:
+    """The largest pack that a fetch takes. Raises BadSetting."""
+    return preferences.load(repository.existing_dir).max_fetch_bytes()
+
+
+def too_large(most: int, details: str = "") -> TransferFailed:
+    return TransferFailed(
+        f"the sandbox sent more than {most >> 10} KiB at once, which was refused",
+        hint=f"see what is in it; if it is meant: git config {MAX_FETCH_SIZE} 16g",
+        details=details,
+    )
 
 
 def configuration(repository: Repository) -> list[tuple[str, str]]:
     """Read the keys of git's configuration that matter here (lower case; one may come twice)."""
     pattern = (
         r"^(url\..*\.(insteadof|pushinsteadof)|remote\..*://.*|ssh\.variant"
-        rf"|core\.(sshcommand|alternaterefscommand)|{re.escape(MAX_FETCH_SIZE.lower())})$"
+        r"|core\.(sshcommand|alternaterefscommand))$"
     )
     place = ("--git-dir", str(repository.existing_dir))
     argv = ("git", *place, "config", "-z", "--get-regexp", pattern)

@@ -86,14 +86,16 @@ class Policy:
     def default(self) -> Trust:
         """Trust for the endpoint that the API names. Raises HostKeyRefused (keys differ, unusable
         pin file), BadSetting (manual file), or why the endpoint cannot be learned."""
-        return self._look_at(self._decide(self._locate()))
+        return self._look_at(self._decide(self.endpoint()))
 
     def for_endpoint(self, endpoint: Endpoint) -> Trust:
         """Trust for the endpoint that a mint's reply names, which may be another than the default;
         in pinned mode an unknown one is refused. Raises as default()."""
         return self._look_at(self._decide(endpoint))
 
-    def _locate(self) -> Endpoint:
+    def endpoint(self) -> Endpoint:
+        """Where the API says that its gateway is, else where it was pinned. Raises why that is
+        unknown."""
         _, pins = pin_file.trusted(self.settings)
         answer = self.answer()
         if isinstance(answer, Published):

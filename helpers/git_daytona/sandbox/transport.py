@@ -1,0 +1,130 @@
+"""Which way commits travel between a sandbox and the repository: SSH or, where that is blocked, the
+API."""
+
+import hashlib
+import socket
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from git_daytona.base import files, log, paths
+from git_daytona.base.endpoint import Endpoint
+from git_daytona.git.repository import Repository
+from git_daytona.sandbox.packs import Packs
+from git_daytona.settings import preferences
+from git_daytona.transfer.failures import Blocked
+from git_daytona.transfer.transfer import Leased, Transfers
+
+ANSWER_SECONDS = 5.0
+"""How long the gateway has to accept a connection, and again to greet."""
+BLOCKED_SECONDS = 3600.0
+"""How long SSH that was found blocked is not tried again."""
+
+
+@dataclass(frozen=True)
+class Transport:
+    """Fetches and pushes for one sandbox, as daytona.transport has it; ``tell`` is told, once, that
+    SSH is blocked."""
+
+    repository: Repository
+    transfers: Transfers
+    sandbox_id: str
+    tell: Callable[[str], None]
+    show: bool = False
+
+    def check(self) -> Endpoint:
+        """Check what can be refused beforehand; return where the gateway is."""
+        if self._through_api():
+            return self.transfers.policy.endpoint()
+        return self.transfers.check().endpoint
+
+    def ahead(self) -> AbstractContextManager[Callable[[], Leased] | None]:
+        """Begin the lease for a push that comes within the block."""
+        if self._through_api():
+            return nullcontext()
+        return self.transfers.ahead(self.repository, self.sandbox_id)
+
+    def fetch(
+        self, refs: Mapping[str, str], refspecs: Sequence[str], here: Collection[str]
+    ) -> None:
+        """Fetch the sandbox's refs, name to object id, by explicit refspecs; ``here`` are commits
+        of its branches that the repository has. Raises TransferFailed and its kinds."""
+        self._either(
+            lambda blocked: self.transfers.fetch(
+                self.repository, self.sandbox_id, refspecs, show=self.show, blocked=blocked
+            ),
+            lambda packs: packs.fetch(
+                self.repository, self.sandbox_id, refs, refspecs, here=here, show=self.show
+            ),
+        )
+
+    def push(
+        self,
+        refspec: str,
+        there: Collection[str] = (),
+        ahead: Callable[[], Leased] | None = None,
+    ) -> None:
+        """Push by an explicit refspec, ``[+]OID:REF``; ``there`` are commits that the sandbox has.
+        Raises TransferFailed and its kinds."""
+        self._either(
+            lambda blocked: self.transfers.push(
+                *(self.repository, self.sandbox_id, [refspec]),
+                show=self.show,
+                ahead=ahead,
+                blocked=blocked,
+            ),
+            lambda packs: packs.push(self.repository, self.sandbox_id, refspec, there=there),
+        )
+
+    def _either(
+        self, over_ssh: Callable[[Callable[[], bool]], object], by_api: Callable[[Packs], None]
+    ) -> None:
+        packs = Packs(self.transfers.cloud, self.transfers)
+        if self._through_api():
+            by_api(packs)
+            return
+        try:
+            # A sandbox that is stopped, or just starting, looks the same to ssh; but then the
+            # gateway answers.
+            over_ssh(
+                lambda: self._way() == "auto" and not _answers(self.transfers.policy.endpoint())
+            )
+        except Blocked as problem:
+            log.logger.warning("transport: %s", problem.message)
+            by_api(packs)
+            self._note_blocked()
+
+    def _way(self) -> str:
+        return preferences.load(self.repository.existing_dir).transport()
+
+    def _through_api(self) -> bool:
+        way = self._way()
+        return way == "api" or (way == "auto" and self._is_blocked())
+
+    @property
+    def _note(self) -> Path:
+        url = self.transfers.settings.api_url
+        name = hashlib.sha256(url.encode()).hexdigest()[:16]
+        return paths.own_state() / f"ssh-blocked-{name}"
+
+    def _is_blocked(self) -> bool:
+        try:
+            return abs(time.time() - self._note.stat().st_mtime) < BLOCKED_SECONDS
+        except OSError:
+            return False
+
+    def _note_blocked(self) -> None:
+        files.write_whole(self._note, b"")
+        self.tell("SSH to the gateway is blocked: for an hour, commits go through the API")
+
+
+def _answers(gateway: Endpoint) -> bool:
+    """Tell whether an SSH server answers there (RFC 4253, section 4.2)."""
+    try:
+        place = (gateway.host, gateway.port)
+        with socket.create_connection(place, timeout=ANSWER_SECONDS) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False

@@ -1,0 +1,107 @@
+"""A command in a sandbox over ssh, on our own standard streams, under a lease that ends as soon as
+the connection stands.
+
+A gateway looks at the token once, after the handshake (measured): what is connected goes on after
+the revocation. So the command lasts as long as it likes, its token lives for seconds, and the syncs
+of its sandbox, which need a lease of their own, do not wait for it.
+"""
+
+import os
+import shlex
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+
+from git_daytona.base import log, run
+from git_daytona.base.errors import ConnectionClosed
+from git_daytona.sessions.coordinator import Coordinator
+from git_daytona.transfer.environment import connection
+
+TRIES = 3
+FAILED = 255
+"""The wrapper's exit status for a connection that did not come about or broke."""
+
+
+def connect(
+    coordinator: Coordinator,
+    sandbox_id: str,
+    command: str,
+    *,
+    options: Mapping[str, str] | None = None,
+    begin: Callable[[], None] = lambda: None,
+) -> int:
+    """Run a shell command in a sandbox that is awake; return its exit status.
+
+    ``options`` are variables for the wrapper; ``begin`` is called once, when there is a token and
+    before anything is written to our output. A connection on which the command has not begun is
+    made again. Raises ConnectionClosed and what ``Transfers.lease`` raises.
+    """
+    with log.event("connect", sandbox=sandbox_id) as event:
+        for attempt in range(1, TRIES + 1):
+            connected = _Connected(coordinator, begin if attempt == 1 else lambda: None)
+            status = connected.run(sandbox_id, command, options or {})
+            event.update(status=status, attempt=attempt)
+            if connected.begun.is_set() or status != FAILED:
+                return status
+    raise ConnectionClosed(
+        "the gateway did not take the connection, or closed it",
+        hint="ssh has said why; 'git daytona status' shows the sandbox",
+    )
+
+
+class _Connected:
+    """One try. Our input goes to no connection on which no command reads it: the next try gets all
+    of it."""
+
+    def __init__(self, coordinator: Coordinator, begin: Callable[[], None]) -> None:
+        self._coordinator, self._begin = coordinator, begin
+        self.begun, self._decided = threading.Event(), threading.Event()
+        self._ending = threading.Lock()
+        self._lease = ExitStack()
+
+    def run(self, sandbox_id: str, command: str, options: Mapping[str, str]) -> int:
+        coordinator = self._coordinator
+        with ExitStack() as held:
+            held.callback(self._end_lease)
+            access, trust = self._lease.enter_context(coordinator.transfers.lease(sandbox_id))
+            connected = held.enter_context(connection(coordinator.settings, access.token, trust))
+            self._begin()
+            env = {
+                key: value for key, value in os.environ.items() if not key.startswith("DAYTONA_")
+            }
+            env |= {**connected.env, **options}
+            wrapper = shlex.split(env.pop("GIT_SSH_COMMAND"))
+            place = ("-p", str(trust.endpoint.port), trust.endpoint.host)
+            argv = (*wrapper, "-o", "SendEnv=GIT_PROTOCOL", *place, "--", command)
+            reading, writing = os.pipe()
+            watch = threading.Thread(
+                target=self._watch, args=(connected.report.wait_for_begin, writing), daemon=True
+            )
+            watch.start()
+            try:
+                return run.foreground(argv, env, stdin=reading, pass_fds=connected.pass_fds)
+            finally:
+                connected.report.close_writing()  # ends the watch, if that does not wait for input
+                self._decided.wait(5)
+                os.close(reading)
+
+    def _end_lease(self) -> None:
+        with self._ending:  # whoever comes second finds it ended
+            self._lease.close()
+
+    def _watch(self, wait_for_begin: Callable[[], bool], writing: int) -> None:
+        if wait_for_begin():
+            self.begun.set()
+        self._decided.set()
+        if self.begun.is_set():
+            self._end_lease()
+            _feed(writing)
+        os.close(writing)
+
+
+def _feed(writing: int) -> None:
+    """Hand our standard input on to the command until one of them ends."""
+    with suppress(OSError):  # the command has ended
+        while data := os.read(0, 65536):
+            while data:
+                data = data[os.write(writing, data) :]

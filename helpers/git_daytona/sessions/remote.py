@@ -1,0 +1,76 @@
+"""What plain git gets of a sandbox: its upload-pack, receive-pack or upload-archive."""
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from git_daytona.base import messages
+from git_daytona.base.errors import NotFound, SandboxGone
+from git_daytona.git.refs import PROJECT
+from git_daytona.sessions.connect import connect
+from git_daytona.sessions.coordinator import Coordinator
+from git_daytona.sessions.state import Session
+from git_daytona.sessions.sync import ready_for_push
+from git_daytona.transfer.transfer import RECEIVE_PACK, SERVER, UPLOAD_PACK
+
+UPLOAD, RECEIVE, ARCHIVE = "git-upload-pack", "git-receive-pack", "git-upload-archive"
+SERVICES = {UPLOAD: UPLOAD_PACK, RECEIVE: RECEIVE_PACK, ARCHIVE: f"{SERVER} upload-archive"}
+"""git's names for its servers (gitremote-helpers(7), connect), and what runs in the sandbox."""
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A sandbox, and the session here that it belongs to, if there is one."""
+
+    sandbox_id: str
+    session: Session | None = None
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+        number = self.session.number if self.session else None
+        return str(number or self.sandbox_id)
+
+
+def destination(coordinator: Coordinator, name: str) -> Destination:
+    """Find the sandbox of ``3``, ``sandbox-3``, ``opencode/3``, a session's or a sandbox's id, and
+    start it. Raises NotFound, SandboxGone, SandboxBroken."""
+    try:
+        session = coordinator.find(name)
+    except NotFound as problem:
+        try:
+            found = Destination(coordinator.cloud.get(name).id)
+        except SandboxGone:
+            raise problem from None
+    else:
+        found = Destination(session.sandbox_id, session)
+    coordinator.sandboxes.awake(coordinator.cloud.get(found.sandbox_id))
+    return found
+
+
+def serve(coordinator: Coordinator, name: str, service: str, begin: Callable[[], None]) -> int:
+    """Connect our standard streams with one of SERVICES in a sandbox; return its exit status.
+
+    ``begin`` is called before the sandbox's side writes anything. A push finds what was pending
+    committed, and is fast-forward only, as 'git daytona push' is. Raises TransferFailed, and what
+    ``destination`` and ``connect`` do.
+    """
+    found = destination(coordinator, name)
+    command = f"{SERVICES[service]} {shlex.quote(PROJECT)}"
+    # git itself asks for version 2 of its protocol by HTTP and ssh only
+    options = {"GIT_PROTOCOL": "version=2"} if service == UPLOAD else {}
+    if service != RECEIVE:
+        return connect(coordinator, found.sandbox_id, command, options=options, begin=begin)
+    turn = coordinator.one_at_a_time(found.session.id if found.session else found.sandbox_id)
+    with turn:
+        report = ready_for_push(coordinator.cloud, found.sandbox_id, found.name)
+        if report.head and coordinator.has_repository and not _is_here(coordinator, report.head):
+            messages.note(
+                "the sandbox has work that is not here; a push to its branch will be rejected\n"
+                f"hint: bring it here first: git daytona sync {found.name}"
+            )
+        return connect(coordinator, found.sandbox_id, command, begin=begin)
+
+
+def _is_here(coordinator: Coordinator, commit: str) -> bool:
+    return coordinator.repository.resolve(commit) is not None
