@@ -6,12 +6,15 @@ import itertools
 import os
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from git_daytona.base.errors import BadSetting, TimedOut
 
 LOCK_SECONDS = 60.0
+STALE_SECONDS = 6 * 3600.0
+"""Age of what nobody is still writing."""
 POLL_SECONDS = 0.01
 """Between two looks at a lock that another holds."""
 
@@ -61,6 +64,14 @@ def read_bounded(path: Path, limit: int) -> tuple[bytes, int]:
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"it is larger than {limit >> 20} MiB")
     return data, mode
+
+
+def stale(folder: Path, pattern: str) -> Iterator[Path]:
+    """Find what killed processes left in a folder: what is older than anything takes."""
+    for path in folder.glob(pattern):
+        with contextlib.suppress(OSError):
+            if time.time() - path.lstat().st_mtime > STALE_SECONDS:
+                yield path
 
 
 @contextlib.contextmanager

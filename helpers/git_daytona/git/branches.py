@@ -29,7 +29,10 @@ def changing(repository: Repository) -> Iterator[None]:
     place = str(repository.common_dir).encode("utf-8", "surrogateescape")
     path = paths.locks() / f"repository-{hashlib.sha256(place).hexdigest()[:24]}"
     with files.lock(path, holds=f"the repository '{repository.common_dir}'"):
-        yield
+        try:
+            yield
+        finally:
+            worktrees.release(repository)
 
 
 # -- numbers ---------------------------------------------------------------------------------------
@@ -171,12 +174,12 @@ class _Keeper:
 
     def keep_worktrees(self, new: str, old: str | None) -> bool:
         """Keep what only the files have in the worktrees that show the branch, if there are any."""
-        places = self.repository.showing(self.names.ref)
-        for place in places:
-            snapshot = worktrees.snapshot(self.repository.at(place), new, old)
+        trees = self.repository.showing(self.names.ref)
+        for tree in trees:
+            snapshot = worktrees.snapshot(tree, new, old)
             if snapshot is not None:
-                self.keep(f"uncommitted work in '{place}'", snapshot, "worktree")
-        return bool(places)
+                self.keep(f"uncommitted work in '{tree.worktree}'", snapshot, "worktree")
+        return bool(trees)
 
     def create(self) -> None:
         """Create the refs, all or none. Raises TransferFailed."""
@@ -218,15 +221,24 @@ def describe(kept: Sequence[Kept]) -> str:
 # -- what comes back -------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Integrated:
+    """What was kept, and why ``opencode/N`` stayed where it is, as a clause (empty: it moved)."""
+
+    kept: list[Kept]
+    in_use: str = ""
+
+
 def integrate(
     repository: Repository, names: Names, head: str | None, operation: str | None
-) -> list[Kept]:
+) -> Integrated:
     """Move what was fetched under ``names.incoming`` to where it belongs; what that overwrites is
     kept under a ref and returned.
 
     First refs for the tips that the new ones do not contain; then, in one transaction, the tracking
     refs and ``opencode/N`` (compare-and-swap to ``head``); then every worktree that has the branch
-    checked out follows. Raises TransferFailed.
+    checked out follows. While the user is in the middle of something on the branch, it stays, and
+    what it would have moved to is kept. Raises TransferFailed.
     """
     with changing(repository):
         for _ in range(MOVE_TRIES):
@@ -238,10 +250,16 @@ def integrate(
                     hint=f"try again: git daytona sync {names.number}",
                 )
             keeper = _Keeper(repository, names, here)
-            gone, moves = _moves(keeper, here, head)
+            new, in_use = head, ""
+            if head not in (None, old) and (in_use := worktrees.in_use(repository, names.ref)):
+                new = None
+            gone, moves = _moves(keeper, here, new)
+            if head is not None and new is None:
+                tips = list(_below(fetched, "heads/").values())
+                keeper.keep("what the sandbox has checked out", head, "head", tips)
             _keep_extra(keeper, fetched, head, operation)
             # while the branch still is where it was
-            shown = head is not None and head != old and keeper.keep_worktrees(head, old)
+            shown = new is not None and new != old and keeper.keep_worktrees(new, old)
             if shown:
                 moves.append(f"update {names.resetting} {old or head}")
             moves += [f"delete {names.incoming}{name} {oid}" for name, oid in fetched.items()]
@@ -249,7 +267,7 @@ def integrate(
             if repository.update_refs(keeper.commands + gone) and repository.update_refs(moves):
                 if shown:
                     _follow(repository, names, old or head or "")
-                return keeper.kept
+                return Integrated(keeper.kept, in_use)
     raise TransferFailed(
         f"'{names.branch}' kept moving during the sync",
         hint=f"try again: git daytona sync {names.number}",
@@ -300,7 +318,7 @@ def _keep_extra(
 def finish_reset(repository: Repository, names: Names) -> list[Kept]:
     """Finish the reset of worktrees that a crash interrupted; what was edited since is kept."""
     old = repository.refs(names.resetting).get(names.resetting)
-    if old is None:
+    if old is None or worktrees.in_use(repository, names.ref):
         return []
     with changing(repository):
         here = repository.refs(names.ref, names.kept)
@@ -314,6 +332,6 @@ def finish_reset(repository: Repository, names: Names) -> list[Kept]:
 
 def _follow(repository: Repository, names: Names, old: str) -> None:
     """Make every worktree that has ``opencode/N`` checked out show it; then the marker goes."""
-    for place in repository.showing(names.ref):
-        worktrees.reset(repository.at(place))
+    for tree in repository.showing(names.ref):
+        worktrees.reset(tree)
     repository.update_refs([f"delete {names.resetting} {old}"])

@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -128,14 +128,21 @@ class Repository:
                 found.append(Worktree(path, fields.get("branch")))
         return found
 
-    def showing(self, ref: str) -> list[Path]:
-        """The worktrees that have a branch checked out, by its full name."""
-        return [tree.path for tree in self.worktrees() if tree.branch == ref]
+    def showing(self, ref: str) -> list["Repository"]:
+        """The repository in each of the worktrees that have a branch checked out, by its full name.
 
-    def at(self, worktree: Path) -> "Repository":
-        """The same repository, working in another of its worktrees."""
-        git_dir = self.git("-C", str(worktree), "rev-parse", "--absolute-git-dir").text
-        return Repository(Path(git_dir), self.common_dir, worktree, self.object_format)
+        git lists the git directory in place of a main worktree that lies apart from it: in a
+        submodule that knows the way, with ``--separate-git-dir`` nothing does (None).
+        """
+        return [self._at(tree.path) for tree in self.worktrees() if tree.branch == ref]
+
+    def _at(self, place: Path) -> "Repository":
+        there = ("-C", str(place), "rev-parse")
+        git_dir = Path(self.git(*there, "--absolute-git-dir").text)
+        if git_dir == self.git_dir:
+            return self
+        top = self.git(*there, "--show-toplevel", check=False).text
+        return replace(self, git_dir=git_dir, worktree=Path(top) if top else None)
 
 
 def failure(result: Result, what: str) -> TransferFailed:

@@ -98,7 +98,7 @@ class SandboxBranch:
         before = self.repository.refs(self.names.tracking)
         branches.forget_incoming(self.repository, self.names)
         self._fetch(sandbox.refs(self.transfers.cloud, self.sandbox_id))
-        kept = branches.integrate(self.repository, self.names, None, None)
+        kept = branches.integrate(self.repository, self.names, None, None).kept
         changed = self.repository.refs(self.names.tracking) != before
         message = "fetched" if changed else "nothing new in the sandbox"
         return Outcome(changed, None, tuple(kept), message=message)
@@ -164,7 +164,7 @@ class SandboxBranch:
             self.transfers.fetch(self.repository, self.sandbox_id, refspecs, show=self.show)
 
     def _take(self, report: Report, here: Mapping[str, str], kept: list[Kept]) -> Outcome:
-        changed = _moved(self.names, report, here)
+        changed, in_use = _moved(self.names, report, here), ""
         if changed:
             if any(ref.startswith(self.names.incoming) for ref in here):
                 branches.forget_incoming(self.repository, self.names)
@@ -173,15 +173,17 @@ class SandboxBranch:
             except RefGone:  # deleted since the report: the next one does not name it
                 report = self._report()
                 self._fetch(report)
-            kept = kept + branches.integrate(
-                self.repository, self.names, report.head, report.operation
-            )
+            done = branches.integrate(self.repository, self.names, report.head, report.operation)
+            kept, in_use = kept + done.kept, done.in_use
         left = {
             "nested repositories do not travel": report.nested,
             "branches that cannot be taken stay in the sandbox": report.refused,
         }
         behind = "; ".join(f"{what}: {', '.join(which)}" for what, which in left.items() if which)
-        message = _message(self.names, report, changed, kept, behind)
+        where = f"{self.names.branch} stays where it is: {in_use}" if in_use else ""
+        if changed and report.head and not in_use:
+            where = f"{self.names.branch} is at {report.head[:10]}"
+        message = _message(where, report, kept, behind)
         return Outcome(changed, report.head, tuple(kept), tuple(report.ports), behind, message)
 
     def _restore(self, missing: str) -> Report:
@@ -228,10 +230,9 @@ def _moved(names: Names, report: Report, here: Mapping[str, str]) -> bool:
     )
 
 
-def _message(names: Names, report: Report, changed: bool, kept: list[Kept], left: str) -> str:
-    moved = changed and report.head
+def _message(where: str, report: Report, kept: list[Kept], left: str) -> str:
     parts = [
-        f"{names.branch} is at {moved[:10]}" if moved else "nothing new in the sandbox",
+        where or "nothing new in the sandbox",
         report.operation and f"a {report.operation} is in progress in the sandbox",
         *report.notes,
         kept and branches.describe(kept),

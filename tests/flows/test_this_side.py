@@ -1,0 +1,206 @@
+"""The user's side of a sync: worktrees wherever git has them, sparse ones, and those in which
+somebody is in the middle of something."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from git_daytona.git import branches
+from support.round_trip import Repo
+
+# -- where the worktree is -------------------------------------------------------------------------
+
+
+def submodule(repo, tmp_path):
+    outer = tmp_path / "outer"
+    outer.mkdir()
+    made = Repo(outer)
+    made.git("init", "-q")
+    allow = ("-c", "protocol.file.allow=always")
+    made.git(*allow, "submodule", "--quiet", "add", str(repo.path), "in side")
+    return Repo(outer / "in side")
+
+
+def separate(repo, tmp_path):
+    made = Repo(tmp_path / "apart")
+    elsewhere = f"--separate-git-dir={tmp_path / 'elsewhere'}"
+    repo.git("clone", "-q", elsewhere, ".", str(made.path))
+    return made
+
+
+def symlinked(repo, tmp_path):
+    place = tmp_path / "kept" / "git-dir"
+    place.parent.mkdir()
+    (repo.path / ".git").rename(place)
+    (repo.path / ".git").symlink_to(place)
+    return repo
+
+
+def linked(repo, tmp_path):
+    repo.git("worktree", "add", "-q", "-b", "mine", str(tmp_path / "linked"))
+    return Repo(tmp_path / "linked")
+
+
+FORMS = {"submodule": submodule, "separate": separate, "symlinked": symlinked, "linked": linked}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_case_77_the_worktree_is_where_git_says(local, repo, begin, tmp_path, form):
+    """What only the files have is kept, ignored ones that would be overwritten, too; all follow."""
+    repo.commit(".gitignore", "private\n")
+    place = FORMS[form](repo, tmp_path)
+    session = begin(place)
+    place.git("switch", "-q", "opencode/1")
+    place.write("private", "mine\n")
+    place.write("README", "edited\n")
+    session.agent("echo theirs >private; git add -f private; git commit -qm theirs")
+    (kept,) = session.sync().kept
+    assert f"uncommitted work in '{place.path}' kept as" in branches.describe([kept])
+    assert place.show(kept.ref, "private") == "mine" and place.show(kept.ref, "README") == "edited"
+    assert (place.path / "private").read_text() == "theirs\n"
+    assert place.git("status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("form", ["submodule", "separate", "symlinked"])
+def test_case_77_from_a_linked_worktree(local, repo, begin, tmp_path, form):
+    """The main worktree follows where its git directory knows the way to it; else the branch stays,
+    and what it would have become is here."""
+    place = FORMS[form](repo, tmp_path)
+    place.git("worktree", "add", "-q", "-b", "aside", str(tmp_path / "aside"))
+    session = begin(Repo(tmp_path / "aside"))
+    place.git("switch", "-q", "opencode/1")
+    place.write("README", "edited\n")
+    old = place.git("rev-parse", "opencode/1")
+    session.agent("echo new >new")
+    outcome = session.sync()
+    if form == "submodule":
+        assert place.show(outcome.kept[0].ref, "README") == "edited"
+        assert (place.path / "new").exists()
+    else:
+        assert "opencode/1 stays where it is" in outcome.message
+        assert "that git cannot find" in outcome.message
+        assert place.git("rev-parse", "opencode/1") == old
+        assert place.git("rev-parse", "sandbox-1/opencode") == outcome.head
+        assert (place.path / "README").read_text() == "edited\n"
+        session.coordinator.delete("1")
+        assert outcome.head in place.kept().values(), "the last that had it was its remote"
+
+
+# -- sparse worktrees ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["cone", "no-cone", "sparse-index"])
+def test_case_80_a_sparse_worktree_here(local, repo, begin, how):
+    """The agent's files outside of the patterns come back and are not checked out; mine that lie
+    there are kept, whether git would look at them or not."""
+    for name in ("src/one", "out/one", "out/two"):
+        repo.commit(name)
+    session = begin(repo)
+    repo.git("switch", "-q", "opencode/1")
+    mode = {"cone": "--cone", "no-cone": "--no-cone", "sparse-index": "--sparse-index"}[how]
+    repo.git("sparse-checkout", "set", mode, "src")
+    assert not (repo.path / "out").exists()
+    session.agent("echo x >src/new; mkdir deep; echo x >deep/new; echo agent >out/one")
+    outcome = session.sync()
+    assert outcome.kept == () and repo.show("opencode/1", "deep/new") == "x"
+    assert (repo.path / "src/new").exists() and not (repo.path / "deep").exists()
+    repo.write("deep/mine", "mine\n")
+    repo.write("out/one", "edited\n")
+    repo.write("src/one", "edited\n")
+    session.agent("echo y >deep/new; echo again >out/one; echo z >src/one")
+    (kept,) = session.sync().kept
+    for name, text in (("deep/mine", "mine"), ("out/one", "edited"), ("src/one", "edited")):
+        assert repo.show(kept.ref, name) == text, name
+    assert repo.show(kept.ref, "out/two") == "content", "what is not checked out is not deleted"
+    assert repo.show("opencode/1", "deep/new") == "y"
+    assert (repo.path / "src/one").read_text() == "z\n"
+    assert repo.git("status", "--porcelain", "--untracked-files=no") == ""
+
+
+# -- in the middle of something --------------------------------------------------------------------
+
+RIVALS = """
+git rev-parse -q --verify refs/stash && git stash drop -q
+git checkout -q opencode/1; echo base >f; git add f; git commit -qm base; git branch -f other
+echo ours >f; git commit -qam ours; echo more >g; git add g; git commit -qm more
+git checkout -q other; echo other >f; git commit -qam other; git checkout -q opencode/1
+"""
+
+
+def test_case_85_in_the_middle_of_something_here(local, repo, begin, tmp_path):
+    """The branch and the worktree are left alone, and that is said; the operation goes on; the next
+    sync moves the branch."""
+    examples = {
+        "rebase": ("git rebase -q other", "rebase --continue"),
+        "rebase of it": ("git rebase -q --apply other", "rebase --continue"),
+        "bisection": ("git bisect start -q HEAD HEAD~2", "bisect reset"),
+        "merge": ("git merge -q other", "commit -qm merged"),
+        "cherry-pick": ("git cherry-pick other", "cherry-pick --continue"),
+        "revert": ("git revert --no-edit HEAD~2", "revert --continue"),
+        "git am": ("git format-patch -q --stdout HEAD..other | git am -q -3", "am --continue"),
+        "conflicts": ("git stash apply -q", "commit -qm mine"),
+        "a rebase of it": (
+            "git checkout -qB above && git rebase -q --update-refs other",
+            "rebase --continue",
+        ),
+    }
+    session = begin(repo)
+    place = Repo(tmp_path / "place")
+    repo.git("worktree", "add", "-q", str(place.path), "opencode/1")
+
+    def run(script):
+        words, env = ("sh", "-c", script), os.environ | {"GIT_EDITOR": "true"}
+        subprocess.run(words, cwd=place.path, env=env, capture_output=True, timeout=60)
+
+    def seen():
+        return place.git("status", "--porcelain=v2"), repo.git("rev-parse", "opencode/1")
+
+    for number, (name, (begun, ended)) in enumerate(examples.items()):
+        run(RIVALS)
+        if name == "conflicts":
+            run("echo stashed >f; git stash -q; echo again >f; git commit -qam again")
+        run(begun)
+        if name == "a rebase of it" and "detached" in place.git("status", "--porcelain=v2", "-b"):
+            continue  # a git that does not know --update-refs
+        before = seen()
+        session.agent(f"echo {number} >new")
+        outcome = session.sync()
+        assert "opencode/1 stays where it is: " in outcome.message and name in outcome.message
+        assert str(place.path) in outcome.message and seen() == before, name
+        assert repo.git("rev-parse", "sandbox-1/opencode") == outcome.head, name
+        if name != "bisection":
+            place.write("f", "resolved\n")
+            place.git("add", "f")
+        run(f"git {ended}; git rebase --continue")
+        assert "rebase" not in place.git("status") and place.git("status", "-s") == "", name
+        mine = repo.git("rev-parse", "opencode/1")
+        assert (mine == before[1]) == (name == "bisection"), "it has ended as its user wished"
+        place.git("checkout", "-q", "opencode/1")
+        assert session.sync().head == outcome.head == repo.git("rev-parse", "opencode/1"), name
+        assert mine in repo.kept().values(), name
+        assert (place.path / "new").read_text() == f"{number}\n", name
+
+
+def test_case_85_a_worktree_that_is_gone_holds_nothing(local, repo, begin, tmp_path):
+    session = begin(repo)
+    place = Repo(tmp_path / "place")
+    repo.git("worktree", "add", "-q", str(place.path), "opencode/1")
+    place.commit("one")
+    place.git("bisect", "start", "-q")
+    shutil.rmtree(place.path)
+    session.agent("echo new >new")
+    outcome = session.sync()
+    assert repo.git("rev-parse", "opencode/1") == outcome.head
+
+
+@pytest.mark.parametrize("detached", [False, True])
+def test_case_85_what_the_branch_did_not_take_is_kept_by_a_deletion(local, repo, begin, detached):
+    session = begin(repo)
+    repo.git("switch", "-q", "opencode/1")
+    repo.git("bisect", "start", "-q")
+    session.agent(("git switch -q --detach; " if detached else "") + "echo new >new")
+    outcome = session.coordinator.delete("1")
+    assert outcome.head in repo.kept().values()
+    assert any(repo.git("rev-parse", each.ref) == outcome.head for each in outcome.kept)
