@@ -4,11 +4,13 @@ somebody is in the middle of something."""
 import os
 import shutil
 import subprocess
+import time
 
 import pytest
 
 from git_daytona.git import branches
-from support.round_trip import Repo
+from git_daytona.sessions import recovery, state
+from support.round_trip import Repo, program
 
 # -- where the worktree is -------------------------------------------------------------------------
 
@@ -61,6 +63,40 @@ def test_case_77_the_worktree_is_where_git_says(local, repo, begin, tmp_path, fo
     assert place.show(kept.ref, "private") == "mine" and place.show(kept.ref, "README") == "edited"
     assert (place.path / "private").read_text() == "theirs\n"
     assert place.git("status", "--porcelain") == ""
+
+
+def test_case_77_whatever_is_in_the_way_is_kept(local, repo, begin):
+    """Ignored and untracked things that the agent's files would replace; what nothing replaces
+    stays, and is no reason to keep anything."""
+    repo.commit(".gitignore", "private*\n")
+    session = begin(repo)
+    repo.git("switch", "-q", "opencode/1")
+    examples = {  # mine, the agent's
+        "private": ("private", "private"),
+        "a file for a folder": ("private1", "private1/deep/new"),
+        "a folder for a file": ("private2/deep/old", "private2"),
+        "an untracked file for a folder": ("new1", "new1/new"),
+        "an untracked folder for a file": ("new2/old", "new2"),
+        "a link for a folder": ("private-link", "private-link/new"),
+    }
+    repo.write("private-own", "mine\n")
+    repo.write("other/own", "mine\n")
+    for mine, _ in examples.values():
+        if mine == "private-link":
+            (repo.path / mine).symlink_to("nowhere")
+        else:
+            repo.write(mine, "mine\n")
+    session.agent("echo agent >theirs")
+    assert session.sync().kept == ()
+    for _, theirs in examples.values():
+        session.agent(f"mkdir -p $(dirname {theirs}); echo agent >{theirs}; git add -f {theirs}")
+    (kept,) = session.sync().kept
+    for name, (mine, theirs) in examples.items():
+        text = "nowhere" if mine == "private-link" else "mine"
+        assert repo.show(kept.ref, mine) == text, name
+        assert (repo.path / theirs).read_text() == "agent\n", name
+    assert (repo.path / "private-own").read_text() == "mine\n"
+    assert (repo.path / "other/own").read_text() == "mine\n"
 
 
 @pytest.mark.parametrize("form", ["submodule", "separate", "symlinked"])
@@ -204,3 +240,117 @@ def test_case_85_what_the_branch_did_not_take_is_kept_by_a_deletion(local, repo,
     outcome = session.coordinator.delete("1")
     assert outcome.head in repo.kept().values()
     assert any(repo.git("rev-parse", each.ref) == outcome.head for each in outcome.kept)
+
+
+# -- a gc at the worst moment ----------------------------------------------------------------------
+
+WORST = """#!/bin/sh
+case "$*" in *{repo}*) ;; *) exec {git} "$@" ;; esac
+plain() {{
+  env -u GIT_INDEX_FILE -u GIT_OBJECT_DIRECTORY -u GIT_ALTERNATE_OBJECT_DIRECTORIES \\
+    {git} -C {repo} "$@"
+}}
+case " $* " in *" update-ref "*) doomed=$(plain prune -n --expire=now) ;; esac
+{git} "$@"
+status=$?
+for oid in $(printf '%s' "$doomed" | cut -d ' ' -f 1); do # a gc that had looked before
+  rest=${{oid#??}}
+  rm -f {repo}/.git/objects/"${{oid%"$rest"}}/$rest"
+done
+case " $* " in
+  *" add "* | *" write-tree "* | *" commit-tree "* | *" pack-objects "* | *" update-ref "*)
+    plain gc --quiet --prune=now >/dev/null 2>&1 ;;
+esac
+exit $status
+"""
+
+
+def test_case_110_a_gc_beside_a_sync_that_keeps_a_worktree(
+    local, repo, begin, tmp_path, monkeypatch
+):
+    """Every object of the kept ref is there, whether it was made for it or lay here unused."""
+    examples = {
+        "new": "true",
+        "there already": "echo one | git hash-object -w --stdin",
+        "packed already": "git commit -qam x; git reset -q HEAD~1; git reflog expire --expire=all"
+        " --all; git repack -adq",
+        "staged": "git add -A",
+    }
+    repo.commit("f", "f\n")
+    session = begin(repo)
+    repo.git("switch", "-q", "opencode/1")
+    real = shutil.which("git")
+    shim = program(tmp_path / "bin" / "git", WORST.format(git=real, repo=repo.path))
+    for number, (name, script) in enumerate(examples.items()):
+        session.agent(f"echo {number} >theirs")
+        repo.write("f", "one\n")
+        repo.write("untracked", f"{name}\n")
+        subprocess.run(("sh", "-c", script), cwd=repo.path, check=True, timeout=60)
+        with monkeypatch.context() as patched:
+            patched.setenv("PATH", f"{shim.parent}:{os.environ['PATH']}")
+            (kept,) = session.sync().kept
+        assert repo.git("rev-list", "--objects", kept.ref), name
+        assert repo.git("fsck", "--connectivity-only", "--no-dangling") == "", name
+        assert repo.show(kept.ref, "f") == "one" and repo.show(kept.ref, "untracked") == name
+        assert (repo.path / "f").read_text() == "f\n"
+        objects = repo.path / ".git" / "objects"
+        assert [*objects.glob("daytona-*"), *objects.glob("pack/*.keep")] == []
+
+
+# -- order without clocks --------------------------------------------------------------------------
+
+
+def test_case_114_the_clock_is_set_back(local, repo, begin, coordinate, monkeypatch):
+    """What is used after a sync needs one, and what is kept later is called so."""
+    session = begin(repo)
+    repo.git("switch", "-q", "opencode/1")
+    names, behind = [], 0
+    clock = time.time
+    monkeypatch.setattr(time, "time", lambda: clock() - behind)
+    for number, behind in enumerate((0, 3600, 2 * 86400, 366 * 86400)):  # noqa: B007 — read above
+        session.agent(f"echo {number} >theirs")
+        assert session.coordinator.find("1").needs_sync
+        repo.write("README", f"{number}\n")
+        (kept,) = session.sync().kept
+        names.append(kept.ref)
+        assert not session.coordinator.find("1").needs_sync
+    assert names == sorted(names) == list(repo.kept())
+    assert [repo.show(ref, "README") for ref in names] == ["0", "1", "2", "3"]
+    session.agent("echo last >theirs")
+    (line,) = recovery.recover(coordinate(repo.path)).done
+    assert repo.git("rev-parse", "--short=10", "opencode/1") in line
+    assert repo.show("opencode/1", "theirs") == "last"
+
+
+def test_case_114_what_is_used_during_a_sync_needs_another(local, repo, begin, monkeypatch):
+    """Also within one millisecond, and when the clock goes back in the middle of it."""
+    session = begin(repo)
+    monkeypatch.setattr(state, "now", lambda: 1_800_000_000_000)
+    session.agent("echo 1 >theirs")
+    report = session.coordinator._sync
+
+    def used_meanwhile(current):
+        outcome = report(current)
+        monkeypatch.setattr(state, "now", lambda: 1_700_000_000_000)
+        session.coordinator.state.touch(current.id)
+        return outcome
+
+    monkeypatch.setattr(session.coordinator, "_sync", used_meanwhile)
+    session.sync()
+    assert session.coordinator.find("1").needs_sync
+
+
+def test_case_114_commits_that_are_older_than_their_parents(local, repo, begin):
+    """The agent's clock goes wrong: what is in the history of its branch is not kept besides it."""
+    session = begin(repo)
+    session.agent("GIT_COMMITTER_DATE='2038-01-01T00:00Z' git commit -q --allow-empty -m early")
+    early = session.sync().head
+    session.agent(
+        'for n in 1 2 3 4 5 6 7 8; do GIT_COMMITTER_DATE="2001-01-0${n}T00:00Z" git commit -q '
+        "--allow-empty -m $n; done"
+    )
+    outcome = session.sync()
+    assert outcome.kept == () and repo.git("merge-base", early, "opencode/1") == early
+    repo.git("update-ref", "refs/heads/opencode/1", early)
+    session.sync()
+    assert repo.kept() == {}

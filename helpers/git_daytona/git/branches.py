@@ -1,6 +1,7 @@
 """Local branches, numbers, remotes, and what is kept before it is overwritten. Local git only; no
 network, no state file."""
 
+import calendar
 import contextlib
 import hashlib
 import itertools
@@ -160,6 +161,7 @@ class _Keeper:
     def __init__(self, repository: Repository, names: Names, here: Mapping[str, str]) -> None:
         self.repository, self.names = repository, names
         self.held = set(_below(here, names.kept).values())
+        self.last = max(map(_moment, _below(here, names.kept)), default=0)
         self.commands: list[str] = []
         self.kept: list[Kept] = []
 
@@ -167,7 +169,9 @@ class _Keeper:
         """Keep a commit, unless it is in the history of one of the tips."""
         if oid not in self.held and not (tips and self.repository.contains(tips, oid)):
             self.held.add(oid)
-            stamp = time.strftime(_STAMP, time.gmtime())
+            # later than those before it, also when the clock was set back: names tell the order
+            self.last = max(int(time.time()), self.last + 1)
+            stamp = time.strftime(_STAMP, time.gmtime(self.last))
             ref = f"{self.names.kept}{stamp}-{label}-{oid[:12]}"
             self.commands.append(f"create {ref} {oid}")
             self.kept.append(Kept(what, ref))
@@ -204,10 +208,15 @@ def keep_branches(repository: Repository, names: Names) -> list[Kept]:
 
 def kept_before(repository: Repository, moment: int) -> dict[str, str]:
     """Refs that were kept before a moment (seconds since the epoch), and their commits."""
-    limit = time.strftime(_STAMP, time.gmtime(min(moment, 2**33)))
-    refs = repository.refs(KEPT)
-    stamps = {ref: re.match(r"\d{8}T\d{6}(?=-)", ref.rpartition("/")[2]) for ref in refs}
-    return {ref: refs[ref] for ref, stamp in stamps.items() if stamp and stamp[0] < limit}
+    return {ref: oid for ref, oid in repository.refs(KEPT).items() if 0 < _moment(ref) < moment}
+
+
+def _moment(ref: str) -> int:
+    """Read from its name when a ref was kept, in seconds since the epoch; 0 for another name."""
+    stamp, dash, _ = ref.rpartition("/")[2].partition("-")
+    with contextlib.suppress(ValueError):
+        return calendar.timegm(time.strptime(stamp, _STAMP)) if dash else 0
+    return 0
 
 
 def describe(kept: Sequence[Kept]) -> str:

@@ -93,7 +93,8 @@ class Repository:
 
     def contains(self, tips: Sequence[str], oid: str) -> bool:
         """Whether the commit is in the history of any of the tips."""
-        return oid in tips or not self.git("rev-list", "--max-count=1", oid, "--not", *tips).text
+        # not rev-list, which gives up early where commits are dated before their parents
+        return oid in tips or self.git("merge-base", oid, *tips, check=False).text == oid
 
     def section(self, name: str) -> dict[str, str]:
         """The values of a section, by key in lower case; of several with one key the last."""

@@ -74,9 +74,9 @@ def _operation(repository: Repository) -> str:
 
 
 def snapshot(repository: Repository, new: str, old: str | None) -> str | None:
-    """A commit of everything in the worktree that resetting it to ``new`` would take away: staged,
-    unstaged and untracked files, and ignored ones that ``new`` would overwrite. None when there is
-    nothing of that kind.
+    """A commit of everything in the worktree, if a reset to ``new`` would take some of it away:
+    staged and unstaged edits, and files that ``new`` would overwrite, ignored ones, too. None when
+    there is nothing of that kind: other files stay where they are.
 
     The index and the files stay as they are. The commit's parents are ``old`` and, when the index
     differs from both, a commit of the index, as ``git stash`` records it. Its objects are safe from
@@ -103,11 +103,12 @@ def _snapshot(repository: Repository, new: str, old: str | None) -> str | None:
         staged = repository.git("write-tree", check=False, env=env).text or before
         _look_again(repository, new, env, everywhere=True)
         # also what lies outside of a sparse checkout's patterns
-        repository.git("add", "--all", "--sparse", "--", ":/", env=env)
+        repository.git("add", "--update", "--sparse", "--", ":/", env=env)
         _add_overwritten(repository, new, env)
-        tree = repository.git("write-tree", env=env).text
-        if tree == staged == before:
+        if repository.git("write-tree", env=env).text == staged == before:
             return None
+        repository.git("add", "--all", "--sparse", "--", ":/", env=env)
+        tree = repository.git("write-tree", env=env).text
         place, parents = f"'{repository.worktree}'", ["-p", head]
         if staged not in (tree, before):
             parents += ["-p", _commit(repository, staged, parents, f"index of {place}", env)]
@@ -158,22 +159,26 @@ def release(repository: Repository) -> None:
 
 
 def _add_overwritten(repository: Repository, new: str, env: dict[str, str]) -> None:
-    """Add ignored files that ``new`` tracks: the reset would overwrite them."""
+    """Add what ``new`` would overwrite, and git does not look at: untracked and ignored files."""
     assert repository.worktree is not None
     tree = repository.git("write-tree", env=env).text
     words = ("-r", "-z", "--name-only", "--diff-filter=A", tree, new)
     names = repository.git("diff-tree", *words, env=env).stdout.split(b"\0")
-    there = [b":(literal,top)" + name for name in names if name and _has(repository.worktree, name)]
+    there = {_in_the_way(repository.worktree, name) for name in names if name} - {b""}
     if there:
         arguments = ("add", "--force", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul")
-        repository.git(*arguments, stdin=b"\0".join(there), env=env)
+        paths = b"\0".join(b":(literal,top)" + name for name in sorted(there))
+        repository.git(*arguments, stdin=paths, env=env)
 
 
-def _has(worktree: Path, name: bytes) -> bool:
-    """Whether the worktree has that path, but not by way of a link, which git does not follow."""
-    path = worktree / os.fsdecode(name)
-    folders = itertools.takewhile(lambda folder: folder != worktree, path.parents)
-    return os.path.lexists(path) and not any(folder.is_symlink() for folder in folders)
+def _in_the_way(worktree: Path, name: bytes) -> bytes:
+    """Return what takes a path's place in a worktree: itself, or a file or link among its folders;
+    empty for nothing."""
+    for folder in itertools.accumulate(name.split(b"/"), lambda *pair: b"/".join(pair)):
+        path = worktree / os.fsdecode(folder)
+        if path.is_symlink() or not path.is_dir():
+            return folder if os.path.lexists(path) else b""
+    return name
 
 
 def _look_again(

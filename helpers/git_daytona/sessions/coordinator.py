@@ -301,7 +301,7 @@ class Coordinator:
         _ = session.names  # raises NoRepository
         with self.one_at_a_time(session.id):
             current = self.find(session.id)  # it may have been deleted meanwhile
-            begun = state.now()
+            begun = current.last_accessed
             try:
                 outcome = self._sync(current)
             except GitDaytonaError as problem:
@@ -372,7 +372,7 @@ class Coordinator:
     def _bring_back(self, session: Session, *, force: bool) -> Outcome | None:
         lose = f"git daytona delete --force {session.number}"
         self.tell("syncing before the deletion")
-        begun = state.now()
+        begun = session.last_accessed
         try:
             outcome = self._sync(session)
         except SandboxGone:

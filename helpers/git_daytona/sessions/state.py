@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import sha1
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 from urllib.parse import unquote, urlsplit
@@ -103,7 +104,8 @@ class Session:
     deleting: Milliseconds = 0
     """When the deletion of its sandbox began, its work being here (ours); 0: it did not."""
     synced_at: Milliseconds = 0
-    """When the last successful sync began (ours): what was done later may not be here."""
+    """``last_accessed`` as the last successful sync found it (ours): what was done later may not be
+    here."""
     title: Annotated[str, lambda value: one_line(value) if isinstance(value, str) else ""] = ""
     """What its client or its user calls it (ours), in one line."""
     prefix: Annotated[str, _prefix] = SANDBOX_BRANCH
@@ -237,10 +239,10 @@ class StateFile:
             return False
 
     def sessions(self) -> list[Session]:
-        """Read all sessions, by number, then age."""
+        """Read all sessions, by number; those without one in the order in which they came."""
         read = (_session(id_, record) for id_, record in self._read()["sessions"].items())
         found = [session for session in read if session is not None]
-        return sorted(found, key=lambda each: (each.number or 0, each.created))
+        return sorted(found, key=lambda each: each.number or 0)
 
     def get(self, session_id: str) -> Session | None:
         return _session(session_id, self._read()["sessions"].get(session_id))
@@ -260,19 +262,29 @@ class StateFile:
 
     def edit(self, session_id: str, **values: Any) -> Session | None:
         """Change values of a session; return what it was before, None where there is none."""
+        return self._edit(session_id, lambda _: values)
+
+    def _edit(self, session_id: str, change: Callable[[Session], dict[str, Any]]) -> Session | None:
         with self._changing() as document:
             before = _session(session_id, document["sessions"].get(session_id))
             if before is not None:
-                _write(document["sessions"][session_id], values)
+                _write(document["sessions"][session_id], change(before))
         return before
 
     def note(self, session_id: str, state: str, message: str, **values: int) -> None:
-        """Record how a sync went; ``synced_at`` is when a successful one began."""
+        """Record how a sync went; ``synced_at`` is what ``last_accessed`` was when a successful one
+        began."""
         self.edit(session_id, git_return=GitReturn(state, message, now()), **values)
 
     def touch(self, session_id: str) -> None:
         """Record that a session is used now; a deletion that was not finished is then off."""
-        self.edit(session_id, last_accessed=now(), deleting=0)
+
+        def later(before: Session) -> dict[str, Any]:
+            # than any use before, and than what the last sync found, whatever the clock says
+            least = max(before.last_accessed, before.synced_at) + 1
+            return {"last_accessed": max(now(), least), "deleting": 0}
+
+        self._edit(session_id, later)
 
     def set_title(self, session_id: str, title: str) -> None:
         """Record what a session is called, if it is called something else."""
@@ -356,7 +368,8 @@ class StateFile:
         if not locked:  # then it may be another process's new file by now
             with _locked(path):
                 return self._read(path, locked=True)
-        aside = path.with_name(f"{path.name}.corrupt-{now()}")
+        names = (path.with_name(f"{path.name}.corrupt-{number}") for number in count(now()))
+        aside = next(name for name in names if not name.exists())
         path.rename(aside)
         line = (
             f"the state file could not be read and is kept as '{aside}'; "
