@@ -5,9 +5,12 @@ import os
 import shutil
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from git_daytona.base import files, paths
+from git_daytona.base.errors import TimedOut
 from git_daytona.git import branches
 from git_daytona.sessions import recovery, state
 from support.round_trip import Repo, program
@@ -354,3 +357,99 @@ def test_case_114_commits_that_are_older_than_their_parents(local, repo, begin):
     repo.git("update-ref", "refs/heads/opencode/1", early)
     session.sync()
     assert repo.kept() == {}
+
+
+# -- what stays ------------------------------------------------------------------------------------
+
+
+def left_here(repo):
+    """What is there besides sessions: names of refs, files of locks, packs."""
+    refs = repo.git("for-each-ref", "--format=%(refname)", "refs/daytona", "refs/remotes")
+    packs = list((repo.path / ".git/objects/pack").glob("*.pack"))
+    return refs.split(), [path.name for path in paths.locks().glob("*")], len(packs)
+
+
+def test_case_118_a_session_that_is_deleted_leaves_its_branch(local, repo, begin, coordinate):
+    """No base, remote, lock, journal; packs are git's to join, as the user lets it."""
+    repo.git("config", "gc.autoPackLimit", "5")
+    repo.git("config", "gc.autoDetach", "false")
+    repo.git("config", "maintenance.auto", "false")
+    for number in range(11):
+        repo.commit(f"n{number}")
+        repo.git("repack", "-q")
+    session = begin(repo)
+    assert repo.git("rev-parse", "refs/daytona/base/1") == repo.git("rev-parse", "HEAD")
+    session.agent("echo 1 >new")
+    session.sync()
+    assert left_here(repo)[2] > 11
+    repo.git("config", "--unset", "maintenance.auto")
+    session.agent("echo 2 >new")
+    session.sync()
+    assert left_here(repo)[2] <= 5
+    session.coordinator.delete("1")
+    session.coordinator.close()
+    assert left_here(repo)[:2] == (["refs/daytona/counter"], [])
+    assert repo.show("opencode/1", "new") == "2"
+    assert [*paths.leases().iterdir()] == []
+
+
+def test_case_118_what_killed_runs_left_is_cleaned_by_the_next(local, repo, begin, coordinate):
+    """Of bases of versions before, of locks, files half-written, folders, packs held for a ref."""
+    session = begin(repo)
+    repo.git("switch", "-q", "opencode/1")
+    head = repo.git("rev-parse", "HEAD")
+    for number in ("7", "12"):
+        repo.git("update-ref", f"refs/daytona/base/{number}", head)
+    repo.git("config", "remote.sandbox-12.url", "ssh://other/user")
+    objects = repo.path / ".git" / "objects"
+    old = {
+        "a folder": objects / "daytona-index-dead" / "index",
+        "a journal": paths.leases() / ".x.json.0123456789ab",
+        "a mark": paths.own_state() / "creating" / ".x.0123456789ab",
+        "state": paths.storage() / f".{session.coordinator.state.path.name}.0123456789ab",
+    }
+    young = {name: path.with_name(f"{path.name[:-1]}c") for name, path in old.items()}
+    young["a folder"] = objects / "daytona-index-live" / "index"
+    others = objects / "pack" / "pack-mine.keep"
+    for path in (*old.values(), *young.values(), others, objects / "pack" / "pack-dead.keep"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("git-daytona: its ref is being made\n" if "dead" in path.name else "x")
+    for path in old.values():
+        os.utime(path, (1, 1))
+        if path.parent.name.startswith("daytona-index"):
+            os.utime(path.parent, (1, 1))
+    lock = paths.locks() / "session-dead"
+    lock.touch()
+    session.agent("echo new >new")
+    found = recovery.recover(coordinate(repo.path))
+    assert found.failed == [] and "opencode/1 is at" in found.done[0]
+    assert [name for name, path in old.items() if path.exists()] == []
+    assert [name for name, path in young.items() if not path.exists()] == []
+    assert others.exists() and not (objects / "pack" / "pack-dead.keep").exists()
+    assert repo.git("for-each-ref", "--format=%(refname)", "refs/daytona/base").split() == [
+        "refs/daytona/base/1",
+        "refs/daytona/base/12",
+    ]
+    assert not lock.exists()
+
+
+def test_case_118_a_lock_that_is_held_stays(tmp_path):
+    """And so does the exclusion, however often its file goes and comes."""
+    inside, most = 0, 0
+    with files.lock(tmp_path / "held"):
+        files.remove_locks(tmp_path)
+        assert (tmp_path / "held").exists()
+        with pytest.raises(TimedOut), files.lock(tmp_path / "held", seconds=0.05):
+            pass
+
+    def enter(_number):
+        nonlocal inside, most
+        with files.lock(tmp_path / "one"):
+            inside += 1
+            most = max(most, inside)
+            inside -= 1
+        files.remove_locks(tmp_path)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(enter, range(200)))
+    assert (most, [*tmp_path.iterdir()]) == (1, [])

@@ -7,14 +7,14 @@ import hashlib
 import itertools
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from git_daytona.base import files, log, paths
 from git_daytona.base.endpoint import Endpoint
 from git_daytona.base.errors import NoRepository, TransferFailed
 from git_daytona.git import worktrees
-from git_daytona.git.refs import COUNTER, KEPT, NUMBER, SANDBOX_BRANCH, Names, url
+from git_daytona.git.refs import BASES, COUNTER, KEPT, NUMBER, SANDBOX_BRANCH, Names, number_in, url
 from git_daytona.git.repository import Repository
 
 RESERVE_TRIES = 200
@@ -128,10 +128,27 @@ def set_remote(repository: Repository, names: Names, endpoint: Endpoint) -> None
 
 
 def remove_remote(repository: Repository, names: Names) -> None:
-    """Remove remote sandbox-N, its tracking refs and what a fetch left; the branch stays."""
+    """Remove remote sandbox-N and all of session N's refs but its branch and what was kept."""
     with changing(repository):
         repository.set_config("--remove-section", f"remote.{names.remote}")
-        _remove(repository, names.tracking, names.incoming, names.resetting)
+        _remove(repository, names.tracking, names.incoming, names.resetting, names.base)
+
+
+def forget_bases(repository: Repository, living: Callable[[], Container[int | None]]) -> None:
+    """Remove the bases of sessions that are gone: of those that ``living`` (asked once the refs are
+    read) does not have, and that have no remote, either."""
+    bases = repository.refs(BASES)
+    words = ("config", "--name-only", "--get-regexp", r"^remote\.sandbox-[0-9]+\.url$")
+    remotes = repository.git(*words, check=False).text.splitlines() if bases else []
+    numbers = living() if bases else ()
+    gone = [
+        f"delete {ref} {oid}"
+        for ref, oid in bases.items()
+        if (number := number_in(ref.removeprefix(BASES)))
+        and number not in numbers
+        and f"remote.sandbox-{number}.url" not in remotes
+    ]
+    repository.update_refs(gone)
 
 
 def forget_incoming(repository: Repository, names: Names) -> None:

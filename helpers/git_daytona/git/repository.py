@@ -14,6 +14,8 @@ from git_daytona.git import environment
 
 LOCAL_SECONDS = 300.0
 """Limit of one local git command: a checkout of a large tree on a slow disk."""
+PACKS = 10
+"""More than these, and git is asked whether that is too many (gc.autoPackLimit)."""
 
 # What of a user's environment says which repository is meant; the last one only makes git more
 # careful. The rest of what git hands to hooks and aliases (GIT_COMMON_DIR, GIT_OBJECT_DIRECTORY, …)
@@ -95,6 +97,14 @@ class Repository:
         """Whether the commit is in the history of any of the tips."""
         # not rev-list, which gives up early where commits are dated before their parents
         return oid in tips or self.git("merge-base", oid, *tips, check=False).text == oid
+
+    def tidy(self) -> None:
+        """Let git repack what many fetches brought, as it does after a fetch of the user's: if the
+        user lets it and it is due, in the background."""
+        packs = self.common_dir.glob("objects/pack/*.pack")
+        setting = ("config", "--type=bool", "--get", "maintenance.auto")
+        if len(list(packs)) > PACKS and self.git(*setting, check=False).text != "false":
+            self.git("gc", "--auto", "--quiet", check=False)
 
     def section(self, name: str) -> dict[str, str]:
         """The values of a section, by key in lower case; of several with one key the last."""

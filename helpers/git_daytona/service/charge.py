@@ -58,7 +58,6 @@ def _read(path: Path) -> Stamp | None:
     try:
         with files.lock(lock, seconds=0):
             path.unlink(missing_ok=True)
-        lock.unlink(missing_ok=True)
         return None
     except TimedOut:  # its service holds it
         pass

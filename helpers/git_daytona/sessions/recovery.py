@@ -1,8 +1,12 @@
 """What the next start makes good after a crash, and what a person asks to be tidied up."""
 
-from collections.abc import Callable
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 from git_daytona.api.cloud import SandboxInfo
 from git_daytona.base import files, log, paths
@@ -18,6 +22,8 @@ from git_daytona.settings import preferences
 from git_daytona.transfer import leases
 
 GONE = "the sandbox is gone; what it had not synced is lost"
+TEMPORARY = ("daytona-ssh-*", "git-daytona-live-*")
+"""Folders that ssh.py and ``doctor --live`` make for themselves."""
 
 
 @dataclass
@@ -46,8 +52,10 @@ def recover(coordinator: Coordinator) -> Recovered:
 
     with log.event("recover") as event:
         step("stale tokens", partial(_reap, coordinator))
+        step("temporary files", _sweep)
         if coordinator.has_repository:
             step("old remotes", lambda: legacy_remotes.rewrite(coordinator.repository))
+            step("old refs", partial(_forget_bases, coordinator))
         for mark in lifecycle.marks():
             if mark.git_dir == coordinator.git_dir:
                 step(f"session {mark.session_id}", partial(_finish_creation, coordinator, mark))
@@ -60,6 +68,28 @@ def recover(coordinator: Coordinator) -> Recovered:
 def _reap(coordinator: Coordinator) -> str:
     number = leases.reap(coordinator.cloud)
     return f"{number} stale {'lease' if number == 1 else 'leases'} revoked" if number else ""
+
+
+def _sweep() -> str:
+    """Remove what killed processes left: locks, files half-written, folders."""
+    files.remove_locks(paths.locks())
+    for folder in (paths.leases(), lifecycle.creating(), paths.storage()):
+        files.remove_temporary(folder)
+    for pattern in TEMPORARY:
+        for folder in files.stale(Path(tempfile.gettempdir()), pattern):
+            if folder.lstat().st_uid == os.geteuid():
+                shutil.rmtree(folder, ignore_errors=True)
+    return ""
+
+
+def _forget_bases(coordinator: Coordinator) -> str:
+    def living() -> Container[int | None]:
+        # The sessions last: one is recorded before its mark goes.
+        made = [mark for mark in lifecycle.marks() if mark.git_dir == coordinator.git_dir]
+        return range(10**9) if made else {each.number for each in coordinator.sessions()}
+
+    branches.forget_bases(coordinator.repository, living)
+    return ""
 
 
 def _finish_creation(coordinator: Coordinator, mark: lifecycle.Mark) -> str:

@@ -175,6 +175,7 @@ class SandboxBranch:
                 self._fetch(report)
             done = branches.integrate(self.repository, self.names, report.head, report.operation)
             kept, in_use = kept + done.kept, done.in_use
+            self.repository.tidy()
         left = {
             "nested repositories do not travel": report.nested,
             "branches that cannot be taken stay in the sandbox": report.refused,
