@@ -81,6 +81,15 @@ def marks() -> Iterator[Mark]:
     return filter(None, map(_read, sorted(creating().glob("*"))))
 
 
+def move_marks(before: str, now: str) -> None:
+    """Let the creations that were begun in a repository go on at its new place."""
+    for mark in marks():
+        if mark.git_dir == before:
+            path = mark_for(mark.session_id, mark.project_id, now).path
+            replace(mark, path=path, git_dir=now).write(mark.number, mark.prefix)
+            mark.path.unlink(missing_ok=True)
+
+
 def _read(path: Path) -> Mark | None:
     try:
         entry = json.loads(path.read_bytes())

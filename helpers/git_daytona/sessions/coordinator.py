@@ -11,7 +11,7 @@ from typing import TypeVar
 from git_daytona.api.cloud import Cloud, Execution
 from git_daytona.base import errors, files, log, paths
 from git_daytona.base.errors import GitDaytonaError, NoRepository, SandboxGone
-from git_daytona.git import branches, legacy_remotes
+from git_daytona.git import branches, identity, legacy_remotes
 from git_daytona.git.refs import SANDBOX_BRANCH, Names, number_in
 from git_daytona.git.repository import Repository, need_worktree
 from git_daytona.sandbox import report
@@ -98,6 +98,7 @@ class Coordinator:
             each
             for each in found
             if (each.git_dir == self.git_dir if each.git_dir else each.worktree in places)
+            and each.repository in ("", self.state.identity)
         ]
 
     def find(self, name: str) -> Session:
@@ -193,6 +194,7 @@ class Coordinator:
     ) -> Session:
         """Record a session whose sandbox exists; without names, nothing of it is synced."""
         git_state, now = state.SETUP_FAILED, state.now()
+        self.state.identity = identity.give(self.git_dir)
         if names is None:
             git_state, message = state.DISABLED, "it was started so"
             if self._repository is None:
@@ -208,6 +210,7 @@ class Coordinator:
             last_accessed=now,
             git_return=GitReturn(git_state, message, now),
             git_dir=self.git_dir,
+            repository=self.state.identity,
             prefix=names.prefix if names else SANDBOX_BRANCH,
         )
         self.state.put(session)

@@ -12,7 +12,7 @@ from git_daytona.api.cloud import SandboxInfo
 from git_daytona.base import files, log, paths
 from git_daytona.base.errors import GitDaytonaError, SandboxGone, UsageError
 from git_daytona.base.secret import redact
-from git_daytona.git import branches, legacy_remotes
+from git_daytona.git import branches, identity, legacy_remotes
 from git_daytona.git.refs import Names, number_of_remote
 from git_daytona.sandbox import lifecycle
 from git_daytona.sessions import state
@@ -203,7 +203,11 @@ def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:
     Raises UsageError when a session has it already, NotFound when there is no such sandbox.
     """
     for session in state.all_sessions():
-        if session.sandbox_id == sandbox_id:
+        if session.sandbox_id != sandbox_id:
+            continue
+        if session.git_dir and not identity.is_at(session.git_dir, session.repository):
+            coordinator.state.remove(session.id)  # its repository is gone
+        else:
             raise UsageError(
                 f"sandbox '{sandbox_id}' belongs to session {session.number or session.id} "
                 f"of '{session.worktree}'",

@@ -18,8 +18,11 @@ from urllib.parse import unquote, urlsplit
 
 from git_daytona.base import files, log, paths
 from git_daytona.base.errors import BadSetting, NoRepository
+from git_daytona.base.secret import printable
+from git_daytona.git import identity
 from git_daytona.git.refs import SANDBOX_BRANCH, Names, is_prefix
 from git_daytona.git.repository import Repository
+from git_daytona.sessions import moved
 
 CHILDREN = 500
 """How many sub-agents' sessions the file remembers."""
@@ -101,6 +104,9 @@ class Session:
     git_return: Annotated[GitReturn, _git_return]
     git_dir: Annotated[str | None, lambda value: value if isinstance(value, str) else None] = None
     """The repository's common directory (ours): tells clones of one project apart."""
+    repository: Text = ""
+    """The repository's identity (ours), by which it is known wherever it is moved; empty for a
+    directory without one, and in records of versions that went by ``git_dir`` alone."""
     deleting: Milliseconds = 0
     """When the deletion of its sandbox began, its work being here (ours); 0: it did not."""
     synced_at: Milliseconds = 0
@@ -216,6 +222,8 @@ class StateFile:
         self._given = project_id
         self._named = json.dumps(git_dir, ensure_ascii=False).encode("utf-8", "surrogatepass")
         self._git_dir, self.worktree = git_dir, worktree
+        self.identity = identity.read(git_dir) if git_dir else ""
+        """The repository's; it may have none before its first session."""
         self.warnings: list[str] = []
         """Lines to show once."""
 
@@ -234,9 +242,11 @@ class StateFile:
 
     def _names_it(self, path: Path) -> bool:
         try:
-            return path == paths.state_file(unquote(path.stem)) and self._named in path.read_bytes()
+            content = path.read_bytes() if path == paths.state_file(unquote(path.stem)) else b""
         except OSError:
             return False
+        own = f'"{self.identity}"'.encode()
+        return self._named in content or (self.identity != "" and own in content)
 
     def sessions(self) -> list[Session]:
         """Read all sessions, by number; those without one in the order in which they came."""
@@ -324,17 +334,34 @@ class StateFile:
         others = (each for each in path.parent.glob("*.json") if each != path)
         for other in filter(self._names_it, others):
             elsewhere = StateFile(unquote(other.stem), self.worktree)
-            for id_, record in elsewhere._read()["sessions"].items():
-                if isinstance(record, dict) and record.get("gitDir") == self._git_dir:
+            for id_, record in elsewhere._records().items():
+                names = (record.get("gitDir"), record.get("repository"))
+                if self._git_dir == names[0] or (self.identity and self.identity == names[1]):
                     with self._changing() as document:
                         document["sessions"].setdefault(id_, record)
                     elsewhere.remove(id_)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Make the file say where the repository is, and which one, if that is not what it says."""
+        records = list(self._records().values())
+        lines = []
+        if not moved.is_settled(records, self._git_dir, self.identity):
+            with self._changing() as document:
+                records = [each for each in document["sessions"].values() if isinstance(each, dict)]
+                self.identity, lines = moved.settle(records, self._git_dir, self.worktree)
+        lines += moved.left_here(records, self._git_dir, self.identity)
+        self.warnings += [line for line in map(printable, lines) if line not in self.warnings]
 
     def remove(self, session_id: str) -> None:
         with self._changing() as document:
             document["sessions"].pop(session_id, None)
 
     # -- inside ------------------------------------------------------------------------------------
+
+    def _records(self) -> dict[str, dict[str, Any]]:
+        records = self._read()["sessions"].items()
+        return {id_: record for id_, record in records if isinstance(record, dict)}
 
     @contextmanager
     def _changing(self) -> Iterator[Document]:
