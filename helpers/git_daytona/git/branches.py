@@ -270,34 +270,45 @@ def integrate(
         for _ in range(MOVE_TRIES):
             here = repository.refs(names.incoming, names.ref, names.tracking, names.kept)
             fetched, old = _below(here, names.incoming), here.get(names.ref)
-            if head is not None and head not in fetched.values():
-                raise TransferFailed(
-                    "the sandbox did not send the commit that it reported",
-                    hint=f"try again: git daytona sync {names.number}",
-                )
             keeper = _Keeper(repository, names, here)
-            new, in_use = head, ""
-            if head not in (None, old) and (in_use := worktrees.in_use(repository, names.ref)):
-                new = None
+            new, in_use = _destination(keeper, fetched, head, old)
             gone, moves = _moves(keeper, here, new)
-            if head is not None and new is None:
-                tips = list(_below(fetched, "heads/").values())
-                keeper.keep("what the sandbox has checked out", head, "head", tips)
             _keep_extra(keeper, fetched, head, operation)
             # while the branch still is where it was
-            shown = new is not None and new != old and keeper.keep_worktrees(new, old)
+            shown = new is not None and keeper.keep_worktrees(new, old)
+            before = old or new or ""
             if shown:
-                moves.append(f"update {names.resetting} {old or head}")
+                moves.append(f"update {names.resetting} {before}")
             moves += [f"delete {names.incoming}{name} {oid}" for name, oid in fetched.items()]
             # Two steps, because git cannot delete 'a' and create 'a/b' in one transaction.
             if repository.update_refs(keeper.commands + gone) and repository.update_refs(moves):
                 if shown:
-                    _follow(repository, names, old or head or "")
+                    _follow(repository, names, before)
                 return Integrated(keeper.kept, in_use)
     raise TransferFailed(
         f"'{names.branch}' kept moving during the sync",
         hint=f"try again: git daytona sync {names.number}",
     )
+
+
+def _destination(
+    keeper: _Keeper, fetched: Mapping[str, str], head: str | None, old: str | None
+) -> tuple[str | None, str]:
+    """Return where the branch has to go (None: nowhere), and what keeps it from going there; then
+    what it would have become is kept. Raises TransferFailed."""
+    names = keeper.names
+    if head is not None and head not in fetched.values():
+        raise TransferFailed(
+            "the sandbox did not send the commit that it reported",
+            hint=f"try again: git daytona sync {names.number}",
+        )
+    if head is None or head == old:
+        return None, ""
+    if in_use := worktrees.in_use(keeper.repository, names.ref):
+        tips = list(_below(fetched, "heads/").values())
+        keeper.keep("what the sandbox has checked out", head, "head", tips)
+        return None, in_use
+    return head, ""
 
 
 def _below(refs: Mapping[str, str], prefix: str) -> dict[str, str]:

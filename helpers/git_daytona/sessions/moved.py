@@ -1,7 +1,7 @@
 """A repository whose folder was moved or copied since its sessions were recorded: the records say
 where it is, and which one it is, once they are settled."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,26 +22,23 @@ def is_settled(records: Iterable[Record], git_dir: str, own: str) -> bool:
     )
 
 
-def settle(records: Iterable[Record], git_dir: str, worktree: str) -> tuple[str, list[str]]:
+def settle(records: Collection[Record], git_dir: str, worktree: str) -> tuple[str, list[str]]:
     """Put the records right; return the repository's identity, and what a person has to know.
 
     Sessions follow a repository that is not where they say. If one with its identity still is
     there, this one is a copy, which gets an identity of its own.
     """
-    own, records, lines = identity.give(git_dir), list(records), []
-    mine = [
-        each
-        for each in records
-        if each.get("gitDir") == git_dir and each.get("repository", own) == own
-    ]
+    own, lines = identity.give(git_dir), []
+    here = [each for each in records if each.get("gitDir") == git_dir]
     away = [each for each in records if _is_away(each, git_dir, own)]
-    if first := next((each["gitDir"] for each in away if _is_other(each["gitDir"], git_dir)), ""):
+    mine = [each for each in here if each.get("repository", own) == own]
+    if first := _original(away, git_dir):
         own, away = identity.give(git_dir, anew=True), []
         lines.append(f"this repository is a copy of '{first}', which keeps its sessions")
     for record in away:
         _move(record, git_dir, worktree)
-    for record in mine if own else ():
-        record["repository"] = own
+    for record in mine:
+        record |= {"repository": own} if own else {}
     return own, lines
 
 
@@ -60,12 +57,15 @@ def _is_away(record: Record, git_dir: str, own: str) -> bool:
     return isinstance(place, str) and place != git_dir and record.get("repository") == own != ""
 
 
-def _is_other(place: str, git_dir: str) -> bool:
-    """Tell whether the repository is at another place, too, which is not another way to it."""
-    with suppress(OSError):
-        if Path(place).samefile(git_dir):
-            return False
-    return identity.is_at(place, identity.read(git_dir))
+def _original(away: Iterable[Record], git_dir: str) -> str:
+    """Find where the repository still is, if that is not only another way to it; empty: nowhere."""
+    for place in {record["gitDir"] for record in away}:
+        with suppress(OSError):
+            if Path(place).samefile(git_dir):
+                continue
+        if identity.is_at(place, identity.read(git_dir)):
+            return str(place)
+    return ""
 
 
 def _move(record: Record, git_dir: str, worktree: str) -> None:

@@ -345,7 +345,7 @@ class StateFile:
     def _settle(self) -> None:
         """Make the file say where the repository is, and which one, if that is not what it says."""
         records = list(self._records().values())
-        lines = []
+        lines: list[str] = []
         if not moved.is_settled(records, self._git_dir, self.identity):
             with self._changing() as document:
                 records = [each for each in document["sessions"].values() if isinstance(each, dict)]
@@ -395,8 +395,7 @@ class StateFile:
         if not locked:  # then it may be another process's new file by now
             with _locked(path):
                 return self._read(path, locked=True)
-        names = (path.with_name(f"{path.name}.corrupt-{number}") for number in count(now()))
-        aside = next(name for name in names if not name.exists())
+        aside = _unused(f"{path}.corrupt-", now())
         path.rename(aside)
         line = (
             f"the state file could not be read and is kept as '{aside}'; "
@@ -405,6 +404,11 @@ class StateFile:
         log.logger.error("%s", line)
         self.warnings.append(line)
         return empty
+
+
+def _unused(name: str, number: int) -> Path:
+    """Return the first path of the name, with the number or a later one, where nothing is."""
+    return next(path for each in count(number) if not (path := Path(f"{name}{each}")).exists())
 
 
 def _locked(path: Path) -> AbstractContextManager[None]:

@@ -8,7 +8,7 @@ from git_daytona.base import log
 from git_daytona.base.errors import NotFound, TransferFailed
 from git_daytona.base.threads import concurrently
 from git_daytona.git import branches
-from git_daytona.git.branches import Kept
+from git_daytona.git.branches import Integrated, Kept
 from git_daytona.git.refs import PROJECT, SANDBOX_BRANCH, Names
 from git_daytona.git.repository import Repository
 from git_daytona.sandbox import report as sandbox
@@ -164,7 +164,7 @@ class SandboxBranch:
             self.transfers.fetch(self.repository, self.sandbox_id, refspecs, show=self.show)
 
     def _take(self, report: Report, here: Mapping[str, str], kept: list[Kept]) -> Outcome:
-        changed, in_use = _moved(self.names, report, here), ""
+        changed, where = _moved(self.names, report, here), ""
         if changed:
             if any(ref.startswith(self.names.incoming) for ref in here):
                 branches.forget_incoming(self.repository, self.names)
@@ -174,16 +174,13 @@ class SandboxBranch:
                 report = self._report()
                 self._fetch(report)
             done = branches.integrate(self.repository, self.names, report.head, report.operation)
-            kept, in_use = kept + done.kept, done.in_use
+            kept, where = kept + done.kept, _where(self.names, report, done)
             self.repository.tidy()
         left = {
             "nested repositories do not travel": report.nested,
             "branches that cannot be taken stay in the sandbox": report.refused,
         }
         behind = "; ".join(f"{what}: {', '.join(which)}" for what, which in left.items() if which)
-        where = f"{self.names.branch} stays where it is: {in_use}" if in_use else ""
-        if changed and report.head and not in_use:
-            where = f"{self.names.branch} is at {report.head[:10]}"
         message = _message(where, report, kept, behind)
         return Outcome(changed, report.head, tuple(kept), tuple(report.ports), behind, message)
 
@@ -229,6 +226,13 @@ def _moved(names: Names, report: Report, here: Mapping[str, str]) -> bool:
         or there != tracking
         or not extra <= {*known, report.head, None}
     )
+
+
+def _where(names: Names, report: Report, done: Integrated) -> str:
+    """Say where the branch is after a sync; empty where the sandbox has no commit."""
+    if done.in_use:
+        return f"{names.branch} stays where it is: {done.in_use}"
+    return f"{names.branch} is at {report.head[:10]}" if report.head else ""
 
 
 def _message(where: str, report: Report, kept: list[Kept], left: str) -> str:
