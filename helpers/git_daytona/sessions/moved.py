@@ -28,17 +28,16 @@ def settle(records: Collection[Record], git_dir: str, worktree: str) -> tuple[st
     Sessions follow a repository that is not where they say. If one with its identity still is
     there, this one is a copy, which gets an identity of its own.
     """
-    own, lines = identity.give(git_dir), []
-    here = [each for each in records if each.get("gitDir") == git_dir]
-    away = [each for each in records if _is_away(each, git_dir, own)]
-    mine = [each for each in here if each.get("repository", own) == own]
+    before, lines = identity.give(git_dir), []
+    own, away = before, [each for each in records if _is_away(each, git_dir, before)]
     if first := _original(away, git_dir):
         own, away = identity.give(git_dir, anew=True), []
         lines.append(f"this repository is a copy of '{first}', which keeps its sessions")
+    for record in records:
+        if own and record.get("gitDir") == git_dir and record.get("repository", before) == before:
+            record["repository"] = own
     for record in away:
         _move(record, git_dir, worktree)
-    for record in mine:
-        record |= {"repository": own} if own else {}
     return own, lines
 
 
