@@ -90,7 +90,7 @@ class Coordinator:
         """List the sessions of this repository, not of the project's other clones, by number."""
         self.state.gather()
         found = self.state.sessions()
-        places = {str(self.directory)}
+        places, own = {str(self.directory)}, ("", self.state.identity)
         # Only the existing plugin's records do not name their repository.
         if self._repository and not all(each.git_dir for each in found):
             places |= {str(tree.path) for tree in self._repository.worktrees()}
@@ -98,7 +98,7 @@ class Coordinator:
             each
             for each in found
             if (each.git_dir == self.git_dir if each.git_dir else each.worktree in places)
-            and each.repository in ("", self.state.identity)
+            and each.repository in own
         ]
 
     def find(self, name: str) -> Session:
@@ -194,7 +194,6 @@ class Coordinator:
     ) -> Session:
         """Record a session whose sandbox exists; without names, nothing of it is synced."""
         git_state, now = state.SETUP_FAILED, state.now()
-        self.state.identity = identity.give(self.git_dir)
         if names is None:
             git_state, message = state.DISABLED, "it was started so"
             if self._repository is None:
@@ -210,7 +209,7 @@ class Coordinator:
             last_accessed=now,
             git_return=GitReturn(git_state, message, now),
             git_dir=self.git_dir,
-            repository=self.state.identity,
+            repository=identity.give(self.git_dir),
             prefix=names.prefix if names else SANDBOX_BRANCH,
         )
         self.state.put(session)

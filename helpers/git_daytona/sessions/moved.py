@@ -22,8 +22,8 @@ def is_settled(records: Iterable[Record], git_dir: str, own: str) -> bool:
     )
 
 
-def settle(records: Collection[Record], git_dir: str, worktree: str) -> tuple[str, list[str]]:
-    """Put the records right; return the repository's identity, and what a person has to know.
+def settle(records: Collection[Record], git_dir: str, worktree: str) -> list[str]:
+    """Put the records right; return what a person has to know.
 
     Sessions follow a repository that is not where they say. If one with its identity still is
     there, this one is a copy, which gets an identity of its own.
@@ -38,7 +38,7 @@ def settle(records: Collection[Record], git_dir: str, worktree: str) -> tuple[st
             record["repository"] = own
     for record in away:
         _move(record, git_dir, worktree)
-    return own, lines
+    return lines
 
 
 def left_here(records: Iterable[Record], git_dir: str, own: str) -> list[str]:

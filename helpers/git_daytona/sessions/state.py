@@ -222,10 +222,13 @@ class StateFile:
         self._given = project_id
         self._named = json.dumps(git_dir, ensure_ascii=False).encode("utf-8", "surrogatepass")
         self._git_dir, self.worktree = git_dir, worktree
-        self.identity = identity.read(git_dir) if git_dir else ""
-        """The repository's; it may have none before its first session."""
         self.warnings: list[str] = []
         """Lines to show once."""
+
+    @property
+    def identity(self) -> str:
+        """The repository's, as it is now; empty before its first session."""
+        return identity.read(self._git_dir) if self._git_dir else ""
 
     @property
     def project_id(self) -> str:
@@ -245,8 +248,8 @@ class StateFile:
             content = path.read_bytes() if path == paths.state_file(unquote(path.stem)) else b""
         except OSError:
             return False
-        own = f'"{self.identity}"'.encode()
-        return self._named in content or (self.identity != "" and own in content)
+        own = self.identity
+        return self._named in content or (own != "" and f'"{own}"'.encode() in content)
 
     def sessions(self) -> list[Session]:
         """Read all sessions, by number; those without one in the order in which they came."""
@@ -330,13 +333,13 @@ class StateFile:
 
         Written here before they are taken out there: at no moment is a session in neither.
         """
-        path = self.path
+        path, own = self.path, self.identity
         others = (each for each in path.parent.glob("*.json") if each != path)
         for other in filter(self._names_it, others):
             elsewhere = StateFile(unquote(other.stem), self.worktree)
             for id_, record in elsewhere._records().items():
                 names = (record.get("gitDir"), record.get("repository"))
-                if self._git_dir == names[0] or (self.identity and self.identity == names[1]):
+                if self._git_dir == names[0] or (own and own == names[1]):
                     with self._changing() as document:
                         document["sessions"].setdefault(id_, record)
                     elsewhere.remove(id_)
@@ -349,7 +352,7 @@ class StateFile:
         if not moved.is_settled(records, self._git_dir, self.identity):
             with self._changing() as document:
                 records = [each for each in document["sessions"].values() if isinstance(each, dict)]
-                self.identity, lines = moved.settle(records, self._git_dir, self.worktree)
+                lines = moved.settle(records, self._git_dir, self.worktree)
         lines += moved.left_here(records, self._git_dir, self.identity)
         self.warnings += [line for line in map(printable, lines) if line not in self.warnings]
 
