@@ -11,7 +11,8 @@ import pytest
 
 from git_daytona.base import files, paths
 from git_daytona.base.errors import TimedOut
-from git_daytona.git import branches
+from git_daytona.git import branches, worktrees
+from git_daytona.git.repository import discover
 from git_daytona.sessions import recovery, state
 from support.round_trip import Repo, program
 
@@ -232,6 +233,22 @@ def test_case_85_a_worktree_that_is_gone_holds_nothing(local, repo, begin, tmp_p
     session.agent("echo new >new")
     outcome = session.sync()
     assert repo.git("rev-parse", "opencode/1") == outcome.head
+
+
+def test_case_85_what_is_no_file_of_gits_is_not_waited_for(repo):
+    """A repository may be a stranger's: a pipe, a file without end, one that makes no sense."""
+    here, git_dir = discover(repo.path), repo.path / ".git"
+    (git_dir / "rebase-merge").mkdir()
+    os.mkfifo(git_dir / "BISECT_START")
+    (git_dir / "rebase-merge" / "head-name").symlink_to("/dev/zero")
+    (git_dir / "rebase-merge" / "update-refs").write_bytes(b"\xff\0\n")
+    os.mkfifo(git_dir / "objects" / "pack" / "pack-x.keep")
+    assert worktrees.in_use(here, "refs/heads/opencode/1") == ""
+    worktrees.release(here)
+    (git_dir / "BISECT_START").unlink()
+    (git_dir / "BISECT_START").write_text("opencode/1\n")
+    told = worktrees.in_use(here, "refs/heads/opencode/1")
+    assert told == f"a bisection of it is in progress in '{repo.path}'"
 
 
 @pytest.mark.parametrize("detached", [False, True])

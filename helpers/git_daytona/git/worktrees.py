@@ -14,8 +14,10 @@ from git_daytona.base.errors import TransferFailed
 from git_daytona.git.repository import Repository, failure
 
 SNAPSHOT_TRIES = 3
+LINES_BYTES = 1024 * 1024
+"""The longest list of branches that a rebase in a worktree here may have."""
 _OWN = "daytona-index-"
-_KEEP = "git-daytona: its ref is being made\n"
+_KEEP = "git-daytona: its ref is being made"
 # gitrepository-layout(5) and git's wt-status.c: what a rebase or bisection comes back to. Files of
 # the worktree, in repositories of every format of refs.
 _HELD = {
@@ -47,7 +49,7 @@ def in_use(repository: Repository, ref: str) -> str:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text(errors="replace").splitlines()
+        return os.fsdecode(files.read_bounded(path, LINES_BYTES)[0]).removesuffix("\n").split("\n")
     except OSError:
         return []
 
@@ -57,7 +59,7 @@ def _place(repository: Repository, git_dir: Path) -> Path | None:
     if git_dir == repository.common_dir:
         known = repository.worktree if git_dir == repository.git_dir else None
         return known or git_dir
-    dot_git = Path("\n".join(_lines(git_dir / "gitdir")))
+    dot_git = git_dir / "\n".join(_lines(git_dir / "gitdir"))  # or an absolute path
     return dot_git.parent if dot_git.exists() or (git_dir / "locked").exists() else None
 
 
@@ -153,9 +155,8 @@ def _store(repository: Repository, folder: Path, env: dict[str, str], revisions:
 def release(repository: Repository) -> None:
     """Give the packs of snapshots to git's care: their refs are made, or their run was killed."""
     for path in (repository.common_dir / "objects" / "pack").glob("*.keep"):
-        with contextlib.suppress(OSError):
-            if path.read_text(errors="replace") == _KEEP:
-                path.unlink()
+        if _lines(path) == [_KEEP]:
+            path.unlink(missing_ok=True)
 
 
 def _add_overwritten(repository: Repository, new: str, env: dict[str, str]) -> None:
