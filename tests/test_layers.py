@@ -45,7 +45,7 @@ DOORS = {
     "keyring": "settings.keystore",
     "dotenv": "settings.settings",
     "platformdirs": "base.paths",
-    "filelock": "base.files local.core.store",
+    "filelock": "local.core.store",
     "tenacity": "api.cloud git.repository transfer.leases sandbox.lifecycle",
     "click": "cli.*",
     "wcwidth": "cli.table",

@@ -121,7 +121,6 @@ ENDLESS = {
     ("sandbox.terminal", "resized.wait()"): "the next size; ended with the connection",
     ("sandbox.lifecycle", "problem.last_attempt.result()"): "tenacity: that has ended",
     ("ssh", "self._process.wait()"): "ssh, which has limits of its own",
-    ("base.files", "guard.acquire()"): "filelock: the limit is the lock's own",
     ("git.repository", "state.outcome.result()"): "tenacity: that has ended",
 }
 WAITS = ("wait", "join", "result", "get", "acquire", "communicate", "recv", "accept")

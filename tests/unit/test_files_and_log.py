@@ -34,9 +34,9 @@ def test_everything_is_private_whatever_the_umask(tmp_path, umask):
     assert files.write_whole(top / "a" / "b" / "file", b"x")
     assert files.write_whole(top / "a" / "b" / "once", b"x", replace=False)
     with files.lock(top / "locks" / "one"):
-        pass
+        seen = modes(top)
     folder, file = oct(0o700), oct(0o600)
-    assert modes(top) == {
+    assert seen == {
         "a": folder,
         "a/b": folder,
         "a/b/file": file,

@@ -2,16 +2,21 @@
 
 import contextlib
 import errno
+import fcntl
+import glob
 import itertools
 import os
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from git_daytona.base.errors import BadSetting, TimedOut
 
 LOCK_SECONDS = 60.0
+STALE_SECONDS = 6 * 3600.0
+"""Age of what nobody is still writing."""
 POLL_SECONDS = 0.01
 """Between two looks at a lock that another holds."""
 
@@ -63,10 +68,26 @@ def read_bounded(path: Path, limit: int) -> tuple[bytes, int]:
     return data, mode
 
 
+def stale(folder: Path, pattern: str) -> Iterator[Path]:
+    """Find what killed processes left in a folder: what is older than anything takes."""
+    for path in folder.glob(pattern):
+        with contextlib.suppress(OSError):
+            if time.time() - path.lstat().st_mtime > STALE_SECONDS:
+                yield path
+
+
+def remove_temporary(folder: Path, name: str = "*") -> None:
+    """Remove what killed processes were about to write as a file of a name (a pattern)."""
+    for path in stale(folder, f".{name}.{'[0-9a-f]' * 12}"):
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
 @contextlib.contextmanager
 def _written(path: Path, content: bytes, mode: int | None = 0o600) -> Iterator[Path]:
     """Write a file next to the path, on the disk when the block begins and gone when it ends; with
     the path's own mode if none is given. Raises BadSetting, for what fails in the block, too."""
+    remove_temporary(path.parent, glob.escape(path.name))
     temporary = path.parent / f".{path.name}.{secrets.token_hex(6)}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
@@ -119,30 +140,60 @@ def rewrite(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def lock(path: Path, *, seconds: float = LOCK_SECONDS, holds: str = "") -> Iterator[None]:
-    """Hold an exclusive lock between processes and threads; the kernel frees it when we die.
+    """Hold an exclusive lock between processes and threads; the kernel frees it when we die. Its
+    file is there while it is held; what killed holders left, ``remove_locks`` removes.
 
     ``holds`` says what it protects, for the message. Raises TimedOut after ``seconds``, and
-    BadSetting for a lock that cannot be, or is a link: taking it empties the file.
+    BadSetting for a lock that cannot be, or is a link.
     """
-    import filelock  # a tenth of the service's time to its first answer, which needs no lock
-
     private_directory(path.parent)
-    if path.is_symlink():
-        raise BadSetting(f"the lock '{path}' is a link, which is not followed", hint="remove it")
-    # off a thread's own: each call is a lock of its own, and threads exclude each other, too
-    guard = filelock.FileLock(path, seconds, mode=0o600, thread_local=False)
+    until = time.monotonic() + seconds
     try:
-        held = guard.acquire(poll_interval=POLL_SECONDS)
-    except filelock.Timeout as problem:
-        raise TimedOut(
-            f"another process has been holding the lock on {holds or path.name}"
-            f" for {seconds:.0f} seconds",
-            hint="wait for it to finish; 'git daytona status' shows what is going on",
-        ) from problem
+        while (descriptor := _try_lock(path)) is None:
+            if time.monotonic() >= until:
+                raise TimedOut(
+                    f"another process has been holding the lock on {holds or path.name}"
+                    f" for {seconds:.0f} seconds",
+                    hint="wait for it to finish; 'git daytona status' shows what is going on",
+                )
+            time.sleep(POLL_SECONDS)
     except OSError as problem:
+        if problem.errno == errno.ELOOP:
+            raise BadSetting(
+                f"the lock '{path}' is a link, which is not followed", hint="remove it"
+            ) from problem
         raise BadSetting(
             f"cannot lock '{path}': {problem.strerror or problem}",
             hint="make its directory writable",
         ) from problem
-    with held:
+    try:
         yield
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        os.close(descriptor)
+
+
+def _try_lock(path: Path) -> int | None:
+    """Lock a file, made where it is missing; None if another holds it, or held and removed it."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        os.fchmod(descriptor, 0o600)  # whatever the umask
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(descriptor), path.lstat()):
+            return descriptor
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except BaseException:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return None
+
+
+def remove_locks(folder: Path) -> None:
+    """Remove the files of locks that nobody holds."""
+    for path in folder.glob("*"):
+        with contextlib.suppress(TimedOut, BadSetting), lock(path, seconds=0):
+            pass

@@ -48,7 +48,7 @@ def age(milliseconds: int, now: int) -> str:
 
 def _sandbox(row: Row, now: int) -> str:
     """The state of the sandbox, with its age where it was not seen just now."""
-    fresh = now - row.sandbox_seen < FRESH_SECONDS * 1000
+    fresh = abs(now - row.sandbox_seen) < FRESH_SECONDS * 1000
     if fresh or not row.sandbox_seen or row.sandbox_state in (UNKNOWN, GONE):
         return row.sandbox_state
     return f"{row.sandbox_state} {age(row.sandbox_seen, now)} ago"

@@ -1,19 +1,20 @@
 """Local branches, numbers, remotes, and what is kept before it is overwritten. Local git only; no
 network, no state file."""
 
+import calendar
 import contextlib
 import hashlib
 import itertools
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from git_daytona.base import files, log, paths
 from git_daytona.base.endpoint import Endpoint
 from git_daytona.base.errors import NoRepository, TransferFailed
 from git_daytona.git import worktrees
-from git_daytona.git.refs import COUNTER, KEPT, NUMBER, SANDBOX_BRANCH, Names, url
+from git_daytona.git.refs import BASES, COUNTER, KEPT, NUMBER, SANDBOX_BRANCH, Names, number_in, url
 from git_daytona.git.repository import Repository
 
 RESERVE_TRIES = 200
@@ -29,7 +30,10 @@ def changing(repository: Repository) -> Iterator[None]:
     place = str(repository.common_dir).encode("utf-8", "surrogateescape")
     path = paths.locks() / f"repository-{hashlib.sha256(place).hexdigest()[:24]}"
     with files.lock(path, holds=f"the repository '{repository.common_dir}'"):
-        yield
+        try:
+            yield
+        finally:
+            worktrees.release(repository)
 
 
 # -- numbers ---------------------------------------------------------------------------------------
@@ -136,13 +140,30 @@ def _set_section(repository: Repository, section: str, wanted: Mapping[str, str]
 
 
 def remove_remote(repository: Repository, names: Names) -> None:
-    """Remove remote sandbox-N, its tracking refs and what a fetch left; the branch stays."""
+    """Remove remote sandbox-N and all of session N's refs but its branch and what was kept."""
     with changing(repository):
         branch = f"branch.{names.branch}"
         if repository.section(branch) == _upstream(names):
             repository.set_config("--remove-section", branch)
         repository.set_config("--remove-section", f"remote.{names.remote}")
-        _remove(repository, names.tracking, names.incoming, names.resetting)
+        _remove(repository, names.tracking, names.incoming, names.resetting, names.base)
+
+
+def forget_bases(repository: Repository, living: Callable[[], Container[int | None]]) -> None:
+    """Remove the bases of sessions that are gone: of those that ``living`` (asked once the refs are
+    read) does not have, and that have no remote, either."""
+    bases = repository.refs(BASES)
+    words = ("config", "--name-only", "--get-regexp", r"^remote\.sandbox-[0-9]+\.url$")
+    remotes = repository.git(*words, check=False).text.splitlines() if bases else []
+    numbers = living() if bases else ()
+    gone = [
+        f"delete {ref} {oid}"
+        for ref, oid in bases.items()
+        if (number := number_in(ref.removeprefix(BASES)))
+        and number not in numbers
+        and f"remote.sandbox-{number}.url" not in remotes
+    ]
+    repository.update_refs(gone)
 
 
 def forget_incoming(repository: Repository, names: Names) -> None:
@@ -172,6 +193,7 @@ class _Keeper:
     def __init__(self, repository: Repository, names: Names, here: Mapping[str, str]) -> None:
         self.repository, self.names = repository, names
         self.held = set(_below(here, names.kept).values())
+        self.last = max(map(_moment, _below(here, names.kept)), default=0)
         self.commands: list[str] = []
         self.kept: list[Kept] = []
 
@@ -179,19 +201,21 @@ class _Keeper:
         """Keep a commit, unless it is in the history of one of the tips."""
         if oid not in self.held and not (tips and self.repository.contains(tips, oid)):
             self.held.add(oid)
-            stamp = time.strftime(_STAMP, time.gmtime())
+            # later than those before it, also when the clock was set back: names tell the order
+            self.last = max(int(time.time()), self.last + 1)
+            stamp = time.strftime(_STAMP, time.gmtime(self.last))
             ref = f"{self.names.kept}{stamp}-{label}-{oid[:12]}"
             self.commands.append(f"create {ref} {oid}")
             self.kept.append(Kept(what, ref))
 
     def keep_worktrees(self, new: str, old: str | None) -> bool:
         """Keep what only the files have in the worktrees that show the branch, if there are any."""
-        places = self.repository.showing(self.names.ref)
-        for place in places:
-            snapshot = worktrees.snapshot(self.repository.at(place), new, old)
+        trees = self.repository.showing(self.names.ref)
+        for tree in trees:
+            snapshot = worktrees.snapshot(tree, new, old)
             if snapshot is not None:
-                self.keep(f"uncommitted work in '{place}'", snapshot, "worktree")
-        return bool(places)
+                self.keep(f"uncommitted work in '{tree.worktree}'", snapshot, "worktree")
+        return bool(trees)
 
     def create(self) -> None:
         """Create the refs, all or none. Raises TransferFailed."""
@@ -216,10 +240,15 @@ def keep_branches(repository: Repository, names: Names) -> list[Kept]:
 
 def kept_before(repository: Repository, moment: int) -> dict[str, str]:
     """Refs that were kept before a moment (seconds since the epoch), and their commits."""
-    limit = time.strftime(_STAMP, time.gmtime(min(moment, 2**33)))
-    refs = repository.refs(KEPT)
-    stamps = {ref: re.match(r"\d{8}T\d{6}(?=-)", ref.rpartition("/")[2]) for ref in refs}
-    return {ref: refs[ref] for ref, stamp in stamps.items() if stamp and stamp[0] < limit}
+    return {ref: oid for ref, oid in repository.refs(KEPT).items() if 0 < _moment(ref) < moment}
+
+
+def _moment(ref: str) -> int:
+    """Read from its name when a ref was kept, in seconds since the epoch; 0 for another name."""
+    stamp, dash, _ = ref.rpartition("/")[2].partition("-")
+    with contextlib.suppress(ValueError):
+        return calendar.timegm(time.strptime(stamp, _STAMP)) if dash else 0
+    return 0
 
 
 def describe(kept: Sequence[Kept]) -> str:
@@ -233,42 +262,68 @@ def describe(kept: Sequence[Kept]) -> str:
 # -- what comes back -------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Integrated:
+    """What was kept, and why ``opencode/N`` stayed where it is, as a clause (empty: it moved)."""
+
+    kept: list[Kept]
+    in_use: str = ""
+
+
 def integrate(
     repository: Repository, names: Names, head: str | None, operation: str | None
-) -> list[Kept]:
+) -> Integrated:
     """Move what was fetched under ``names.incoming`` to where it belongs; what that overwrites is
     kept under a ref and returned.
 
     First refs for the tips that the new ones do not contain; then, in one transaction, the tracking
     refs and ``opencode/N`` (compare-and-swap to ``head``); then every worktree that has the branch
-    checked out follows. Raises TransferFailed.
+    checked out follows. While the user is in the middle of something on the branch, it stays, and
+    what it would have moved to is kept. Raises TransferFailed.
     """
     with changing(repository):
         for _ in range(MOVE_TRIES):
             here = repository.refs(names.incoming, names.ref, names.tracking, names.kept)
             fetched, old = _below(here, names.incoming), here.get(names.ref)
-            if head is not None and head not in fetched.values():
-                raise TransferFailed(
-                    "the sandbox did not send the commit that it reported",
-                    hint=f"try again: git daytona sync {names.number}",
-                )
             keeper = _Keeper(repository, names, here)
-            gone, moves = _moves(keeper, here, head)
+            new, in_use = _destination(keeper, fetched, head, old)
+            gone, moves = _moves(keeper, here, new)
             _keep_extra(keeper, fetched, head, operation)
             # while the branch still is where it was
-            shown = head is not None and head != old and keeper.keep_worktrees(head, old)
+            shown = new is not None and keeper.keep_worktrees(new, old)
+            before = old or new or ""
             if shown:
-                moves.append(f"update {names.resetting} {old or head}")
+                moves.append(f"update {names.resetting} {before}")
             moves += [f"delete {names.incoming}{name} {oid}" for name, oid in fetched.items()]
             # Two steps, because git cannot delete 'a' and create 'a/b' in one transaction.
             if repository.update_refs(keeper.commands + gone) and repository.update_refs(moves):
                 if shown:
-                    _follow(repository, names, old or head or "")
-                return keeper.kept
+                    _follow(repository, names, before)
+                return Integrated(keeper.kept, in_use)
     raise TransferFailed(
         f"'{names.branch}' kept moving during the sync",
         hint=f"try again: git daytona sync {names.number}",
     )
+
+
+def _destination(
+    keeper: _Keeper, fetched: Mapping[str, str], head: str | None, old: str | None
+) -> tuple[str | None, str]:
+    """Return where the branch has to go (None: nowhere), and what keeps it from going there; then
+    what it would have become is kept. Raises TransferFailed."""
+    names = keeper.names
+    if head is not None and head not in fetched.values():
+        raise TransferFailed(
+            "the sandbox did not send the commit that it reported",
+            hint=f"try again: git daytona sync {names.number}",
+        )
+    if head is None or head == old:
+        return None, ""
+    if in_use := worktrees.in_use(keeper.repository, names.ref):
+        tips = list(_below(fetched, "heads/").values())
+        keeper.keep("what the sandbox has checked out", head, "head", tips)
+        return None, in_use
+    return head, ""
 
 
 def _below(refs: Mapping[str, str], prefix: str) -> dict[str, str]:
@@ -315,7 +370,7 @@ def _keep_extra(
 def finish_reset(repository: Repository, names: Names) -> list[Kept]:
     """Finish the reset of worktrees that a crash interrupted; what was edited since is kept."""
     old = repository.refs(names.resetting).get(names.resetting)
-    if old is None:
+    if old is None or worktrees.in_use(repository, names.ref):
         return []
     with changing(repository):
         here = repository.refs(names.ref, names.kept)
@@ -329,6 +384,6 @@ def finish_reset(repository: Repository, names: Names) -> list[Kept]:
 
 def _follow(repository: Repository, names: Names, old: str) -> None:
     """Make every worktree that has ``opencode/N`` checked out show it; then the marker goes."""
-    for place in repository.showing(names.ref):
-        worktrees.reset(repository.at(place))
+    for tree in repository.showing(names.ref):
+        worktrees.reset(tree)
     repository.update_refs([f"delete {names.resetting} {old}"])

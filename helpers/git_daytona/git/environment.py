@@ -17,7 +17,7 @@ _KEPT = {f"GIT_{name}" for name in ("EXEC_PATH", "ALLOW_PROTOCOL")} | {
 # worktree's own would let that one's shared part expire; the rest is output.
 _LOCAL = """
     core.hooksPath=/dev/null core.fsmonitor=false core.safecrlf=false core.splitIndex=false
-    core.quotePath=true core.pager=cat color.ui=false gc.auto=0 maintenance.auto=false
+    core.quotePath=true core.pager=cat color.ui=false
     advice.detachedHead=false submodule.recurse=false commit.gpgSign=false tag.gpgSign=false
 """
 # For transfers, on top of it: one pack (unpackLimit), whose size can be limited, in place of up to
@@ -29,7 +29,7 @@ _TRANSFER = """
     push.pushOption= fetch.recurseSubmodules=false fetch.prune=false fetch.pruneTags=false
     fetch.writeCommitGraph=false fetch.showForcedUpdates=false fetch.fsckObjects=true
     fetch.unpackLimit=1 fetch.uriProtocols= transfer.fsckObjects=true transfer.advertiseSID=false
-    transfer.bundleURI=false
+    transfer.bundleURI=false gc.auto=0 maintenance.auto=false
 """
 LOCAL_CONFIG = tuple(_LOCAL.split())
 TRANSFER_CONFIG = (*LOCAL_CONFIG, *_TRANSFER.split())

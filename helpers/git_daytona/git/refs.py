@@ -16,6 +16,7 @@ COUNTER = "refs/daytona/counter"
 """A blob with the highest number ever given: none is given again, even after a deletion."""
 KEPT = "refs/daytona/kept/"
 """What a sync or a deletion would have overwritten."""
+BASES = "refs/daytona/base/"
 NUMBER = "[1-9][0-9]{0,8}"
 PREFIX_LENGTH = 100
 MOST = 2000
@@ -57,7 +58,7 @@ class Names:
     kept = _Name(KEPT + "opencode-{number}/")
     resetting = _Name("refs/daytona/resetting/{number}")
     """The branch's old tip, while worktrees that have it checked out still have to follow."""
-    base = _Name("refs/daytona/base/{number}")
+    base = _Name(BASES + "{number}")
     """The commit that the session started from."""
 
 

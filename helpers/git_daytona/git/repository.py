@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +14,8 @@ from git_daytona.git import environment
 
 LOCAL_SECONDS = 300.0
 """Limit of one local git command: a checkout of a large tree on a slow disk."""
+PACKS = 10
+"""More than these, and git is asked whether that is too many (gc.autoPackLimit)."""
 
 # What of a user's environment says which repository is meant; the last one only makes git more
 # careful. The rest of what git hands to hooks and aliases (GIT_COMMON_DIR, GIT_OBJECT_DIRECTORY, …)
@@ -93,7 +95,16 @@ class Repository:
 
     def contains(self, tips: Sequence[str], oid: str) -> bool:
         """Whether the commit is in the history of any of the tips."""
-        return oid in tips or not self.git("rev-list", "--max-count=1", oid, "--not", *tips).text
+        # not rev-list, which gives up early where commits are dated before their parents
+        return oid in tips or self.git("merge-base", oid, *tips, check=False).text == oid
+
+    def tidy(self) -> None:
+        """Let git repack what many fetches brought, as it does after a fetch of the user's: if the
+        user lets it and it is due, in the background."""
+        packs = self.common_dir.glob("objects/pack/*.pack")
+        setting = ("config", "--type=bool", "--get", "maintenance.auto")
+        if len(list(packs)) > PACKS and self.git(*setting, check=False).text != "false":
+            self.git("gc", "--auto", "--quiet", check=False)
 
     def section(self, name: str) -> dict[str, str]:
         """The values of a section, by key in lower case; of several with one key the last."""
@@ -128,14 +139,21 @@ class Repository:
                 found.append(Worktree(path, fields.get("branch")))
         return found
 
-    def showing(self, ref: str) -> list[Path]:
-        """The worktrees that have a branch checked out, by its full name."""
-        return [tree.path for tree in self.worktrees() if tree.branch == ref]
+    def showing(self, ref: str) -> list["Repository"]:
+        """The repository in each of the worktrees that have a branch checked out, by its full name.
 
-    def at(self, worktree: Path) -> "Repository":
-        """The same repository, working in another of its worktrees."""
-        git_dir = self.git("-C", str(worktree), "rev-parse", "--absolute-git-dir").text
-        return Repository(Path(git_dir), self.common_dir, worktree, self.object_format)
+        git lists the git directory in place of a main worktree that lies apart from it: in a
+        submodule that knows the way, with ``--separate-git-dir`` nothing does (None).
+        """
+        return [self._at(tree.path) for tree in self.worktrees() if tree.branch == ref]
+
+    def _at(self, place: Path) -> "Repository":
+        there = ("-C", str(place), "rev-parse")
+        git_dir = Path(self.git(*there, "--absolute-git-dir").text)
+        if git_dir == self.git_dir:
+            return self
+        top = self.git(*there, "--show-toplevel", check=False).text
+        return replace(self, git_dir=git_dir, worktree=Path(top) if top else None)
 
 
 def failure(result: Result, what: str) -> TransferFailed:

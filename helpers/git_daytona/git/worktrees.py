@@ -1,64 +1,185 @@
-"""A worktree that is about to be reset: what only it holds, and the reset itself."""
+"""A worktree that is about to be reset: who is at work in it, what only it holds, the reset."""
 
 import contextlib
 import itertools
 import os
+import re
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+from git_daytona.base import files
 from git_daytona.base.errors import TransferFailed
 from git_daytona.git.repository import Repository, failure
 
+SNAPSHOT_TRIES = 3
+LINES_BYTES = 1024 * 1024
+"""The longest list of branches that a rebase in a worktree here may have."""
+_OWN = "daytona-index-"
+_KEEP = "git-daytona: its ref is being made"
+# gitrepository-layout(5) and git's wt-status.c: what a rebase or bisection comes back to. Files of
+# the worktree, in repositories of every format of refs.
+_HELD = {
+    "rebase-merge/head-name": "rebase",
+    "rebase-merge/update-refs": "rebase",
+    "rebase-apply/head-name": "rebase",
+    "BISECT_START": "bisection",
+}
+_HEADS = {"MERGE_HEAD": "merge", "CHERRY_PICK_HEAD": "cherry-pick", "REVERT_HEAD": "revert"}
+
+
+def in_use(repository: Repository, ref: str) -> str:
+    """Say what of the user's own keeps a branch where it is: an operation in a worktree here, or a
+    worktree whose files git cannot find; empty for nothing."""
+    short = ref.removeprefix("refs/heads/")
+    for git_dir in (repository.common_dir, *repository.common_dir.glob("worktrees/*")):
+        for name, operation in _HELD.items():
+            if not {ref, short}.isdisjoint(_lines(git_dir / name)) and (
+                place := _place(repository, git_dir)
+            ):
+                return f"a {operation} of it is in progress in '{place}'"
+    for tree in repository.showing(ref):
+        if tree.worktree is None:
+            return f"it is checked out in a worktree of '{tree.git_dir}' that git cannot find"
+        if operation := _operation(tree):
+            return f"{operation} in '{tree.worktree}'"
+    return ""
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return os.fsdecode(files.read_bounded(path, LINES_BYTES)[0]).removesuffix("\n").split("\n")
+    except OSError:
+        return []
+
+
+def _place(repository: Repository, git_dir: Path) -> Path | None:
+    """Tell where a worktree is, for people; None for one that was removed, which git prunes."""
+    if git_dir == repository.common_dir:
+        known = repository.worktree if git_dir == repository.git_dir else None
+        return known or git_dir
+    dot_git = git_dir / "\n".join(_lines(git_dir / "gitdir"))  # or an absolute path
+    return dot_git.parent if dot_git.exists() or (git_dir / "locked").exists() else None
+
+
+def _operation(repository: Repository) -> str:
+    """Say which operation is in progress on the branch of a worktree; empty for none."""
+    heads = "".join(f"{head}\n" for head in _HEADS).encode()
+    found = repository.git("cat-file", "--batch-check=%(objecttype)", stdin=heads).text.splitlines()
+    for operation, answer in zip(_HEADS.values(), found, strict=True):
+        if answer == "commit":
+            return f"a {operation} is in progress"
+    if (repository.git_dir / "rebase-apply" / "applying").exists():
+        return "'git am' is in progress"
+    return "there are conflicts" if repository.git("ls-files", "--unmerged").stdout else ""
+
 
 def snapshot(repository: Repository, new: str, old: str | None) -> str | None:
-    """A commit of everything in the worktree that resetting it to ``new`` would take away: staged,
-    unstaged and untracked files, and ignored ones that ``new`` would overwrite. None when there is
-    nothing of that kind.
+    """A commit of everything in the worktree, if a reset to ``new`` would take some of it away:
+    staged and unstaged edits, and files that ``new`` would overwrite, ignored ones, too. None when
+    there is nothing of that kind: other files stay where they are.
 
     The index and the files stay as they are. The commit's parents are ``old`` and, when the index
-    differs from both, a commit of the index, as ``git stash`` records it.
+    differs from both, a commit of the index, as ``git stash`` records it. Its objects are safe from
+    any gc until ``release``.
     """
+    for again in reversed(range(SNAPSHOT_TRIES)):
+        try:
+            return _snapshot(repository, new, old)
+        except TransferFailed:  # of an object that was there already, a gc may have taken it
+            if not again:
+                raise
+    raise AssertionError
+
+
+def _snapshot(repository: Repository, new: str, old: str | None) -> str | None:
     head = old or new
     before = repository.git("rev-parse", f"{head}^{{tree}}").text
-    # An index with conflicts makes no tree; it is captured as files.
-    staged = repository.git("write-tree", check=False).text or before
-    with tempfile.TemporaryDirectory(prefix="daytona-index-", dir=repository.git_dir) as folder:
-        env = {"GIT_INDEX_FILE": f"{folder}/index"}
+    with _apart(repository) as (folder, env):
         with contextlib.suppress(FileNotFoundError):
             # With its time: by it git tells which files may have changed within the second in which
             # the index was written.
             shutil.copy2(repository.git_dir / "index", folder)
+        # An index with conflicts makes no tree; it is captured as files.
+        staged = repository.git("write-tree", check=False, env=env).text or before
         _look_again(repository, new, env, everywhere=True)
-        repository.git("add", "--all", "--", ":/", env=env)
+        # also what lies outside of a sparse checkout's patterns
+        repository.git("add", "--update", "--sparse", "--", ":/", env=env)
         _add_overwritten(repository, new, env)
+        if repository.git("write-tree", env=env).text == staged == before:
+            return None
+        repository.git("add", "--all", "--sparse", "--", ":/", env=env)
         tree = repository.git("write-tree", env=env).text
-    if tree == staged == before:
-        return None
-    place, parents = f"'{repository.worktree}'", ["-p", head]
-    if staged not in (tree, before):
-        parents += ["-p", _commit(repository, staged, parents, f"index of {place}")]
-    message = f"uncommitted work in {place}, kept by git-daytona"
-    return _commit(repository, tree, parents, message)
+        place, parents = f"'{repository.worktree}'", ["-p", head]
+        if staged not in (tree, before):
+            parents += ["-p", _commit(repository, staged, parents, f"index of {place}", env)]
+        message = f"uncommitted work in {place}, kept by git-daytona"
+        commit = _commit(repository, tree, parents, message, env)
+        _store(repository, folder, env, f"{commit}\n^{head}\n")
+        return commit
+
+
+@contextlib.contextmanager
+def _apart(repository: Repository) -> Iterator[tuple[Path, dict[str, str]]]:
+    """Make a folder with an index and objects of its own, beside the repository's, which no gc
+    looks into; what killed runs have left of that kind is removed."""
+    objects = repository.common_dir / "objects"
+    for stale in files.stale(objects, _OWN + "*"):
+        shutil.rmtree(stale, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=_OWN, dir=objects) as folder:
+        quoted = re.sub(r'(["\\])', r"\\\1", str(objects))
+        env = {
+            "GIT_INDEX_FILE": f"{folder}/index",
+            "GIT_OBJECT_DIRECTORY": f"{folder}/objects",
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"',
+        }
+        (Path(folder) / "objects").mkdir()
+        yield Path(folder), env
+
+
+def _store(repository: Repository, folder: Path, env: dict[str, str], revisions: str) -> None:
+    """Give the repository a pack of all that the revisions have, also of what lay in it and was in
+    use by nothing. A gc that runs just now leaves it alone for its ``.keep``, as one that git's own
+    fetch writes; one that had begun before does not know it."""
+    words = ("pack-objects", "--revs", "--quiet", "--window=0", f"{folder}/pack")
+    repository.git(*words, stdin=revisions.encode(), env=env)
+    target = repository.common_dir / "objects" / "pack"
+    target.mkdir(exist_ok=True)
+    # the index of a pack last: by it git finds the pack
+    for part in sorted(folder.glob("pack-*"), key=lambda path: path.suffix == ".idx"):
+        (target / part.with_suffix(".keep").name).write_text(_KEEP)
+        part.replace(target / part.name)
+
+
+def release(repository: Repository) -> None:
+    """Give the packs of snapshots to git's care: their refs are made, or their run was killed."""
+    for path in (repository.common_dir / "objects" / "pack").glob("*.keep"):
+        if _lines(path) == [_KEEP]:
+            path.unlink(missing_ok=True)
 
 
 def _add_overwritten(repository: Repository, new: str, env: dict[str, str]) -> None:
-    """Add ignored files that ``new`` tracks: the reset would overwrite them."""
+    """Add what ``new`` would overwrite, and git does not look at: untracked and ignored files."""
     assert repository.worktree is not None
     tree = repository.git("write-tree", env=env).text
     words = ("-r", "-z", "--name-only", "--diff-filter=A", tree, new)
-    names = repository.git("diff-tree", *words).stdout.split(b"\0")
-    there = [b":(literal,top)" + name for name in names if name and _has(repository.worktree, name)]
+    names = repository.git("diff-tree", *words, env=env).stdout.split(b"\0")
+    there = {_in_the_way(repository.worktree, name) for name in names if name} - {b""}
     if there:
-        arguments = ("add", "--force", "--pathspec-from-file=-", "--pathspec-file-nul")
-        repository.git(*arguments, stdin=b"\0".join(there), env=env)
+        arguments = ("add", "--force", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul")
+        paths = b"\0".join(b":(literal,top)" + name for name in sorted(there))
+        repository.git(*arguments, stdin=paths, env=env)
 
 
-def _has(worktree: Path, name: bytes) -> bool:
-    """Whether the worktree has that path, but not by way of a link, which git does not follow."""
-    path = worktree / os.fsdecode(name)
-    folders = itertools.takewhile(lambda folder: folder != worktree, path.parents)
-    return os.path.lexists(path) and not any(folder.is_symlink() for folder in folders)
+def _in_the_way(worktree: Path, name: bytes) -> bytes:
+    """Return what takes a path's place in a worktree: itself, or a file or link among its folders;
+    empty for nothing."""
+    for folder in itertools.accumulate(name.split(b"/"), lambda *pair: b"/".join(pair)):
+        path = worktree / os.fsdecode(folder)
+        if path.is_symlink() or not path.is_dir():
+            return folder if os.path.lexists(path) else b""
+    return name
 
 
 def _look_again(
@@ -83,8 +204,10 @@ def _look_again(
         repository.git("update-index", option, "-z", "--stdin", stdin=names, env=env)
 
 
-def _commit(repository: Repository, tree: str, parents: list[str], message: str) -> str:
-    identity = dict.fromkeys(("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"), "git-daytona")
+def _commit(
+    repository: Repository, tree: str, parents: list[str], message: str, env: dict[str, str]
+) -> str:
+    identity = env | dict.fromkeys(("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"), "git-daytona")
     identity |= dict.fromkeys(("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"), "git-daytona@localhost")
     return repository.git("commit-tree", tree, *parents, "-m", message, env=identity).text
 

@@ -64,16 +64,30 @@ class Mark:
         return replace(self, number=number, prefix=prefix)
 
 
+def creating() -> Path:
+    """Where the marks are."""
+    return paths.own_state() / "creating"
+
+
 def mark_for(session_id: str, project_id: str, git_dir: str) -> Mark:
     """Return the mark of a session's creation, as it is on disk or as it would be."""
     name = sha256(f"{project_id}\0{git_dir}\0{session_id}".encode()).hexdigest()[:32]
-    path = paths.own_state() / "creating" / name
+    path = creating() / name
     return _read(path) or Mark(path, session_id, project_id, git_dir)
 
 
 def marks() -> Iterator[Mark]:
     """Find all creations that were begun and not recorded."""
-    return filter(None, map(_read, sorted((paths.own_state() / "creating").glob("*"))))
+    return filter(None, map(_read, sorted(creating().glob("*"))))
+
+
+def move_marks(before: str, now: str) -> None:
+    """Let the creations that were begun in a repository go on at its new place."""
+    for mark in marks():
+        if mark.git_dir == before:
+            path = mark_for(mark.session_id, mark.project_id, now).path
+            replace(mark, path=path, git_dir=now).write(mark.number, mark.prefix)
+            mark.path.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> Mark | None:

@@ -58,7 +58,6 @@ def _read(path: Path) -> Stamp | None:
     try:
         with files.lock(lock, seconds=0):
             path.unlink(missing_ok=True)
-        lock.unlink(missing_ok=True)
         return None
     except TimedOut:  # its service holds it
         pass
@@ -94,13 +93,18 @@ def _processes(worktree: Path) -> Iterator[tuple[int, list[str]]]:
         try:
             place = (process / "cwd").readlink()
             if (process / "exe").readlink().name not in PROGRAMS or not (
-                place.is_relative_to(worktree)
-                and time.time() - process.stat().st_ctime > STARTING_SECONDS
+                place.is_relative_to(worktree) and _seconds(process) > STARTING_SECONDS
             ):
                 continue
             yield int(process.name), (process / "cmdline").read_text().split("\0")
-        except (OSError, UnicodeDecodeError):  # it has ended, or is somebody else's
+        except (OSError, ValueError, IndexError):  # it has ended, or is somebody else's
             continue
+
+
+def _seconds(process: Path) -> float:
+    """Tell how long a process has run, by a clock that nobody sets: field 22 of proc(5)'s stat."""
+    begun = int((process / "stat").read_text(errors="replace").rpartition(") ")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - begun / os.sysconf("SC_CLK_TCK")
 
 
 def check(worktree: Path) -> None:

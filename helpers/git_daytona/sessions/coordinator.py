@@ -11,7 +11,7 @@ from typing import TypeVar
 from git_daytona.api.cloud import Cloud, Execution
 from git_daytona.base import errors, files, log, paths
 from git_daytona.base.errors import GitDaytonaError, NoRepository, SandboxGone
-from git_daytona.git import branches, legacy_remotes
+from git_daytona.git import branches, identity, legacy_remotes
 from git_daytona.git.refs import SANDBOX_BRANCH, Names, number_in
 from git_daytona.git.repository import Repository, need_worktree
 from git_daytona.sandbox import report
@@ -91,7 +91,7 @@ class Coordinator:
         """List the sessions of this repository, not of the project's other clones, by number."""
         self.state.gather()
         found = self.state.sessions()
-        places = {str(self.directory)}
+        places, own = {str(self.directory)}, ("", self.state.identity)
         # Only the existing plugin's records do not name their repository.
         if self._repository and not all(each.git_dir for each in found):
             places |= {str(tree.path) for tree in self._repository.worktrees()}
@@ -99,6 +99,7 @@ class Coordinator:
             each
             for each in found
             if (each.git_dir == self.git_dir if each.git_dir else each.worktree in places)
+            and each.repository in own
         ]
 
     def find(self, name: str) -> Session:
@@ -209,6 +210,7 @@ class Coordinator:
             last_accessed=now,
             git_return=GitReturn(git_state, message, now),
             git_dir=self.git_dir,
+            repository=identity.give(self.git_dir),
             prefix=names.prefix if names else SANDBOX_BRANCH,
         )
         self.state.put(session)
@@ -302,7 +304,7 @@ class Coordinator:
         _ = session.names  # raises NoRepository
         with self.one_at_a_time(session.id):
             current = self.find(session.id)  # it may have been deleted meanwhile
-            begun = state.now()
+            begun = current.last_accessed
             try:
                 outcome = self._sync(current)
             except GitDaytonaError as problem:
@@ -375,7 +377,7 @@ class Coordinator:
     def _bring_back(self, session: Session, *, force: bool) -> Outcome | None:
         lose = f"git daytona delete --force {session.number}"
         self.tell("syncing before the deletion")
-        begun = state.now()
+        begun = session.last_accessed
         try:
             outcome = self._sync(session)
         except SandboxGone:

@@ -1,14 +1,18 @@
 """What the next start makes good after a crash, and what a person asks to be tidied up."""
 
-from collections.abc import Callable
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 from git_daytona.api.cloud import SandboxInfo
 from git_daytona.base import files, log, paths
 from git_daytona.base.errors import GitDaytonaError, SandboxGone, UsageError
 from git_daytona.base.secret import redact
-from git_daytona.git import branches, legacy_remotes
+from git_daytona.git import branches, identity, legacy_remotes
 from git_daytona.git.refs import Names, number_of_remote
 from git_daytona.sandbox import lifecycle
 from git_daytona.sessions import state
@@ -18,6 +22,8 @@ from git_daytona.settings import preferences
 from git_daytona.transfer import leases
 
 GONE = "the sandbox is gone; what it had not synced is lost"
+TEMPORARY = ("daytona-ssh-*", "git-daytona-live-*")
+"""Folders that ssh.py and ``doctor --live`` make for themselves."""
 
 
 @dataclass
@@ -46,8 +52,10 @@ def recover(coordinator: Coordinator) -> Recovered:
 
     with log.event("recover") as event:
         step("stale tokens", partial(_reap, coordinator))
+        step("temporary files", _sweep)
         if coordinator.has_repository:
             step("old remotes", lambda: legacy_remotes.rewrite(coordinator.repository))
+            step("old refs", partial(_forget_bases, coordinator))
         for mark in lifecycle.marks():
             if mark.git_dir == coordinator.git_dir:
                 step(f"session {mark.session_id}", partial(_finish_creation, coordinator, mark))
@@ -60,6 +68,28 @@ def recover(coordinator: Coordinator) -> Recovered:
 def _reap(coordinator: Coordinator) -> str:
     number = leases.reap(coordinator.cloud)
     return f"{number} stale {'lease' if number == 1 else 'leases'} revoked" if number else ""
+
+
+def _sweep() -> str:
+    """Remove what killed processes left: locks, files half-written, folders."""
+    files.remove_locks(paths.locks())
+    for folder in (paths.leases(), lifecycle.creating(), paths.storage()):
+        files.remove_temporary(folder)
+    for pattern in TEMPORARY:
+        for folder in files.stale(Path(tempfile.gettempdir()), pattern):
+            if folder.lstat().st_uid == os.geteuid():
+                shutil.rmtree(folder, ignore_errors=True)
+    return ""
+
+
+def _forget_bases(coordinator: Coordinator) -> str:
+    def living() -> Container[int | None]:
+        # The sessions last: one is recorded before its mark goes.
+        made = [mark for mark in lifecycle.marks() if mark.git_dir == coordinator.git_dir]
+        return range(10**9) if made else {each.number for each in coordinator.sessions()}
+
+    branches.forget_bases(coordinator.repository, living)
+    return ""
 
 
 def _finish_creation(coordinator: Coordinator, mark: lifecycle.Mark) -> str:
@@ -173,7 +203,11 @@ def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:
     Raises UsageError when a session has it already, NotFound when there is no such sandbox.
     """
     for session in state.all_sessions():
-        if session.sandbox_id == sandbox_id:
+        if session.sandbox_id != sandbox_id:
+            continue
+        if session.git_dir and not identity.is_at(session.git_dir, session.repository):
+            coordinator.state.remove(session.id)  # its repository is gone
+        else:
             raise UsageError(
                 f"sandbox '{sandbox_id}' belongs to session {session.number or session.id} "
                 f"of '{session.worktree}'",

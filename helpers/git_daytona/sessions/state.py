@@ -11,14 +11,18 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import sha1
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 from urllib.parse import unquote, urlsplit
 
 from git_daytona.base import files, log, paths
 from git_daytona.base.errors import BadSetting, NoRepository
+from git_daytona.base.secret import printable
+from git_daytona.git import identity
 from git_daytona.git.refs import SANDBOX_BRANCH, Names, is_prefix
 from git_daytona.git.repository import Repository
+from git_daytona.sessions import moved
 
 CHILDREN = 500
 """How many sub-agents' sessions the file remembers."""
@@ -100,10 +104,14 @@ class Session:
     git_return: Annotated[GitReturn, _git_return]
     git_dir: Annotated[str | None, lambda value: value if isinstance(value, str) else None] = None
     """The repository's common directory (ours): tells clones of one project apart."""
+    repository: Text = ""
+    """The repository's identity (ours), by which it is known wherever it is moved; empty for a
+    directory without one, and in records of versions that went by ``git_dir`` alone."""
     deleting: Milliseconds = 0
     """When the deletion of its sandbox began, its work being here (ours); 0: it did not."""
     synced_at: Milliseconds = 0
-    """When the last successful sync began (ours): what was done later may not be here."""
+    """``last_accessed`` as the last successful sync found it (ours): what was done later may not be
+    here."""
     title: Annotated[str, lambda value: one_line(value) if isinstance(value, str) else ""] = ""
     """What its client or its user calls it (ours), in one line."""
     prefix: Annotated[str, _prefix] = SANDBOX_BRANCH
@@ -218,6 +226,11 @@ class StateFile:
         """Lines to show once."""
 
     @property
+    def identity(self) -> str:
+        """The repository's, as it is now; empty before its first session."""
+        return identity.read(self._git_dir) if self._git_dir else ""
+
+    @property
     def project_id(self) -> str:
         """The project's id as the file has it."""
         if self._git_dir and not self._names_it(paths.state_file(self._given)):
@@ -232,15 +245,17 @@ class StateFile:
 
     def _names_it(self, path: Path) -> bool:
         try:
-            return path == paths.state_file(unquote(path.stem)) and self._named in path.read_bytes()
+            content = path.read_bytes() if path == paths.state_file(unquote(path.stem)) else b""
         except OSError:
             return False
+        own = self.identity
+        return self._named in content or (own != "" and f'"{own}"'.encode() in content)
 
     def sessions(self) -> list[Session]:
-        """Read all sessions, by number, then age."""
+        """Read all sessions, by number; those without one in the order in which they came."""
         read = (_session(id_, record) for id_, record in self._read()["sessions"].items())
         found = [session for session in read if session is not None]
-        return sorted(found, key=lambda each: (each.number or 0, each.created))
+        return sorted(found, key=lambda each: each.number or 0)
 
     def get(self, session_id: str) -> Session | None:
         return _session(session_id, self._read()["sessions"].get(session_id))
@@ -260,19 +275,29 @@ class StateFile:
 
     def edit(self, session_id: str, **values: Any) -> Session | None:
         """Change values of a session; return what it was before, None where there is none."""
+        return self._edit(session_id, lambda _: values)
+
+    def _edit(self, session_id: str, change: Callable[[Session], dict[str, Any]]) -> Session | None:
         with self._changing() as document:
             before = _session(session_id, document["sessions"].get(session_id))
             if before is not None:
-                _write(document["sessions"][session_id], values)
+                _write(document["sessions"][session_id], change(before))
         return before
 
     def note(self, session_id: str, state: str, message: str, **values: int) -> None:
-        """Record how a sync went; ``synced_at`` is when a successful one began."""
+        """Record how a sync went; ``synced_at`` is what ``last_accessed`` was when a successful one
+        began."""
         self.edit(session_id, git_return=GitReturn(state, message, now()), **values)
 
     def touch(self, session_id: str) -> None:
         """Record that a session is used now; a deletion that was not finished is then off."""
-        self.edit(session_id, last_accessed=now(), deleting=0)
+
+        def later(before: Session) -> dict[str, Any]:
+            # than any use before, and than what the last sync found, whatever the clock says
+            least = max(before.last_accessed, before.synced_at) + 1
+            return {"last_accessed": max(now(), least), "deleting": 0}
+
+        self._edit(session_id, later)
 
     def set_title(self, session_id: str, title: str) -> None:
         """Record what a session is called, if it is called something else."""
@@ -308,21 +333,38 @@ class StateFile:
 
         Written here before they are taken out there: at no moment is a session in neither.
         """
-        path = self.path
+        path, own = self.path, self.identity
         others = (each for each in path.parent.glob("*.json") if each != path)
         for other in filter(self._names_it, others):
             elsewhere = StateFile(unquote(other.stem), self.worktree)
-            for id_, record in elsewhere._read()["sessions"].items():
-                if isinstance(record, dict) and record.get("gitDir") == self._git_dir:
+            for id_, record in elsewhere._records().items():
+                names = (record.get("gitDir"), record.get("repository"))
+                if self._git_dir == names[0] or (own and own == names[1]):
                     with self._changing() as document:
                         document["sessions"].setdefault(id_, record)
                     elsewhere.remove(id_)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Make the file say where the repository is, and which one, if that is not what it says."""
+        records = list(self._records().values())
+        lines: list[str] = []
+        if not moved.is_settled(records, self._git_dir, self.identity):
+            with self._changing() as document:
+                records = [each for each in document["sessions"].values() if isinstance(each, dict)]
+                lines = moved.settle(records, self._git_dir, self.worktree)
+        lines += moved.left_here(records, self._git_dir, self.identity)
+        self.warnings += [line for line in map(printable, lines) if line not in self.warnings]
 
     def remove(self, session_id: str) -> None:
         with self._changing() as document:
             document["sessions"].pop(session_id, None)
 
     # -- inside ------------------------------------------------------------------------------------
+
+    def _records(self) -> dict[str, dict[str, Any]]:
+        records = self._read()["sessions"].items()
+        return {id_: record for id_, record in records if isinstance(record, dict)}
 
     @contextmanager
     def _changing(self) -> Iterator[Document]:
@@ -356,7 +398,7 @@ class StateFile:
         if not locked:  # then it may be another process's new file by now
             with _locked(path):
                 return self._read(path, locked=True)
-        aside = path.with_name(f"{path.name}.corrupt-{now()}")
+        aside = _unused(f"{path}.corrupt-", now())
         path.rename(aside)
         line = (
             f"the state file could not be read and is kept as '{aside}'; "
@@ -365,6 +407,11 @@ class StateFile:
         log.logger.error("%s", line)
         self.warnings.append(line)
         return empty
+
+
+def _unused(name: str, number: int) -> Path:
+    """Return the first path of the name, with the number or a later one, where nothing is."""
+    return next(path for each in count(number) if not (path := Path(f"{name}{each}")).exists())
 
 
 def _locked(path: Path) -> AbstractContextManager[None]:

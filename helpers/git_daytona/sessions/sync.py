@@ -9,7 +9,7 @@ from git_daytona.base import log
 from git_daytona.base.errors import NotFound, TransferFailed
 from git_daytona.base.threads import concurrently
 from git_daytona.git import branches
-from git_daytona.git.branches import Kept
+from git_daytona.git.branches import Integrated, Kept
 from git_daytona.git.refs import PROJECT, SANDBOX_BRANCH, Names
 from git_daytona.git.repository import Repository
 from git_daytona.sandbox import report as sandbox
@@ -107,7 +107,7 @@ class SandboxBranch:
         before = self.repository.refs(self.names.tracking)
         branches.forget_incoming(self.repository, self.names)
         self._fetch(sandbox.refs(self.transfers.cloud, self.sandbox_id))
-        kept = branches.integrate(self.repository, self.names, None, None)
+        kept = branches.integrate(self.repository, self.names, None, None).kept
         changed = self.repository.refs(self.names.tracking) != before
         message = "fetched" if changed else "nothing new in the sandbox"
         return Outcome(changed, None, tuple(kept), message=message)
@@ -156,7 +156,7 @@ class SandboxBranch:
             self.transport.fetch(report.refs, refspecs, here)
 
     def _take(self, report: Report, here: Mapping[str, str], kept: list[Kept]) -> Outcome:
-        changed = _moved(self.names, report, here)
+        changed, where = _moved(self.names, report, here), ""
         if changed:
             if any(ref.startswith(self.names.incoming) for ref in here):
                 branches.forget_incoming(self.repository, self.names)
@@ -165,15 +165,15 @@ class SandboxBranch:
             except RefGone:  # deleted since the report: the next one does not name it
                 report = self._report()
                 self._fetch(report)
-            kept = kept + branches.integrate(
-                self.repository, self.names, report.head, report.operation
-            )
+            done = branches.integrate(self.repository, self.names, report.head, report.operation)
+            kept, where = kept + done.kept, _where(self.names, report, done)
+            self.repository.tidy()
         left = {
             "nested repositories do not travel": report.nested,
             "branches that cannot be taken stay in the sandbox": report.refused,
         }
         behind = "; ".join(f"{what}: {', '.join(which)}" for what, which in left.items() if which)
-        message = _message(self.names, report, changed, kept, behind)
+        message = _message(where, report, kept, behind)
         return Outcome(changed, report.head, tuple(kept), tuple(report.ports), behind, message)
 
     def _restore(self, missing: str) -> Report:
@@ -241,10 +241,16 @@ def _moved(names: Names, report: Report, here: Mapping[str, str]) -> bool:
     )
 
 
-def _message(names: Names, report: Report, changed: bool, kept: list[Kept], left: str) -> str:
-    moved = changed and report.head
+def _where(names: Names, report: Report, done: Integrated) -> str:
+    """Say where the branch is after a sync; empty where the sandbox has no commit."""
+    if done.in_use:
+        return f"{names.branch} stays where it is: {done.in_use}"
+    return f"{names.branch} is at {report.head[:10]}" if report.head else ""
+
+
+def _message(where: str, report: Report, kept: list[Kept], left: str) -> str:
     parts = [
-        f"{names.branch} is at {moved[:10]}" if moved else "nothing new in the sandbox",
+        where or "nothing new in the sandbox",
         report.operation and f"a {report.operation} is in progress in the sandbox",
         *report.notes,
         kept and branches.describe(kept),
