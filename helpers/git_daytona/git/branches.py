@@ -219,10 +219,14 @@ def describe(kept: Sequence[Kept]) -> str:
 
 
 def integrate(
-    repository: Repository, names: Names, head: str | None, operation: str | None
+    repository: Repository,
+    names: Names,
+    head: str | None,
+    operation: str | None,
+    held: Mapping[str, str] | None = None,
 ) -> list[Kept]:
     """Move what was fetched under ``names.incoming`` to where it belongs; what that overwrites is
-    kept under a ref and returned.
+    kept under a ref and returned, and so is what an inventory found, ``held`` by what there.
 
     First refs for the tips that the new ones do not contain; then, in one transaction, the tracking
     refs and ``opencode/N`` (compare-and-swap to ``head``); then every worktree that has the branch
@@ -240,6 +244,7 @@ def integrate(
             keeper = _Keeper(repository, names, here)
             gone, moves = _moves(keeper, here, head)
             _keep_extra(keeper, fetched, head, operation)
+            _keep_inventory(keeper, fetched, held or {})
             # while the branch still is where it was
             shown = head is not None and head != old and keeper.keep_worktrees(head, old)
             if shown:
@@ -295,6 +300,14 @@ def _keep_extra(
         oid = fetched.get(f"daytona/{label}")
         if oid is not None and oid != head:
             keeper.keep(what, oid, label)
+
+
+def _keep_inventory(keeper: _Keeper, fetched: Mapping[str, str], held: Mapping[str, str]) -> None:
+    """Keep what was held in the sandbox by other refs, reflogs and worktrees, and is not here."""
+    for name, oid in fetched.items():
+        if name.startswith("daytona/inventory/") and not keeper.repository.has(oid):
+            where = held.get(oid) or "a commit that only a reflog holds"
+            keeper.keep(f"{where}, in the sandbox,", oid, "inventory")
 
 
 def finish_reset(repository: Repository, names: Names) -> list[Kept]:
