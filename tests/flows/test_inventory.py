@@ -1,8 +1,11 @@
 """What a deletion would destroy is here before, or refused by name: whatever holds it there."""
 
 import re
+import secrets
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import strategies as st
 
 from git_daytona.base.errors import TransferFailed
 
@@ -30,7 +33,8 @@ REFS = {
     "ref below ours": f"{ASIDE}; git update-ref refs/daytona/own HEAD; {BACK}",
     "a remote's branch": f"{ASIDE}; git update-ref refs/remotes/x/y HEAD; {BACK}",
     "replacement": f"{ASIDE}; git replace HEAD HEAD~1; {BACK}",
-    "FETCH_HEAD": f"git clone -q -c user.name=a -c user.email=a@b . ../other; cd ../other; echo X > f; {COMMIT};"
+    "FETCH_HEAD": "git clone -q -c user.name=a -c user.email=a@b . ../other;"
+    f" cd ../other; echo X > f; {COMMIT};"
     " cd - >/dev/null; git fetch -q ../other HEAD",
     "no reflog": "git reflog expire --expire=all --all",
     "autostash": "echo base > README; git commit -qam base; git switch -qc other HEAD~1;"
@@ -85,7 +89,7 @@ def all_of(repo, begin, examples):
     for what, script in examples.items():
         for letter in "XY":
             wanted[what, letter] = content = re.sub(r"\W", "", what) + letter
-            script = re.sub(rf"\b{letter}\b", content, script)  # noqa: PLW2901
+            script = re.sub(rf"\b{letter}\b", content, script)
         session.agent(f"(set -e; {script})")
     outcome = session.coordinator.delete(session.name)
     here = reachable(repo)
@@ -152,3 +156,176 @@ def test_case_74_marks_of_the_index_hide_nothing(local, repo, begin):
     assert not session.sync().changed
     session.coordinator.delete("1")
     assert oid(repo, "staged\n") in reachable(repo)
+
+
+def test_case_75_what_cannot_be_read_is_named(local, repo, begin):
+    """A deletion is refused for it, and for nothing of the kind that git ignores."""
+    examples = {
+        "dir": "mkdir dir; echo X > dir/f; chmod 000 dir",
+        "deep/er": "mkdir -p deep/er; echo X > deep/er/f; chmod 000 deep/er",
+        "/wt/dir": "git worktree add -q ../wt -b a; mkdir ../wt/dir; echo X > ../wt/dir/f;"
+        " chmod 000 ../wt/dir",
+        "/closed/wt": "mkdir ../closed; git worktree add -q ../closed/wt -b b; chmod 000 ../closed",
+        "/cut": "git worktree add -q ../cut -b c; echo X > ../cut/f; rm ../cut/.git",
+    }
+    session = begin(repo)
+    session.agent("mkdir ignored; echo x > ignored/f; chmod 000 ignored; echo ignored > .gitignore")
+    for script in examples.values():
+        session.agent(script)
+    assert session.sync().changed
+    with pytest.raises(TransferFailed, match="not deleted: what cannot be read") as refused:
+        session.coordinator.delete("1")
+    named = refused.value.message.partition("in the sandbox: ")[2].split(", ")
+    assert {name.removeprefix("/home/daytona") for name in named} == set(examples)
+    assert "--force" in refused.value.hint
+    session.agent("chmod 700 dir deep/er ../wt/dir ../closed; rm -r ../cut")
+    outcome = session.coordinator.delete("1")
+    here = reachable(repo)
+    assert oid(repo, "X\n") in here and "ignored files do not travel: ignored/" in outcome.message
+
+
+LIBRARY = """
+git init -q ../lib; cd ../lib; git config user.name a; git config user.email a@b
+echo lib > lib; git add .; git commit -qm lib; git tag -am v1 v1; git branch side; cd - >/dev/null
+git config --global protocol.file.allow always
+git config --global user.name a; git config --global user.email a@b
+"""
+
+
+def test_case_86_a_repository_without_work_of_its_own_holds_up_nothing(local, repo, begin):
+    examples = {
+        "worktree": "git worktree add -q tree -b tree; cd tree; echo x > f; git add f;"
+        " git commit -qm f",
+        "odd name": "git worktree add -q 'ö\t d%\"' -b odd",
+        "recorded worktree": "git worktree add -q recorded -b r;"
+        " git -c advice.addEmbeddedRepo=false add recorded; git commit -qm recorded",
+        "submodule": "git submodule --quiet add ../lib sub; git commit -qm sub",
+        "one at another commit": "git submodule --quiet add ../lib other; cd other;"
+        " git switch -qc own origin/side",
+        "one whose commit was pushed": "git submodule --quiet add ../lib pushed; cd pushed;"
+        " git switch -q side; echo x > f; git add f; git commit -qm f; git push -q",
+        "clone": "git clone -q ../lib clone",
+        "gone": "git submodule --quiet add ../lib gone; git commit -qm gone;"
+        " git submodule --quiet deinit gone",
+    }
+    session = begin(repo)
+    session.agent(LIBRARY)
+    for script in examples.values():
+        session.agent(f"(set -e; {script})")
+    outcome = session.sync()
+    assert outcome.left_behind == "" and "nested" not in outcome.message
+    session.coordinator.delete("1")
+
+
+def test_case_86_and_case_48_one_with_work_of_its_own_does(local, repo, begin):
+    examples = {
+        "edited/": "echo x > edited/lib",
+        "new/": "echo x > new/f",
+        "committed/": "echo x > committed/f; git -C committed add f; git -C committed commit -qm f",
+        "reset/": "cd reset; echo x > f; git add f; git commit -qm f; git reset -q --hard HEAD~1",
+        "stashed/": "echo x > stashed/lib; git -C stashed stash -q",
+        "hidden/": "git -C hidden update-index --skip-worktree lib; echo x > hidden/lib",
+        "deinit/": "cd deinit; echo x > f; git add f; git commit -qm f; cd ..;"
+        " git submodule --quiet deinit -f deinit",
+        "empty/": "rm -rf empty; git init -q empty",
+        "/wt/inner/": "git worktree add -q ../wt -b side; git init -q ../wt/inner;"
+        " echo x > ../wt/inner/f",
+    }
+    session = begin(repo)
+    session.agent(LIBRARY)
+    for name, script in examples.items():
+        path = name.strip("/")
+        if not path.startswith(("wt", "empty")):
+            session.agent(f"git submodule --quiet add ../lib {path}; git commit -qm {path}")
+        session.agent(f"(set -e; {script})")
+    session.sync()
+    with pytest.raises(TransferFailed, match="not deleted: nested repositories") as refused:
+        session.coordinator.delete("1")
+    named = refused.value.message.partition("do not travel: ")[2].split(", ")
+    assert {name.removeprefix("/home/daytona") for name in named} == set(examples)
+
+
+# -- whatever an agent does ------------------------------------------------------------------------
+
+# Each writes T, or T1 and T2, and overwrites nothing that git does not hold.
+STEPS = {
+    "edit": "w T >> F",
+    "commit": "w T >> F; git add -A && git commit -qm T",
+    "branch": "git add -A; git commit -qm b; git switch -qc B && w T >> F && git commit -qam T",
+    "switch": "git switch -q opencode; w T >> F",
+    "aside": "git add -A; git commit -q --allow-empty -m a; git switch -q --detach && w T >> F"
+    f" && {COMMIT} && git switch -q -",
+    "tag": "git tag -m T B && w T",
+    "light tag": f"w T >> F; {COMMIT} && git tag B && git reset -q --hard HEAD~1",
+    "note": "git notes append -m T && w T",
+    "stash": "w T > T; git stash -qu",
+    "stash and pop": "w T > T; git stash -q && w T >> F; git stash pop -q",
+    "staged stash": "w T1 > T; git add T; w T2 > T; git stash -q",
+    "worktree": "git worktree add -q ../B -b B && w T > ../B/T",
+    "inner worktree": "git worktree add -q --detach B && w T > B/T",
+    "commit there": f"git worktree add -q --detach ../B && cd ../B && w T > T && {COMMIT};"
+    " cd ~/project",
+    "reset": f"w T >> F; {COMMIT} && git reset -q --hard HEAD~1",
+    "amend": f"w T1 > T; {COMMIT} && w T2 > T && git add T && git commit -q --amend -m T",
+    "closed": "mkdir B; w T > B/T; chmod 000 B",
+    "mode": "chmod +x F; w T >> F",
+    "link": "ln -sfn T B && w T",
+    "ignore": "w T > T; git add T; w T > .gitignore",
+    "conflict": f"git add -A; git commit -qm c; git switch -qc B && w T1 > F && {COMMIT} &&"
+    f" git switch -q - && w T2 > F && {COMMIT} && git merge -q B",
+    "rebase": f"git add -A; git commit -qm c; git switch -qc B && w T1 > F && {COMMIT} &&"
+    f" git switch -q - && w T2 > F && {COMMIT} && git rebase -q B",
+    "bisect": f"w T >> F; {COMMIT} && git bisect start -q HEAD HEAD~1",
+    "nested": f"git init -q B && cd B && w T > T && {COMMIT}; cd ~/project",
+    "gc": "git gc -q",
+    "pack refs": "git pack-refs --all; w T >> F",
+}
+LAST = {
+    "nothing": ":",
+    "stage": "w T1 > T; git add T; w T2 > T",
+    "skip": "git update-index --skip-worktree F; w T >> F",
+    "assume": "git update-index --assume-unchanged F; w T >> F",
+    "stage and skip": "w T1 >> F; git add F; git update-index --skip-worktree F; w T2 > F",
+}
+"""What the agent's own git would overwrite without a word."""
+
+RESTART = """
+chmod -R u+rwx .; cd ..; rm -rf project b*; mkdir project; cd project; git init -q -b opencode
+git config user.name a; git config user.email a@b; mkdir dir; echo f > f; echo g > dir/g
+git add .; git commit -qm start; : >../written
+w() { echo "$1"; echo "$1" >>~/written; }
+"""
+
+
+@pytest.fixture
+def here(local, repo, begin):
+    """A session, whose project each example makes anew, and the repository here."""
+    return begin(repo), repo
+
+
+@settings(
+    max_examples=3, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+)
+@given(data=st.data())
+def test_whatever_an_agent_does(here, data):
+    """Every blob that was written and not ignored is here, or its place is named in a refusal."""
+    session, repo = here
+    script, places = [RESTART], {}
+    steps = st.lists(st.sampled_from(list(STEPS)), min_size=6, max_size=10)
+    last = data.draw(st.sampled_from(list(LAST)))
+    for number, what in enumerate([*data.draw(steps, "steps"), last]):
+        name, file = f"b{number}", data.draw(st.sampled_from(["f", "dir/g"]))
+        token = f"{secrets.token_hex(4)}{number:02}"
+        places[token] = what, name
+        step = re.sub(r"\bT(?=\d?\b)", token, (STEPS | LAST)[what])
+        script.append(re.sub(r"\bB\b", name, re.sub(r"\bF\b", file, step)))
+    lines = "\n".join(f"{{ {each}\n}}" for each in script)
+    output = session.coordinator.execute("1", lines)[0].output
+    if data.draw(st.booleans(), "sync in between"):
+        session.sync()
+    outcome = session.coordinator._sync(session.coordinator.find("1"), everything=True)
+    text = repo.git("cat-file", "--batch", stdin="\n".join(reachable(repo)))
+    note(f"{output}\n{outcome}")
+    for written in session.agent("cat ../written").split():
+        what, place = places[written[:10]]
+        assert written in text or place in outcome.left_behind, what

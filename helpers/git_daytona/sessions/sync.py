@@ -193,7 +193,7 @@ class SandboxBranch:
                 report.inventory.held,
             )
         left = {
-            "nested repositories do not travel": report.nested,
+            "nested repositories do not travel": dict.fromkeys(report.nested),
             "branches that cannot be taken stay in the sandbox": report.refused,
             "what cannot be read stays in the sandbox": report.inventory
             and report.inventory.unread,

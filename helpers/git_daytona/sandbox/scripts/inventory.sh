@@ -52,12 +52,13 @@ files_left() { # what goes before the names
   done
 }
 
-# The submodules whose worktree is gone have their repositories still.
+# Submodules whose files are gone have their repositories still. Each has a path for its name, mostly
+# its own.
 say_modules() { # folder
   find "$1" -name objects -type d -prune 2>/dev/null | head -n 100 | while IFS= read -r name; do
     at=--git-dir=${name%/objects}
     [ -z "$(g rev-list --max-count=1 --all --reflog --not --remotes 2>&1)" ] ||
-      say nested "${at#--git-dir="$common"/}/"
+      say nested "${at#"--git-dir=$1/"}/"
     at=
   done
 }
