@@ -306,8 +306,9 @@ def _keep_inventory(keeper: _Keeper, fetched: Mapping[str, str], held: Mapping[s
     """Keep what was held in the sandbox by other refs, reflogs and worktrees, and is not here."""
     for name, oid in fetched.items():
         if name.startswith("daytona/inventory/") and not keeper.repository.has(oid):
-            where = held.get(oid) or "a commit that only a reflog holds"
-            keeper.keep(f"{where}, in the sandbox,", oid, "inventory")
+            where = held.get(oid)
+            what = f"the sandbox's {where}" if where else "a commit in a reflog of the sandbox"
+            keeper.keep(what, oid, "inventory")
 
 
 def finish_reset(repository: Repository, names: Names) -> list[Kept]:

@@ -167,8 +167,11 @@ def parse(result: Execution, mark: str) -> Report:
             ended |= key == "end"
             _read(found, key, value)
             _read_inventory(found.inventory, key, value)
-    if not found.inventory.complete:  # of an earlier one: what it found is here
-        found.refs = {ref: oid for ref, oid in found.refs.items() if not ref.startswith(INVENTORY)}
+    # Of an earlier inventory, what it found is here.
+    held = found.inventory.held if found.inventory.complete else {}
+    found.refs = {
+        ref: oid for ref, oid in found.refs.items() if not ref.startswith(INVENTORY) or oid in held
+    }
     taken, refused = takeable(found.refs, folding=sys.platform == "darwin")
     found.refs = {name: found.refs[name] for name in taken}
     found.refused = [printable(name)[:100] for name in refused[:NOTES]]

@@ -389,7 +389,7 @@ class Coordinator:
         if outcome.left_behind and not force:
             message = f"not deleted: {outcome.left_behind}"
             self.state.note(session.id, state.FAILED, message)
-            remedy = f"move that work into the project's own repository, or lose it: {lose}"
+            remedy = f"let the agent move that work into the project, or lose it: {lose}"
             raise errors.TransferFailed(message, hint=remedy)
         self.state.note(session.id, state.SYNCED, outcome.message, synced_at=begun)
         return outcome

@@ -10,7 +10,7 @@
 inventory=take_inventory
 known=${5:-}
 most_worktrees=100
-most_tags=500
+most_tags=200
 most_commits=20000
 most_named=8 # which get a ref of their own
 
@@ -22,16 +22,17 @@ take_inventory() {
   work=$dir/daytona-inventory
   rm -rf "$work"
   mkdir "$work" || give_up "cannot write to $dir in the sandbox"
-  common=$(cd "$(g rev-parse --git-common-dir)" && pwd -P)
+  common=$(common_dir)
   g for-each-ref --format='delete %(refname)' refs/daytona/inventory | g update-ref --stdin
   : >"$work/revisions"
   : >"$work/names"
   files_left ''
+  unreadable "$common" -name objects -prune -o | while IFS= read -r name; do say unread "$name"; done
   take_worktrees
   for modules in "$common/modules" "$common"/worktrees/*/modules; do
     [ ! -d "$modules" ] || say_modules "$modules"
   done
-  take_objects || say unread "the repository: git cannot list what is in it"
+  take_objects || say unread "the repository: git cannot list what it holds"
   rm -rf "$work"
   say inventory ok
 }
@@ -45,19 +46,25 @@ files_left() { # what goes before the names
     while read -r name; do say ignored "$1$name"; done
   GIT_OPTIONAL_LOCKS=0 g status --porcelain --untracked-files=all 2>&1 >/dev/null | grep -q . ||
     return 0
-  find . -path ./.git -prune -o \( -type d -o -type f \) -exec sh -c 'for path; do
-    [ -r "$path" ] && { [ ! -d "$path" ] || [ -x "$path" ]; } || printf "%s\0" "${path#./}"
-  done' sh {} + 2>/dev/null | tr '\0\n' '\n\1' | head -n 1000 | while IFS= read -r name; do
+  unreadable . -path ./.git -prune -o | while IFS= read -r name; do
     g check-ignore -q -- "$name" || say unread "$1$name"
   done
+}
+unreadable() { # where, what not: a line for each
+  find "$@" \( -type d -o -type f \) -exec sh -c 'for path; do
+    [ -r "$path" ] && { [ ! -d "$path" ] || [ -x "$path" ]; } || printf "%s\0" "${path#./}"
+  done' sh {} + 2>/dev/null | tr '\0\n' '\n\1' | head -n 1000
 }
 
 # Submodules whose files are gone have their repositories still. Each has a path for its name, mostly
 # its own.
 say_modules() { # folder
-  find "$1" -name objects -type d -prune 2>/dev/null | head -n 100 | while IFS= read -r name; do
+  looked=0
+  find "$1" -name objects -type d -prune | while IFS= read -r name; do
+    looked=$((looked + 1))
     at=--git-dir=${name%/objects}
-    [ -z "$(g rev-list --max-count=1 --all --reflog --not --remotes 2>&1)" ] ||
+    [ "$looked" -le 100 ] &&
+      [ -z "$(g rev-list --max-count=1 --all --reflog --not --remotes 2>&1)" ] ||
       say nested "${at#"--git-dir=$1/"}/"
     at=
   done
@@ -67,13 +74,12 @@ say_modules() { # folder
 take_worktrees() {
   { g worktree list --porcelain -z 2>/dev/null || g worktree list --porcelain | tr '\n' '\0'; } |
     tr '\n\0' '\1\n' | sed -n 's/^worktree //p' >"$work/worktrees"
+  [ -s "$work/worktrees" ] || say unread "the list of worktrees"
   # One that was moved without git's knowing is found where it is now.
-  { g ls-files -o --exclude-standard | grep '/"\{0,1\}$'; recorded_here; } | head -n 100 |
-    while read -r name; do
-      (cd "./$(unquote "$name")" 2>/dev/null && at= &&
-        [ "$(cd "$(g rev-parse --git-common-dir)" && pwd -P)" = "$common" ] &&
-        pwd -P | tr '\n' '\1' | sed 's/.$//' && echo)
-    done >>"$work/worktrees"
+  repositories | head -n "$most_worktrees" | while read -r name; do
+    (cd "./$(unquote "$name")" 2>/dev/null && [ "$(common_dir)" = "$common" ] &&
+      [ "$(g rev-parse --show-toplevel)" = "$(pwd -P)" ] && pwd -P | tr '\n' '\1' | sed 's/.$//' && echo)
+  done >>"$work/worktrees"
   sort -u "$work/worktrees" | head -n "$((most_worktrees + 2))" >"$work/listed"
   [ "$(wc -l <"$work/listed")" -le "$((most_worktrees + 1))" ] ||
     say unread "more than $most_worktrees worktrees"
@@ -94,7 +100,7 @@ take_worktree() ( # path
   cd "$1" 2>/dev/null && [ "$(g rev-parse --show-toplevel 2>/dev/null)" = "$(pwd -P)" ] ||
     { say unread "$name"; exit 0; }
   files_left "$name/"
-  { g ls-files -o --exclude-standard | grep '/"\{0,1\}$'; recorded_here; } | say_nested "$name/"
+  say_nested "$name/"
   export GIT_INDEX_FILE="$work/index"
   cp -p "$(g rev-parse --absolute-git-dir)/index" "$GIT_INDEX_FILE" 2>/dev/null ||
     rm -f "$GIT_INDEX_FILE"
@@ -118,8 +124,8 @@ take_worktree() ( # path
     '' | "$tree" | "$before") index= ;;
     *) index=$(echo "$head" | held_commit "$staged" "index of $name") ;;
   esac
-  commit=$(printf '%s\n' "$head" "$index" | held_commit "$tree" "uncommitted work in $name")
-  echo "$commit" >>"$work/revisions"
+  commit=$(printf '%s\n' "$head" "$index" | held_commit "$tree" "uncommitted work in $name") &&
+    echo "$commit" >>"$work/revisions" || say unread "$name"
   echo "$commit uncommitted work in worktree $name" >>"$work/names"
 )
 
@@ -140,25 +146,29 @@ give() { # object id, what holds it
   say ref "$1 refs/daytona/inventory/$1"
   say held "$1 $2"
 }
+minus() { sort "$1" "$2" "$2" | uniq -u; } # lines of the first file, each there once
 walk() { g rev-list --ignore-missing "$@"; }
 
 take_objects() {
   # What a report gives to the fetch, and what is known there.
-  { g for-each-ref --format='%(objectname)' refs/heads refs/daytona/head refs/daytona/pending \
-      refs/daytona/stash
+  { g for-each-ref --format='%(objectname) %(refname)' refs/heads refs/daytona |
+      sed -n 's|^\([^ ]*\) refs/heads/.*|\1|p
+        s,^\([^ ]*\) refs/daytona/\(head\|pending\|stash\)$,\1,p'
     for oid in $known; do echo "$oid"; done
-  } | sort -u >"$work/taken"
+  } | sort -u >"$work/taken" || return
   # Refs of the kind that only a file is, and what a rebase with --autostash has put aside.
   for place in "$dir" "$common"/worktrees/*; do
-    cat "$place"/*_HEAD "$place"/MERGE_AUTOSTASH "$place"/rebase-*/autostash \
-      "$place"/rebase-*/orig-head 2>/dev/null | head -c 1000000
-  done | grep -aoE '[0-9a-f]{40}([0-9a-f]{24})?' | sort -u >>"$work/revisions"
-  sed 's/^/^/' "$work/taken" >>"$work/revisions"
+    for file in "$place"/*_HEAD "$place"/MERGE_AUTOSTASH "$place"/rebase-*/autostash \
+      "$place"/rebase-*/orig-head; do
+      [ ! -f "$file" ] || head -c 1000000 "$file"
+    done
+  done | grep -aoE '[0-9a-f]{40}([0-9a-f]{24})?' | sort -u >>"$work/revisions" || return
+  sed 's/^/^/' "$work/taken" >>"$work/revisions" || return
   walk --parents --all --reflog --stdin ORIG_HEAD MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD \
     REBASE_HEAD BISECT_HEAD MERGE_AUTOSTASH <"$work/revisions" >"$work/commits" || return
-  cut -d ' ' -f 1 "$work/commits" | sort >"$work/new"
-  cut -d ' ' -s -f 2- "$work/commits" | tr ' ' '\n' | sort -u >"$work/parents"
-  comm -23 "$work/new" "$work/parents" >"$work/tips"
+  cut -d ' ' -f 1 "$work/commits" | sort >"$work/new" || return
+  cut -d ' ' -s -f 2- "$work/commits" | tr ' ' '\n' | sort -u >"$work/parents" || return
+  minus "$work/new" "$work/parents" >"$work/tips" || return
   if [ "$(wc -l <"$work/tips")" -gt "$most_commits" ]; then
     say unread "more than $most_commits commits that no branch holds"
     return
@@ -169,10 +179,11 @@ take_objects() {
   { cat "$work/revisions"
     sed 's/^/^/' "$work/tips"
     echo "^$(g rev-parse -q --verify 'HEAD^{tree}' || g mktree </dev/null)"
-  } >"$work/but"
-  walk --objects --no-object-names --all --reflog --indexed-objects --stdin <"$work/but" |
-    g cat-file --batch-check='%(objecttype) %(objectname)' >"$work/loose" || return
-  sed -n 's/^tag //p' "$work/loose" | sort -u >"$work/tags"
+  } >"$work/but" || return
+  walk --objects --no-object-names --all --reflog --indexed-objects --stdin <"$work/but" \
+    >"$work/objects" || return
+  g cat-file --batch-check='%(objecttype) %(objectname)' <"$work/objects" >"$work/loose" || return
+  sed -n 's/^tag //p' "$work/loose" | sort -u >"$work/tags" || return
   if [ "$(wc -l <"$work/tags")" -gt "$most_tags" ]; then
     say unread "more than $most_tags tags"
     return
@@ -181,10 +192,10 @@ take_objects() {
   if grep -qv '^tag ' "$work/loose"; then
     sort -u "$work/taken" "$work/tips" |
       walk --objects --no-object-names --stdin | sort -u >"$work/history" || return
-    sed -n 's/^blob //p; s/^tree //p' "$work/loose" | sort -u | comm -23 - "$work/history" |
+    sed -n 's/^blob //p; s/^tree //p' "$work/loose" | sort -u | minus - "$work/history" |
       head -n "$((most_commits + 1))" |
       g cat-file --batch-check='%(objecttype) %(objectname)	%(objectname)' |
-      sed 's/^blob/100644 blob/; s/^tree/040000 tree/' >"$work/entries"
+      sed 's/^blob/100644 blob/; s/^tree/040000 tree/' >"$work/entries" || return
     if [ "$(wc -l <"$work/entries")" -gt "$most_commits" ]; then
       say unread "more than $most_commits objects that no branch holds"
       return
@@ -199,18 +210,22 @@ give_all() {
     g log -g --format='%H %gd' refs/stash 2>/dev/null
   } | grep -v ' refs/\(heads\|daytona\)/' >>"$work/names"
   # What has a name comes first.
-  { cut -d ' ' -f 1 "$work/names" | sort -u | comm -12 - "$work/tips"
-    cut -d ' ' -f 1 "$work/names" | sort -u | comm -13 - "$work/tips"
-  } >"$work/ordered"
+  cut -d ' ' -f 1 "$work/names" | sort -u >"$work/named" || return
+  { sort "$work/named" "$work/tips" | uniq -d
+    minus "$work/tips" "$work/named"
+  } >"$work/ordered" || return
   head -n "$most_named" "$work/ordered" | cat "$work/tags" - | while read -r oid; do
     name=$(grep -m 1 "^$oid " "$work/names")
     give "$oid" "${name#* }"
   done
-  tail -n "+$((most_named + 1))" "$work/ordered" >"$work/more"
+  tail -n "+$((most_named + 1))" "$work/ordered" >"$work/more" || return
   [ -s "$work/more" ] || [ -s "$work/entries" ] || return 0
-  more="$(($(wc -l <"$work/more"))) more commits and $(($(wc -l <"$work/entries"))) objects"
+  more=
+  [ ! -s "$work/more" ] || more="$(($(wc -l <"$work/more"))) more commits"
+  [ ! -s "$work/entries" ] ||
+    more="${more:+"$more, "}$(($(wc -l <"$work/entries"))) files that no commit has"
   tree=$(g mktree <"$work/entries") || return
-  commit=$(held_commit "$tree" "$more, each by its id
+  commit=$(held_commit "$tree" "$more
 
 $(grep -Ff "$work/more" "$work/names" | head -n 1000)" <"$work/more") && give "$commit" "$more"
 }

@@ -25,21 +25,23 @@ there() { # of NUL-separated paths those that are there
 # What git prints in quotes, as it is. A name that ends with a newline does not come here.
 unquote() {
   case $1 in
-    '"'*'"') printf "$(printf %s "$1" | sed 's/%/%%/g; s/^"//; s/"$//; s/\\"/"/g')" ;;
+    '"'*'"') printf -- "$(printf %s "$1" | sed 's/%/%%/g; s/^"//; s/"$//; s/\\"/"/g')" ;;
     *) printf %s "$1" ;;
   esac
 }
+
+common_dir() { cd "$(g rev-parse --git-common-dir)" && pwd -P; } # of all worktrees, in a subshell
 
 # Whether a repository inside the project holds work that goes with neither a sync nor, if there is
 # an inventory, with that: it has commits that its remotes do not have, or files that differ from its
 # HEAD. What cannot be found out is work.
 own_work() ( # path
-  ours=$(cd "$(g rev-parse --git-common-dir)" && pwd -P) && cd "./$1" 2>/dev/null || exit 0
+  ours=$(common_dir) && cd "./$1" 2>/dev/null || exit 0
   unset GIT_INDEX_FILE
   at=
-  theirs=$(cd "$(g rev-parse --git-common-dir)" && pwd -P) || exit 0
+  [ "$(g rev-parse --show-toplevel)" = "$(pwd -P)" ] || exit 0
   range='--all --reflog --not --remotes'
-  if [ "$ours" = "$theirs" ]; then # a worktree of the project's own
+  if [ "$(common_dir)" = "$ours" ]; then # a worktree of the project's own
     [ -z "$inventory" ] || exit 1
     range='HEAD --not --branches'
   fi
@@ -49,16 +51,20 @@ own_work() ( # path
     g rev-list --max-count=1 $range
   } 2>&1 | grep -q .
 )
-recorded_here() { # the repositories that are recorded here, quoted by git; not those without files
+# The repositories of which something is here, quoted by git: untracked ones, and recorded ones, in
+# which git sees no files even if they are repositories no more.
+repositories() {
+  g ls-files -o --exclude-standard | grep '/"\{0,1\}$'
   g ls-files -s | sed -n 's/^160000 [0-9a-f]* [0-9]	//p' | while read -r name; do
-    if [ -e "$(unquote "$name")/.git" ]; then printf '%s\n' "$name" | sed 's|"$|/"|; t
-      s|$|/|'; fi
+    if [ -n "$(ls -A "./$(unquote "$name")" 2>/dev/null)" ]; then
+      printf '%s\n' "$name" | sed 's|"$|/"|; t
+        s|$|/|'
+    fi
   done
 }
-# Of the names on standard input, quoted by git, reports the repositories that hold work of their own.
-say_nested() {
+say_nested() { # what goes before the names
   looked=0
-  while read -r name; do
+  repositories | while read -r name; do
     looked=$((looked + 1))
     if [ "$looked" -gt 100 ] || own_work "$(unquote "$name")"; then say nested "$1$name"; fi
   done

@@ -184,7 +184,7 @@ printf ':/\0' >"$index.paths"
 if [ -n "$inner" ]; then
   g ls-files -o --exclude-standard -z | tr '\0\n' '\n\0' | grep -a '/$' |
     sed 's/^/:(exclude,literal)/' | tr '\n\0' '\0\n' >>"$index.paths"
-  { g ls-files -o --exclude-standard | grep '/"\{0,1\}$'; recorded_here; } | say_nested
+  say_nested
 fi
 
 if [ -n "$staged" ]; then
