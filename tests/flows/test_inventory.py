@@ -7,7 +7,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
-from git_daytona.base.errors import TransferFailed
+from git_daytona.api.cloud import Execution
+from git_daytona.base.errors import BadAnswer, TransferFailed
+from git_daytona.git.refs import MOST
+from git_daytona.sandbox import report, scripts
 
 
 def reachable(repo):
@@ -243,6 +246,84 @@ def test_case_86_and_case_48_one_with_work_of_its_own_does(local, repo, begin):
         session.coordinator.delete("1")
     named = refused.value.message.partition("do not travel: ")[2].split(", ")
     assert {name.removeprefix("/home/daytona") for name in named} == set(examples)
+
+
+def test_what_a_deletion_costs(local, repo, begin):
+    """Two calls where nothing is new, four where something is; what a refused one fetched is
+    fetched and kept once."""
+    aside = f"git checkout -q --detach; echo x > x; {COMMIT}; {BACK}; git stash list"
+    for script, calls in (("git notes list", 2), (aside, 4)):
+        session = begin(repo)
+        session.agent(script)
+        local.forget_calls()
+        session.coordinator.delete(session.name)
+        session.coordinator.close()
+        assert len(local.calls) == calls, local.calls
+    session = begin(repo)
+    session.agent(f"{aside}; mkdir closed; chmod 000 closed")
+    kept = []
+    for calls in (3, 1):
+        local.forget_calls()
+        with pytest.raises(TransferFailed, match="closed"):
+            session.coordinator.delete(session.name)
+        session.coordinator.close()
+        assert len(local.calls) == calls, local.calls
+        kept.append(set(repo.kept()))
+    assert kept[0] == kept[1]
+    assert not session.sync().changed
+    session.coordinator.delete(session.name, force=True)
+
+
+def test_more_than_is_taken_is_refused(local, repo, begin, monkeypatch):
+    real = scripts.read
+    fewer = lambda name: re.sub(r"(?m)^(most_\w+)=\d+", r"\1=5", real(name))  # noqa: E731
+    monkeypatch.setattr(scripts, "read", fewer)
+    many = "seq 6 | awk '{print %s}' | git fast-import --quiet --export-marks=../marks"
+    commits = many % (
+        r'"commit refs/x\nmark :" $1 "\ncommitter a <a@b> " $1 " +0000\ndata 0\n"'
+        r'"from refs/heads/opencode\n"'
+    )
+    files = many % r'"blob\nmark :" $1 "\ndata <<E\n" $1 "\nE"'
+    examples = {
+        "more than 5 worktrees": "for n in $(seq 6); do git worktree add --detach -q ../$n; done",
+        "more than 5 tags": "seq -f 'tag t%g\nfrom refs/heads/opencode\ntagger a <a@b> 1 +0000\n"
+        "data 0' 6 | git fast-import --quiet",
+        "more than 5 commits that no branch holds": f"{commits} --force;"
+        " awk '{print $2, $2, \"a <a@b> 1 +0000\"}' ../marks >> .git/logs/HEAD",
+        "more than 5 files that no commit has": f"{files}; git update-ref refs/y"
+        ' $(awk \'{print "100644 blob " $2 "\\t" $1}\' ../marks | git mktree)',
+    }
+    session = begin(repo)
+    session.sync()
+    for text, script in examples.items():
+        session.agent(script)
+        with pytest.raises(TransferFailed, match=f"cannot be read .*: {text}"):
+            session.coordinator.delete("1")
+        session.agent(
+            "rm -rf ../[0-9]; git worktree prune; git tag -d $(git tag) >/dev/null;"
+            " git update-ref -d refs/x; git update-ref -d refs/y;"
+            " git reflog expire --expire=all --all"
+        )
+    session.coordinator.delete("1")
+
+
+def test_an_inventory_that_does_not_end_or_lies():
+    long = "x" * 500 + "\x1b[2J"
+    lines = [
+        *(f"held {n:040x} {long}" for n in range(3000)),
+        *(f"{key} {long}{n}" for key in ("ignored", "unread") for n in range(3000)),
+        f"ref {'1' * 40} refs/daytona/inventory/{'1' * 40}",
+        f"ref {'2' * 40} refs/daytona/inventory/{2:040x}",
+        "inventory ok",
+        "end ok",
+    ]
+    found = report.parse(Execution(0, "\n".join(f"m {line}" for line in lines)), "m")
+    texts = (*found.inventory.held.values(), *found.inventory.ignored, *found.inventory.unread)
+    assert len(texts) <= MOST + 1 + 2 * report.NOTES
+    assert all(len(text) <= 200 and text.isprintable() for text in texts)
+    assert found.refs == {}, "what is no part of it"
+    with pytest.raises(BadAnswer):
+        report.parse(Execution(0, "m held -x refs/tags/y\nm end ok"), "m")
 
 
 # -- whatever an agent does ------------------------------------------------------------------------

@@ -197,7 +197,7 @@ take_objects() {
       g cat-file --batch-check='%(objecttype) %(objectname)	%(objectname)' |
       sed 's/^blob/100644 blob/; s/^tree/040000 tree/' >"$work/entries" || return
     if [ "$(wc -l <"$work/entries")" -gt "$most_commits" ]; then
-      say unread "more than $most_commits objects that no branch holds"
+      say unread "more than $most_commits files that no commit has"
       return
     fi
   fi
