@@ -9,6 +9,7 @@ import pytest
 
 from git_daytona.git import environment
 from git_daytona.git.environment import TRANSFER_CONFIG
+from git_daytona.sandbox import report as sandbox
 from support.measure import in_turns, median, timed
 from support.plugin_calls import Api, Bare, ByHand, change
 from support.separate_server import Apart
@@ -105,3 +106,40 @@ def test_many_refs(daytona: Apart, make_repo, table, monkeypatch: pytest.MonkeyP
     part = table.part("5. a sandbox with 5,000 refs")
     part.ratio("fetch of one branch, protocol v2 : v0", spent["v2"], spent["v0"])
     part.ratio("push of one branch : fetch of one, v2", spent["push"], spent["v2"])
+
+
+def test_inventory(daytona: Apart, make_repo, table) -> None:
+    """The report before a deletion, in a sandbox with 100,000 objects and 5,000 entries of a
+    reflog: beside a sync that finds nothing, and where each entry is a commit of its own."""
+    found = coordinator(make_repo("inventory", 1, 1))
+    started = found.start("ses_inventory").session
+    api = Api(daytona)
+    api.execute(
+        started.sandbox_id,
+        """awk 'BEGIN {
+          for (c = 0; c < 3000; c++) {
+            print "commit refs/heads/opencode\\ncommitter a <a@b> " c " +0000\\ndata 0"
+            for (f = 0; f < 15; f++)
+              print "M 100644 inline d" c % 100 "/e" f "/f" c "\\ndata <<E\\n" c f "\\nE"
+          }
+          for (c = 0; c < 5000; c++)
+            print "commit refs/x\\nmark :" c + 1 "\\ncommitter a <a@b> " c " +0000\\ndata 0\\n"\\
+              "from refs/heads/opencode"
+        }' | git fast-import --quiet --force --export-marks=../marks; git update-ref -d refs/x
+        git reset -q --hard; git rev-list --objects --all | wc -l; head=$(git rev-parse HEAD)
+        for n in $(seq 5000); do echo "$head $head a <a@b> 1 +0000	x"; done >>.git/logs/HEAD""",
+    )
+    found.sync("ses_inventory")
+
+    def report(known: list[str] | None) -> None:
+        sandbox.report(found.cloud, started.sandbox_id, "bench", known=known)
+
+    spent = in_turns({"sync": lambda: report(None), "nothing": lambda: report([])})
+    api.execute(
+        started.sandbox_id,
+        """awk '{ print $2, $2, "a <a@b> 1 +0000\\tx" }' ../marks >>.git/logs/HEAD""",
+    )
+    spent |= in_turns({"commits": lambda: report([])})
+    part = table.part("5. an inventory of 100,000 objects and 5,000 entries of a reflog")
+    part.ratio("nothing new : a sync without changes", spent["nothing"], spent["sync"], 5)
+    part.ratio("5,000 commits of a reflog : the same", spent["commits"], spent["sync"], 10)

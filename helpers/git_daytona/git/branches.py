@@ -271,10 +271,14 @@ class Integrated:
 
 
 def integrate(
-    repository: Repository, names: Names, head: str | None, operation: str | None
+    repository: Repository,
+    names: Names,
+    head: str | None,
+    operation: str | None,
+    held: Mapping[str, str] | None = None,
 ) -> Integrated:
     """Move what was fetched under ``names.incoming`` to where it belongs; what that overwrites is
-    kept under a ref and returned.
+    kept under a ref and returned, and so is what an inventory found, ``held`` by what there.
 
     First refs for the tips that the new ones do not contain; then, in one transaction, the tracking
     refs and ``opencode/N`` (compare-and-swap to ``head``); then every worktree that has the branch
@@ -289,6 +293,7 @@ def integrate(
             new, in_use = _destination(keeper, fetched, head, old)
             gone, moves = _moves(keeper, here, new)
             _keep_extra(keeper, fetched, head, operation)
+            _keep_inventory(keeper, fetched, held or {})
             # while the branch still is where it was
             shown = new is not None and keeper.keep_worktrees(new, old)
             before = old or new or ""
@@ -365,6 +370,15 @@ def _keep_extra(
         oid = fetched.get(f"daytona/{label}")
         if oid is not None and oid != head:
             keeper.keep(what, oid, label)
+
+
+def _keep_inventory(keeper: _Keeper, fetched: Mapping[str, str], held: Mapping[str, str]) -> None:
+    """Keep what was held in the sandbox by other refs, reflogs and worktrees, and is not here."""
+    for name, oid in fetched.items():
+        if name.startswith("daytona/inventory/") and not keeper.repository.has(oid):
+            where = held.get(oid)
+            what = f"the sandbox's {where}" if where else "a commit in a reflog of the sandbox"
+            keeper.keep(what, oid, "inventory")
 
 
 def finish_reset(repository: Repository, names: Names) -> list[Kept]:

@@ -17,6 +17,10 @@ COUNTER = "refs/daytona/counter"
 KEPT = "refs/daytona/kept/"
 """What a sync or a deletion would have overwritten."""
 BASES = "refs/daytona/base/"
+INVENTORY = "refs/daytona/inventory/"
+"""In a sandbox that is about to be deleted: what no branch of it holds."""
+INCOMING = "refs/daytona/incoming/"
+"""Where a fetch lands before its tips are moved to where they belong."""
 NUMBER = "[1-9][0-9]{0,8}"
 PREFIX_LENGTH = 100
 MOST = 2000
@@ -53,8 +57,7 @@ class Names:
     remote = _Name("sandbox-{number}")
     tracking = _Name("refs/remotes/sandbox-{number}/")
     """Prefix of the sandbox's branches here."""
-    incoming = _Name("refs/daytona/incoming/{number}/")
-    """Prefix under which a fetch lands before its tips are moved to where they belong."""
+    incoming = _Name(INCOMING + "{number}/")
     kept = _Name(KEPT + "opencode-{number}/")
     resetting = _Name("refs/daytona/resetting/{number}")
     """The branch's old tip, while worktrees that have it checked out still have to follow."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from git_daytona.base.errors import MissingProgram, NoRepository, TransferFailed
 from git_daytona.base.run import Result, run
 from git_daytona.git import environment
+from git_daytona.git.refs import INCOMING, KEPT
 
 LOCAL_SECONDS = 300.0
 """Limit of one local git command: a checkout of a large tree on a slow disk."""
@@ -105,6 +106,14 @@ class Repository:
         setting = ("config", "--type=bool", "--get", "maintenance.auto")
         if len(list(packs)) > PACKS and self.git(*setting, check=False).text != "false":
             self.git("gc", "--auto", "--quiet", check=False)
+
+    def has(self, oid: str) -> bool:
+        """Whether a ref here, other than what was just fetched, has a commit in its history, or
+        names a tag."""
+        if self.resolve(oid) != oid:
+            return oid in self.refs("refs/tags", KEPT).values()
+        tips = ("--not", f"--exclude={INCOMING}*", "--all")
+        return not self.git("rev-list", "--max-count=1", oid, *tips).text
 
     def section(self, name: str) -> dict[str, str]:
         """The values of a section, by key in lower case; of several with one key the last."""

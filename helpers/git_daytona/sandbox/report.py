@@ -9,13 +9,14 @@ import re
 import secrets
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from git_daytona.api.cloud import Cloud, Execution
 from git_daytona.base import log
 from git_daytona.base.errors import BadAnswer, SandboxBusy, SandboxCommandFailed
 from git_daytona.base.secret import printable
-from git_daytona.git.refs import MOST, PROJECT, takeable
+from git_daytona.git.refs import INVENTORY, MOST, PROJECT, takeable
 from git_daytona.sandbox import scripts
 from git_daytona.transfer import leases
 
@@ -23,12 +24,28 @@ PREPARE_SECONDS = 60.0
 REPORT_SECONDS = 300.0
 """Limits of the scripts in the sandbox: a commit of a large tree takes its time."""
 NOTES = 20
-"""How many nested repositories, notes and refused branches of one report are listed."""
+"""How many nested repositories, notes, refused branches, ignored and unreadable files of one report
+are listed."""
+KNOWN = 500
+"""How many objects that are here an inventory is told of: they are arguments of a command."""
 PORTS = 1000
 OPERATIONS = ("merge", "rebase", "cherry-pick", "revert", "bisect", "git")
 
 _OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _PORT = re.compile(r"[0-9A-Fa-f]{4}")
+
+
+@dataclass
+class Inventory:
+    """What a sandbox holds besides what a sync brings back."""
+
+    held: dict[str, str] = field(default_factory=dict)
+    """Objects below refs/daytona/inventory/, and what holds them there; empty for a reflog."""
+    ignored: list[str] = field(default_factory=list)
+    """Files and folders that git ignores."""
+    unread: list[str] = field(default_factory=list)
+    """What cannot be read, or is more than is looked at."""
+    complete: bool = False
 
 
 @dataclass
@@ -47,6 +64,8 @@ class Report:
     ports: list[int] = field(default_factory=list)
     lfs: int = 0
     notes: list[str] = field(default_factory=list)
+    inventory: Inventory = field(default_factory=Inventory)
+    """What else a deletion would destroy, if that was asked for."""
     missing: str | None = None
     """``project`` or ``repository`` when it is not there."""
 
@@ -96,16 +115,32 @@ def make_project(cloud: Cloud, sandbox_id: str) -> None:
         )
 
 
-def report(cloud: Cloud, sandbox_id: str, message: str, *, adopt: bool = False) -> Report:
-    """Commit what is pending and report what is there, in one call. Raises what ``refs`` does."""
-    source = scripts.read("ports") + scripts.read("report")
-    words = (source, message, *(["adopt"] if adopt else []))
+def report(
+    cloud: Cloud,
+    sandbox_id: str,
+    message: str,
+    *,
+    adopt: bool = False,
+    known: Sequence[str] | None = None,
+) -> Report:
+    """Commit what is pending and report what is there, in one call. Raises what ``refs`` does.
+
+    ``known`` asks for an inventory, too, without what these objects hold, which are here already.
+    """
+    parts = ("ports", "look", *(["inventory"] if known is not None else []), "report")
+    source = "".join(map(scripts.read, parts))
+    words = (source, message, "adopt" if adopt else "", " ".join((known or ())[:KNOWN]))
     with log.event("sandbox.report", sandbox=sandbox_id) as event:
         found = leases.patiently(
             lambda: _reported(cloud, sandbox_id, *words, timeout=REPORT_SECONDS),
             kinds=(SandboxBusy,),
         )
         event.update(head=found.head, operation=found.operation)
+        if known is not None and not (found.inventory.complete or found.missing):
+            raise SandboxCommandFailed(
+                "the sandbox did not say what it holds besides its branches",
+                hint="'git daytona exec N -- git status' shows what its git says",
+            )
         return found
 
 
@@ -131,6 +166,12 @@ def parse(result: Execution, mark: str) -> Report:
             key, _, value = line[len(mark) + 1 :].partition(" ")
             ended |= key == "end"
             _read(found, key, value)
+            _read_inventory(found.inventory, key, value)
+    # Of an earlier inventory, what it found is here.
+    held = found.inventory.held if found.inventory.complete else {}
+    found.refs = {
+        ref: oid for ref, oid in found.refs.items() if not ref.startswith(INVENTORY) or oid in held
+    }
     taken, refused = takeable(found.refs, folding=sys.platform == "darwin")
     found.refs = {name: found.refs[name] for name in taken}
     found.refused = [printable(name)[:100] for name in refused[:NOTES]]
@@ -174,6 +215,19 @@ def _read(found: Report, key: str, value: str) -> None:
             found.lfs = int(value.strip()[:9])
         case "missing" if value in ("project", "repository"):
             found.missing = value
+
+
+def _read_inventory(found: Inventory, key: str, value: str) -> None:
+    match key:
+        case "held" if len(found.held) <= MOST:
+            oid, _, name = value.partition(" ")
+            found.held[_oid(oid)] = printable(name)[:200]
+        case "ignored" if len(found.ignored) < NOTES:
+            found.ignored.append(printable(value)[:200])
+        case "unread" if len(found.unread) < NOTES:
+            found.unread.append(printable(value)[:200])
+        case "inventory":
+            found.complete = True
 
 
 def _oid(text: str) -> str:

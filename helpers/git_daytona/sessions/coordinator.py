@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
@@ -313,14 +314,15 @@ class Coordinator:
             self.state.note(session.id, state.SYNCED, outcome.message, synced_at=begun)
             return outcome
 
-    def _sync(self, session: Session) -> Outcome:
+    def _sync(self, session: Session, *, everything: bool = False) -> Outcome:
         branch = self._branch(session)
         # what the sandbox lacks comes first; it may only have been a bad moment
         if session.git_return.state == state.SETUP_FAILED:
             if blocked := branches.in_the_way(self.repository, session.prefix):
                 raise blocked
             self.sandboxes.while_awake(session.sandbox_id, lambda: self._set_up(session))
-        return self.sandboxes.while_awake(session.sandbox_id, branch.sync)
+        sync = partial(branch.sync, everything=everything)
+        return self.sandboxes.while_awake(session.sandbox_id, sync)
 
     def _branch(self, session: Session) -> SandboxBranch:
         names = session.names
@@ -379,7 +381,7 @@ class Coordinator:
         self.tell("syncing before the deletion")
         begun = session.last_accessed
         try:
-            outcome = self._sync(session)
+            outcome = self._sync(session, everything=True)
         except SandboxGone:
             return None
         except GitDaytonaError as problem:
@@ -392,7 +394,7 @@ class Coordinator:
         if outcome.left_behind and not force:
             message = f"not deleted: {outcome.left_behind}"
             self.state.note(session.id, state.FAILED, message)
-            remedy = f"move that work into the project's own repository, or lose it: {lose}"
+            remedy = f"let the agent move that work into the project, or lose it: {lose}"
             raise errors.TransferFailed(message, hint=remedy)
         self.state.note(session.id, state.SYNCED, outcome.message, synced_at=begun)
         return outcome

@@ -1,6 +1,6 @@
 """The way of work between a sandbox and its branch: set-up, sync, fetch, push."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from git_daytona.base.errors import NotFound, TransferFailed
 from git_daytona.base.threads import concurrently
 from git_daytona.git import branches
 from git_daytona.git.branches import Integrated, Kept
-from git_daytona.git.refs import PROJECT, SANDBOX_BRANCH, Names
+from git_daytona.git.refs import INVENTORY, PROJECT, SANDBOX_BRANCH, Names
 from git_daytona.git.repository import Repository
 from git_daytona.sandbox import report as sandbox
 from git_daytona.sandbox.report import Report
@@ -22,6 +22,9 @@ MESSAGE = "Changes of the OpenCode session"
 """Subject of the commits that a sync makes in the sandbox."""
 MESSAGE_LENGTH = 4000
 """The longest message of a sync, characters."""
+
+MOST_IGNORED = 5
+"""How many ignored files a deletion's message names."""
 
 
 @dataclass(frozen=True)
@@ -78,16 +81,18 @@ class SandboxBranch:
                 # fetch.
                 repository.git("update-ref", f"{names.tracking}{SANDBOX_BRANCH}", head)
 
-    def sync(self) -> Outcome:
-        """Commit what is pending in the sandbox and bring all of it back. Raises
-        SandboxCommandFailed, TransferFailed and its kinds, NotFound for a sandbox that is gone."""
+    def sync(self, *, everything: bool = False) -> Outcome:
+        """Commit what is pending in the sandbox and bring its branches back; with ``everything``,
+        before a deletion, whatever the sandbox holds. Raises SandboxCommandFailed, TransferFailed
+        and its kinds, NotFound for a sandbox that is gone."""
         names, repository = self.names, self.repository
         with log.event("session.sync", sandbox=self.sandbox_id, number=names.number) as event:
             kept: list[Kept] = []
             # The refs here are looked up while the sandbox's answer is waited for.
+            known = self._known() if everything else None
             with concurrently(self._here) as refs:
                 try:
-                    report = self._report()
+                    report = self._report(known=known)
                 finally:
                     here = refs.result()
                     if names.resetting in here:
@@ -97,7 +102,7 @@ class SandboxBranch:
             if names.ref not in here and (blocked := branches.in_the_way(repository, names.prefix)):
                 raise blocked
             if report.missing is not None:
-                report = self._restore(report.missing)
+                report = self._restore(report.missing, known)
             outcome = self._take(report, here, kept)
             event.update(changed=outcome.changed, head=outcome.head, kept=len(outcome.kept))
             return outcome
@@ -144,8 +149,14 @@ class SandboxBranch:
     def _local(self) -> str | None:
         return self.repository.refs(self.names.ref).get(self.names.ref)
 
-    def _report(self, *, adopt: bool = False) -> Report:
-        return sandbox.report(self.transfers.cloud, self.sandbox_id, MESSAGE, adopt=adopt)
+    def _known(self) -> list[str]:
+        """List what an inventory of the sandbox may leave out: what is kept here, newest first."""
+        refs = self.repository.refs(self.names.ref, self.names.base, self.names.kept)
+        return list(dict.fromkeys(oid for _, oid in sorted(refs.items(), reverse=True)))
+
+    def _report(self, *, adopt: bool = False, known: Sequence[str] | None = None) -> Report:
+        cloud = self.transfers.cloud
+        return sandbox.report(cloud, self.sandbox_id, MESSAGE, adopt=adopt, known=known)
 
     def _fetch(self, report: Report) -> None:
         """Fetch what the report names, nothing else, to where ``branches.integrate`` expects it."""
@@ -163,20 +174,29 @@ class SandboxBranch:
             try:
                 self._fetch(report)
             except RefGone:  # deleted since the report: the next one does not name it
-                report = self._report()
+                again = self._known() if report.inventory.complete else None
+                report = self._report(known=again)
                 self._fetch(report)
-            done = branches.integrate(self.repository, self.names, report.head, report.operation)
+            done = branches.integrate(
+                self.repository,
+                self.names,
+                report.head,
+                report.operation,
+                report.inventory.held,
+            )
             kept, where = kept + done.kept, _where(self.names, report, done)
             self.repository.tidy()
         left = {
-            "nested repositories do not travel": report.nested,
+            "nested repositories do not travel": dict.fromkeys(report.nested),
             "branches that cannot be taken stay in the sandbox": report.refused,
+            "what cannot be read stays in the sandbox": report.inventory
+            and report.inventory.unread,
         }
         behind = "; ".join(f"{what}: {', '.join(which)}" for what, which in left.items() if which)
         message = _message(where, report, kept, behind)
         return Outcome(changed, report.head, tuple(kept), tuple(report.ports), behind, message)
 
-    def _restore(self, missing: str) -> Report:
+    def _restore(self, missing: str, known: Sequence[str] | None = None) -> Report:
         """Give a sandbox without .git (case 62) our history, so that its files come on top."""
         cloud, local = self.transfers.cloud, self._local()
         log.logger.warning("session.restore sandbox=%s %s is missing", self.sandbox_id, missing)
@@ -192,7 +212,7 @@ class SandboxBranch:
                 timeout=sandbox.PREPARE_SECONDS,
             )
             self.transport.push(f"+{local}:refs/heads/{SANDBOX_BRANCH}")
-        again = self._report(adopt=local is not None)
+        again = self._report(adopt=local is not None, known=known)
         if again.missing is not None:
             raise TransferFailed(
                 "the repository in the sandbox could not be made again",
@@ -233,6 +253,7 @@ def _moved(names: Names, report: Report, here: Mapping[str, str]) -> bool:
     }
     tracking = {ref: oid for ref, oid in here.items() if ref.startswith(names.tracking)}
     extra = {report.refs.get(f"refs/daytona/{what}") for what in ("pending", "stash")}
+    extra |= {oid for ref, oid in report.refs.items() if ref.startswith(INVENTORY)}
     known = {oid for ref, oid in here.items() if not ref.startswith(names.incoming)}
     return (
         report.head not in (None, here.get(names.ref))
@@ -248,6 +269,11 @@ def _where(names: Names, report: Report, done: Integrated) -> str:
     return f"{names.branch} is at {report.head[:10]}" if report.head else ""
 
 
+def _ignored(names: Sequence[str]) -> str:
+    more = " and more" if len(names) > MOST_IGNORED else ""
+    return f"ignored files do not travel: {', '.join(names[:MOST_IGNORED])}{more}" if names else ""
+
+
 def _message(where: str, report: Report, kept: list[Kept], left: str) -> str:
     parts = [
         where or "nothing new in the sandbox",
@@ -256,5 +282,6 @@ def _message(where: str, report: Report, kept: list[Kept], left: str) -> str:
         kept and branches.describe(kept),
         left,
         report.lfs and f"{report.lfs} LFS objects stay in the sandbox",
+        _ignored(report.inventory.ignored),
     ]
     return "; ".join(part for part in parts if part)[:MESSAGE_LENGTH]

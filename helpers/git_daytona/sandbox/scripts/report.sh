@@ -73,14 +73,16 @@ elif [ -e "$dir/BISECT_LOG" ]; then operation=bisect
 fi
 
 # git status takes no lock and no copy of the index, and shows most of what follows needs.
-#   dirty: there is something to commit; inner: repositories inside this one may be among it
-dirty= inner= head= branch= answered=yes
-# A repository may also have been recorded here: it still does not travel.
-g ls-files -s | grep -q '^160000' &
+#   dirty: there is something to commit; inner: repositories inside this one may be among it;
+#   staged: the index holds what neither HEAD nor the files have
+dirty= inner= staged= head= branch= answered=yes
+# A repository may also have been recorded here: it still does not travel. And git status does not
+# look at files with a mark.
+g ls-files -s -v | grep -aq '^[a-zS]\|^. 160000' &
 recorded=$!
 listing=$(GIT_OPTIONAL_LOCKS=0 g -c core.untrackedCache=false status --porcelain=v2 --branch \
   --untracked-files=all --ignore-submodules=none --no-renames 2>/dev/null) ||
-  dirty=yes inner=yes answered=
+  dirty=yes inner=yes staged=yes answered=
 while read -r kind key value; do
   case "$kind $key" in
     '# branch.oid') head=$value ;;
@@ -88,6 +90,7 @@ while read -r kind key value; do
     '' | '# '*) ;;
     *)
       dirty=yes
+      case "$kind $key" in '1 '[!.][!.]) staged=yes ;; esac
       case $key$value in */ | */'"') inner=yes ;; esac
       ;;
   esac
@@ -95,7 +98,7 @@ done <<END
 $listing
 END
 case $head in '' | *[!0-9a-f]*) dirty=yes ;; esac
-if wait "$recorded"; then dirty=yes inner=yes; fi
+if wait "$recorded"; then dirty=yes inner=yes staged=yes; fi
 
 # A turn that changed nothing is the most frequent one: nothing of what follows would find anything
 # to do. Fails where it might.
@@ -130,6 +133,7 @@ END
 }
 if [ -z "$dirty$operation${4:-}" ] && [ ! -e "$dir/index.lock" ] &&
   [ ! -d "$dir/lfs/objects" ] && report_unchanged; then
+  $inventory
   wait
   say end ok
   exit 0
@@ -144,7 +148,7 @@ fi
 index=$dir/daytona-index.$$
 locked=
 clean_up() {
-  rm -f "$index" "$index.lock" "$index.paths" "$index.before"
+  rm -f "$index" "$index".*
   [ -z "$locked" ] || rm -f "$dir/index.lock"
 }
 trap clean_up EXIT
@@ -180,11 +184,12 @@ printf ':/\0' >"$index.paths"
 if [ -n "$inner" ]; then
   g ls-files -o --exclude-standard -z | tr '\0\n' '\n\0' | grep -a '/$' |
     sed 's/^/:(exclude,literal)/' | tr '\n\0' '\0\n' >>"$index.paths"
-  g ls-files -o --exclude-standard | grep '/"\{0,1\}$' | head -n 20 |
-    while read -r name; do say nested "$name"; done
-  g ls-files -s | sed -n 's/^160000 [0-9a-f]* [0-9]	//p' | head -n 20 | while read -r name; do
-    if [ -e "$name/.git" ]; then say nested "$name/"; fi
-  done
+  say_nested
+fi
+
+if [ -n "$staged" ]; then
+  staged=$(g write-tree 2>/dev/null)
+  unmark "$index.marks"
 fi
 
 # No commits yet, or git status failed: it has not told HEAD.
@@ -217,6 +222,15 @@ END
   printf '%s\n' "$message" | g commit-tree "$tree" "$@"
 }
 
+# What is staged, then edited further, is only in the index that is about to be replaced.
+keep_staged() {
+  case $staged in '' | "$tree" | "$(g rev-parse -q --verify "$head^{tree}")") return ;; esac
+  old=$(g rev-parse -q --verify refs/daytona-staged)
+  # In a subshell: the tree is another one for it.
+  staged=$(tree=$staged; snapshot ${head:+-p "$head"} ${old:+-p "$old"}) &&
+    g update-ref refs/daytona-staged "$staged"
+}
+
 if [ -z "$operation" ] && [ -n "$changed" ]; then
   lock
   case $? in
@@ -239,6 +253,7 @@ if [ -n "$operation" ]; then
     fi
   fi
 elif [ -n "$changed" ]; then
+  keep_staged
   commit=$(snapshot ${head:+-p "$head"}) || give_up "git commit-tree failed in the sandbox"
   if [ -n "$head" ]; then # both at once: a process less
     printf 'update HEAD %s %s\nupdate refs/daytona/head %s\n' "$commit" "$head" "$commit" |
@@ -247,7 +262,8 @@ elif [ -n "$changed" ]; then
     g update-ref -m "git-daytona: sync" HEAD "$commit" ""
   fi 2>/dev/null || { say busy head; exit 0; }
   head=$commit
-  # The new index becomes the real one, as git itself does it.
+  # The new index becomes the real one, as git itself does it, with the agent's marks.
+  remark "$index.marks"
   cp -p "$index" "$dir/index.lock" && mv "$dir/index.lock" "$dir/index" && locked=
 fi
 
@@ -303,5 +319,6 @@ END
 if [ -d "$dir/lfs/objects" ]; then
   say lfs "$(find "$dir/lfs/objects" -type f | wc -l)"
 fi
+$inventory
 wait
 say end ok
