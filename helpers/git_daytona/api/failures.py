@@ -18,6 +18,16 @@ _NOT_RUNNING = re.compile("(?i)not running|not started|is the sandbox started|is
 _SNAPSHOT = re.compile("(?i)snapshot")
 # Of the API, at the beginning of its 404 for an unknown sandbox rather than an unknown path:
 NO_SANDBOX = re.compile("(?i)sandbox")
+DASHBOARD = "https://app.daytona.io/dashboard"
+# Of the API, in a 402, a 403 that is not about the key, or a 429 that waiting does not help:
+_ORGANIZATION = (
+    (re.compile("(?i)suspend"), f"an owner of the organisation sees why: {DASHBOARD}/limits"),
+    (
+        re.compile("(?i)limit reached|limit exceeded|quota|credit|upgrade"),
+        "delete sandboxes that are not needed ('git daytona status' lists them), or have the limits"
+        f" or credits raised: {DASHBOARD}/limits",
+    ),
+)
 
 
 def said(body: str | bytes) -> str:
@@ -56,22 +66,28 @@ def from_status(
             f"could not {doing}: the server failed (HTTP {status}){said}",
             hint="try again in a moment",
         )
+    organization = next((hint for words, hint in _ORGANIZATION if words.search(text)), None)
+    if status == 402 or (status == 429 and not wait and organization):
+        return errors.LimitReached(
+            f"could not {doing}{said or ': it has to be paid for'}",
+            hint=organization or f"see the organisation's billing: {DASHBOARD}/billing",
+        )
     table: dict[int, GitDaytonaError] = {
         403: errors.Forbidden(
-            f"the API key may not {doing}{said}",
-            hint="use a key with the permission to write sandboxes",
+            f"could not {doing}{said}" if organization else f"the API key may not {doing}{said}",
+            hint=organization or "use a key with the permission to write sandboxes",
         ),
         401: errors.KeyRefused(
             f"{settings.api_url} does not accept the API key from"
-            f" {settings.key_source or 'the keyring'}",
-            hint="make a new one (https://app.daytona.io/dashboard/keys) and set DAYTONA_API_KEY",
+            f" {settings.key_source or 'the keyring'}{said}",
+            hint=f"make a new one ({DASHBOARD}/keys) and set DAYTONA_API_KEY",
         ),
         405: BadAnswer(
-            f"could not {doing}: the server does not offer it",
+            f"could not {doing}: the server does not offer it{said}",
             hint="update the Daytona server, or check DAYTONA_API_URL",
         ),
         429: errors.RateLimited(
-            f"could not {doing}: too many requests",
+            f"could not {doing}: too many requests{said}",
             retry_after=float(wait[1]) if wait else None,
             hint="wait a minute, then try again",
         ),
@@ -83,12 +99,13 @@ def from_status(
             f"could not {doing}: the sandbox is busy{said}", hint="wait a moment, then try again"
         ),
         408: errors.TimedOut(
-            f"could not {doing} within its time limit",
+            f"could not {doing} within its time limit{said}",
             hint="allow it more time, or look why it takes so long",
         ),
     }
     return table.get(status) or BadAnswer(
-        f"could not {doing}: unexpected answer (HTTP {status})", hint="check DAYTONA_API_URL"
+        f"could not {doing}: unexpected answer (HTTP {status}){said}",
+        hint="check DAYTONA_API_URL",
     )
 
 

@@ -72,7 +72,7 @@ class Service:
     def api(self) -> Seen:
         answer = self.policy.answer()
         if isinstance(answer, GitDaytonaError):
-            raise answer
+            raise answer.but()  # it may be raised again
         return ok(f"{self.found.api_url} answers")
 
     def accepted(self) -> Seen:
