@@ -19,11 +19,10 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from git_daytona import __version__
 from git_daytona.api import network, unreachable
-from git_daytona.api.failures import senseless
 from git_daytona.api.network import Proxy
 from git_daytona.api.unreachable import Untunnelled, origin
 from git_daytona.base.errors import ApiUnreachable, BadAnswer, GitDaytonaError
-from git_daytona.base.secret import Secret, redact
+from git_daytona.base.secret import Secret
 
 ANSWER_BYTES = 32 * 1024 * 1024
 """The largest answer that is read. A command's output is cut to 4 MiB in the sandbox
@@ -54,24 +53,7 @@ class Client:
 
     def __init__(self, api_url: str) -> None:
         self._api_url = api_url
-        self._tls = functools.cache(network.tls)
-        self._way_to = functools.lru_cache(HOSTS)(self._find_way)
-
-    def _find_way(self, origin: str) -> tuple[urllib3.PoolManager, Proxy | None]:
-        """Find the connections for all URLs that begin so. Raises BadSetting."""
-        proxy = network.proxy_for(origin)
-        how: dict[str, Any] = {"maxsize": CONNECTIONS}
-        if origin.startswith("https:") or (proxy and proxy.url.startswith("https:")):
-            how |= {"ssl_context": self._tls(), "cert_reqs": "CERT_REQUIRED"}
-        if proxy is None:
-            pool = urllib3.PoolManager(**how)
-        else:
-            secret = proxy.authorization()
-            headers = {"Proxy-Authorization": secret.reveal()} if secret else {}
-            how |= {"proxy_headers": headers, "proxy_ssl_context": how.get("ssl_context")}
-            pool = urllib3.ProxyManager(proxy.url, **how)
-        pool.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
-        return pool, proxy
+        self._pool_for = functools.lru_cache(HOSTS)(_make_pool)
 
     def request(
         self,
@@ -90,12 +72,11 @@ class Client:
         Raises ApiUnreachable, BadAnswer. The texts of exceptions below may hold URLs with tokens,
         and their frames the key: they go, redacted, into the details, and the chain is cut.
         """
-        present = {name: value for name, value in (query or {}).items() if value is not None}
-        pool, proxy = self._way_to(origin(url))
+        pool, proxy = self._pool_for(origin(url))
         try:
             response = pool.request(
                 method,
-                f"{url}?{urlencode(present, quote_via=quote)}" if present else url,
+                url + _query(query or {}),
                 body=None if body is None else json.dumps(body),
                 fields=fields,
                 headers=_headers(key, is_json=body is not None),
@@ -108,13 +89,33 @@ class Client:
         except GitDaytonaError as problem:
             raise problem.with_traceback(None) from None
         except Exception as problem:  # noqa: BLE001 — urllib3 lets through what its parsers raise
-            if not isinstance(problem, (urllib3.exceptions.HTTPError, OSError, Untunnelled)):
-                raise senseless(doing, redact(f"{type(problem).__name__}: {problem}")) from None
             raise unreachable.explain(problem, doing, url, self._api_url, proxy) from None
         if proxy and response.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
             raise unreachable.refused(response.status, doing, self._api_url, proxy)
         # urllib3 has None for an empty body
         return Answer(doing, response.status, response.headers, response.data or b"")
+
+
+def _make_pool(origin: str) -> tuple[urllib3.PoolManager, Proxy | None]:
+    """Make the connections for all URLs that begin so. Raises BadSetting."""
+    way = network.way_to(origin)
+    how: dict[str, Any] = {"maxsize": CONNECTIONS}
+    if way.tls:
+        how |= {"ssl_context": way.tls, "cert_reqs": "CERT_REQUIRED"}
+    if way.proxy is None:
+        pool = urllib3.PoolManager(**how)
+    else:
+        secret = way.proxy.authorization()
+        headers = {"Proxy-Authorization": secret.reveal()} if secret else {}
+        how |= {"proxy_headers": headers, "proxy_ssl_context": way.tls}
+        pool = urllib3.ProxyManager(way.proxy.url, **how)
+    pool.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+    return pool, way.proxy
+
+
+def _query(query: Mapping[str, object]) -> str:
+    present = {name: value for name, value in query.items() if value is not None}
+    return f"?{urlencode(present, quote_via=quote)}" if present else ""
 
 
 def _headers(key: Secret | None, *, is_json: bool) -> dict[str, str]:

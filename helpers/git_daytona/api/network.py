@@ -96,7 +96,22 @@ def _proxy(text: str, variable: str) -> Proxy:
     return Proxy(f"{parts.scheme}://{parts.netloc}", variable, known)
 
 
-def tls() -> ssl.SSLContext:
+@dataclass(frozen=True)
+class Way:
+    """How the servers at a URL are connected to: by which proxy, and with which TLS, if any."""
+
+    proxy: Proxy | None
+    tls: ssl.SSLContext | None
+
+
+def way_to(url: str) -> Way:
+    """Find the way to a URL. Raises BadSetting for what the environment names in vain."""
+    proxy = proxy_for(url)
+    is_encrypted = url.startswith("https:") or (proxy and proxy.url.startswith("https:"))
+    return Way(proxy, _tls() if is_encrypted else None)
+
+
+def _tls() -> ssl.SSLContext:
     """Make the context of our connections: authorities of the system, or of those that BUNDLES and
     ADDITIONS name. Raises BadSetting where there is nothing to read."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

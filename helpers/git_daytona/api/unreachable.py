@@ -10,6 +10,7 @@ from http import HTTPStatus
 import urllib3
 
 from git_daytona.api import network
+from git_daytona.api.failures import senseless
 from git_daytona.api.network import Proxy
 from git_daytona.base.errors import (
     ApiUnreachable,
@@ -51,13 +52,15 @@ def explain(
 ) -> GitDaytonaError:
     """Make the error of a request to a URL that failed. Its text may hold URLs with tokens: it
     goes, redacted, into the details."""
+    details = redact(f"{type(problem).__name__}: {problem}")
+    if not isinstance(problem, (urllib3.exceptions.HTTPError, OSError, Untunnelled)):
+        return senseless(doing, details)
     chain = list(_chain(problem))
     server = api_url if url.startswith(api_url) else origin(url)
     if isinstance(problem, Untunnelled):
         return refused(problem.status, doing, server, proxy)
     is_of_proxy = any(isinstance(each, urllib3.exceptions.ProxyError) for each in chain)
     where = str(proxy) if is_of_proxy else server
-    details = redact(f"{type(problem).__name__}: {problem}")
     for each in chain:
         if isinstance(each, ssl.SSLCertVerificationError):
             what, hint = _of_certificate(each)
