@@ -32,6 +32,8 @@ def serving(
         for each in rest:
             each.cancel()
         await asyncio.gather(*rest, return_exceptions=True)
+        for _ in range(5):  # what was cut is closed in the next rounds of the loop
+            await asyncio.sleep(0)
 
     def run() -> None:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
@@ -69,8 +71,9 @@ async def _join(one: Streams, other: Streams) -> None:
 async def _end(writer: asyncio.StreamWriter) -> None:
     """Close a connection after what was written to it."""
     writer.close()
-    with contextlib.suppress(OSError, asyncio.CancelledError):
+    with contextlib.suppress(OSError, TimeoutError, asyncio.CancelledError):
         await asyncio.wait_for(writer.wait_closed(), 1)
+    writer.transport.abort()  # TLS may wait for the other side's farewell
 
 
 def to(port: int) -> Handler:
