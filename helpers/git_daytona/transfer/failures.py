@@ -69,7 +69,7 @@ def explain(
         return ConnectionClosed(
             f"git {verb} failed: the gateway {trust.endpoint} did not answer or closed the"
             " connection",
-            hint="check the network; 'git daytona status' shows whether the sandbox runs",
+            hint="'git daytona doctor' tells a firewall from a key and from a sandbox that sleeps",
             details=result.complaint,
         )
     if problem := _of_push(result):
