@@ -104,7 +104,8 @@ def _chain(problem: BaseException | None) -> Iterator[BaseException]:
         if problem is None:
             return
         yield problem
-        problem = problem.__cause__ or problem.__context__
+        wrapped = next((each for each in problem.args if isinstance(each, BaseException)), None)
+        problem = problem.__cause__ or wrapped or problem.__context__
 
 
 def _of_certificate(problem: ssl.SSLCertVerificationError) -> tuple[str, str]:
