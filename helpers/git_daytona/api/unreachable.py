@@ -128,7 +128,7 @@ def _what(problem: BaseException) -> tuple[str, str] | None:
                 " it in HTTPS_PROXY"
             )
         case ConnectionRefusedError():
-            hint = "check DAYTONA_API_URL, and whether the server runs"
+            hint = "check the network and DAYTONA_API_URL, and whether the server runs"
             return "cannot be reached: nothing listens there", hint
         case urllib3.exceptions.NewConnectionError():  # a time-out by its class, whatever it is
             return None
