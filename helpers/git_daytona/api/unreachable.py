@@ -91,8 +91,12 @@ def refused(status: int, doing: str, server: str, proxy: Proxy | None) -> GitDay
             f"could not {doing}: {proxy or 'a proxy'} {wants}",
             hint=f"set {variable} to {network.PROXY_FORM}",
         )
-    kind = ApiUnreachable if status >= 500 else ProxyRefused
-    return kind(
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return ApiUnreachable(
+            f"could not {doing}: {proxy} finds no way to {server} (HTTP {status})",
+            hint="check DAYTONA_API_URL, then try again; hosts in NO_PROXY are reached without it",
+        )
+    return ProxyRefused(
         f"could not {doing}: {proxy} does not connect to {server} (HTTP {status})",
         hint="ask whoever runs the proxy to allow it; hosts in NO_PROXY are reached without it",
     )

@@ -141,7 +141,9 @@ class Service:
 
         try:
             report = verify.look(self.policy, offline=False, probe=ask)
-        except presented.NoConnection as problem:
+        except presented.GatewayUnreachable as problem:
+            if not problem.is_cut:
+                raise
             return self._blocked(asked[0], problem)
         text = f"{report.endpoint.known_hosts_name}, {report.mode.value}, {report.verdict}"
         hint = report.advice or "see: daytona-pin verify --live"

@@ -49,9 +49,8 @@ _FINGERPRINT = re.compile(r"key sent by the remote host is\s+(SHA256:[A-Za-z0-9+
 class GatewayUnreachable(ApiUnreachable):
     """No connection to the gateway, or none that came to its host key."""
 
-
-class NoConnection(GatewayUnreachable):
-    """Nothing answers at the gateway's port, or something refuses or cuts the connection."""
+    is_cut = False
+    """Whether nothing answers at its port, or something refuses or cuts the connection."""
 
 
 @dataclass(frozen=True)
@@ -173,12 +172,13 @@ def all_keys(endpoint: Endpoint, *, seconds: float = PROBE_SECONDS) -> tuple[Hos
         return keys
     problems = [each for each in found if isinstance(each, Exception)]
     why = _reason(problems[0]) if problems else "it offers no host key of a known type"
-    is_cut = problems and all(isinstance(each, OSError) for each in problems)
-    raise (NoConnection if is_cut else GatewayUnreachable)(
+    unreachable = GatewayUnreachable(
         f"the gateway '{endpoint.known_hosts_name}' presents no host key: {why}",
         hint="check the network; a gateway behind a proxy of your ssh configuration cannot be"
         " probed",
     )
+    unreachable.is_cut = bool(problems) and all(isinstance(each, OSError) for each in problems)
+    raise unreachable
 
 
 def _reason(problem: Exception) -> str:
