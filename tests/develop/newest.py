@@ -1,4 +1,4 @@
-"""``python tests/develop/newest.py [PYTEST ARGUMENTS]``: run the tests with the newest versions that
+"""``python tests/develop/newest.py [PYTEST ARGUMENTS]``: run tests with the newest versions that
 pyproject.toml allows, in a virtual environment that is thrown away. Needs the package index.
 
 By default those that meet other people's packages: Daytona's SDKs, HTTP, SSH, and a whole round
@@ -29,7 +29,8 @@ def main(arguments: list[str]) -> int:
         subprocess.run([*pip, "install", "--quiet", "--no-deps", "-e", str(ROOT)], check=True)
         subprocess.run([*pip, "list", "--format=freeze"], check=True)
         pytest = [str(python), "-I", "-m", "pytest", "-m", "not bench and not fuzz"]
-        return subprocess.run([*pytest, *(arguments or TESTS)], cwd=ROOT).returncode
+        which = arguments or [f"tests/{each}" for each in TESTS]
+        return subprocess.run([*pytest, *which], cwd=ROOT).returncode
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ def from_status(
         ),
     }
     return table.get(status) or BadAnswer(
-        f"could not {doing}: unexpected answer (HTTP {status}){said}",
+        f"could not {doing}: unexpected answer (HTTP {status}{said})",
         hint="check DAYTONA_API_URL",
     )
 

@@ -83,14 +83,13 @@ def _proxy(text: str, variable: str) -> Proxy:
     scheme, _, rest = text.rpartition("://")
     userinfo, _, place = rest.rpartition("@")
     parts = split_link(f"{scheme.lower() or 'http'}://{place}")
-    if parts is None:
-        other = re.fullmatch(r"(?i)socks\w{0,3}|ftp|quic", scheme)
+    hint = f"write {PROXY_FORM}; hosts in NO_PROXY are reached without it"
+    if re.fullmatch(r"(?i)socks\w{0,3}|ftp|quic", scheme):
         raise BadSetting(
-            f"{variable} names a proxy of kind '{other[0]}', which cannot be used"
-            if other
-            else f"{variable} is not the URL of a proxy",
-            hint=f"write {PROXY_FORM}; hosts in NO_PROXY are reached without it",
+            f"{variable} names a proxy of kind '{scheme}', which cannot be used", hint=hint
         )
+    if parts is None:
+        raise BadSetting(f"{variable} is not the URL of a proxy", hint=hint)
     user, _, password = (Secret(unquote(each)) for each in userinfo.partition(":"))
     known = (user, password) if userinfo else None
     return Proxy(f"{parts.scheme}://{parts.netloc}", variable, known)
