@@ -15,7 +15,7 @@ TESTS = (
     "tests/local",
     "tests/unit",
     "tests/flows/test_round_trip.py",
-    "tests/flows/test_network.py",
+    "tests/flows/test_proxies.py",
 )
 
 

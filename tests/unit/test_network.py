@@ -2,6 +2,7 @@
 server refuses, and errors that are raised twice."""
 
 import asyncio
+import contextlib
 import datetime
 import json
 import os
@@ -296,6 +297,38 @@ def test_case_94_a_proxy_that_does_not_help(monkeypatch):
             monkeypatch.setenv("HTTP_PROXY", f"u:wrong@127.0.0.1:{port}")
             assert "does not accept" in told("http://d.example/api", ProxyRefused)
             assert not api.requests and not any(KEY in head for head in proxy.heads[:-1])
+
+
+def test_a_proxy_over_tls_for_a_server_without(authority, monkeypatch, tmp_path):
+    authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(tls)
+    with answering() as api:
+        proxy = Proxy({"d.example": api.server_address[1]}, userinfo="u:w\u00f6rd")
+        with serving(proxy, tls=tls) as port:
+            monkeypatch.setenv("HTTP_PROXY", f"https://u:w\u00f6rd@localhost:{port}")
+            assert "unknown authority" in told("http://d.example/api", CertificateRefused)
+            monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+            assert ask("http://d.example/api") == {}
+    assert proxy.asked == ["GET http://d.example/api/config"]
+
+
+def test_a_proxy_that_never_finishes_its_answer(monkeypatch):
+    """A byte now and then begins a socket's own time limit anew."""
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nX: ")
+        with contextlib.suppress(OSError):
+            while not reader.at_eof() and not writer.is_closing():
+                writer.write(b"x")
+                await writer.drain()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(reader.read(4096), 0.05)
+        writer.close()
+
+    with serving(drip) as port:
+        monkeypatch.setenv("HTTPS_PROXY", f"127.0.0.1:{port}")
+        assert "did not end within 0.5 seconds" in told("https://d.example", ApiUnreachable, 0.5)
 
 
 # -- what a server refuses -------------------------------------------------------------------------

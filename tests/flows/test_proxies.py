@@ -12,7 +12,9 @@ import pytest
 import trustme
 
 from git_daytona.base import paths
+from git_daytona.base.errors import Forbidden, LimitReached
 from git_daytona.local.server import LocalDaytona
+from git_daytona.transfer import leases
 from support import tmux
 from support.proxy import Proxy, serving, to
 from support.round_trip import BIN
@@ -178,3 +180,28 @@ def test_addresses_of_ipv6_alone(server, local, repo, begin, command, monkeypatc
         told = command("daytona-pin", "verify", "--live", cwd=repo.path)
         assert told.status == 0 and f"[::1]:{gateway}" in told.out, told
         session.coordinator.delete("1")
+
+
+def test_case_95_what_the_organisation_may_not(server, local, repo, begin, coordinate, monkeypatch):
+    """The server's sentence comes to people, what cannot help is not tried again, and nothing of a
+    refused mint stays."""
+    monkeypatch.setattr(server, "origin", f"http://127.0.0.1:{server.api_port}")
+    session = begin(repo)
+    examples = (
+        (402, "Depleted credits", LimitReached),
+        (429, "Sandbox resource limit reached", LimitReached),
+        (403, "Organization is suspended", Forbidden),
+    )
+    for number, (status, words, kind) in enumerate(examples):
+        session.agent(f"echo {number} >file.txt")
+        for route, act in (("mint", session.sync), ("create", coordinate(repo.path).start)):
+            server.forget_calls()
+            with (
+                server.faults.call(route=f"^{route}$", status=status, message=words),
+                pytest.raises(kind, match=words) as raised,
+            ):
+                act()
+            assert "dashboard" in raised.value.hint
+            assert [call.route for call in server.calls].count(route) == 1, (words, route)
+        assert leases.stale(server.api_url) == []
+    assert session.sync().changed
