@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from git_daytona.api import network
 from git_daytona.api.cloud import Cloud
 from git_daytona.api.failures import from_status
 from git_daytona.api.toolbox import TerminalAddress
@@ -32,6 +31,8 @@ from git_daytona.sandbox import report
 
 if TYPE_CHECKING:
     import aiohttp
+
+    from git_daytona.api.network import Way
 
 CONNECT_SECONDS = 30.0
 HEARTBEAT_SECONDS = 15.0
@@ -131,6 +132,8 @@ class _Joined:
     async def run(self) -> int:
         """Connect, and again after breaks, during which the shell goes on; returns its status."""
         import aiohttp
+
+        from git_daytona.api import network  # TLS is not loaded by what needs no terminal
 
         screen = _Screen()
         screen.start()
@@ -234,7 +237,7 @@ class _Joined:
             await resized.wait()
 
 
-def _how(way: network.Way) -> dict[str, Any]:
+def _how(way: "Way") -> dict[str, Any]:
     """What aiohttp has to be told of the way."""
     from aiohttp import BasicAuth
 
@@ -247,7 +250,7 @@ def _how(way: network.Way) -> dict[str, Any]:
     return how
 
 
-def _broken(way: network.Way) -> GitDaytonaError:
+def _broken(way: "Way") -> GitDaytonaError:
     status = "'git daytona status' shows whether the sandbox runs"
     return ConnectionClosed(
         "the connection to the sandbox's terminal broke or did not come about, and the shell's"

@@ -69,7 +69,7 @@ def explain(
         return ConnectionClosed(
             f"git {verb} failed: the gateway {trust.endpoint} did not answer or closed the"
             " connection",
-            hint="'git daytona doctor' tells a firewall from a key and from a sandbox that sleeps",
+            hint="'git daytona doctor' tells a firewall from a wrong key and a sandbox that sleeps",
             details=result.complaint,
         )
     if problem := _of_push(result):
