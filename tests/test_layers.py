@@ -41,7 +41,7 @@ LOCAL_FROM_GROUND = {"base.errors", "base.secret", "base.endpoint", "trust.host_
 """All that the embedded Daytona may use of the suite that is tested against it."""
 
 DOORS = {
-    "urllib3": "api.http",
+    "urllib3": "api.http api.unreachable",
     "keyring": "settings.keystore",
     "dotenv": "settings.settings",
     "platformdirs": "base.paths",

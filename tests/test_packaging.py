@@ -10,6 +10,7 @@ import sysconfig
 import tarfile
 import tomllib
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -322,3 +323,17 @@ def test_the_changelog_begins_with_this_version() -> None:
     )
     assert versions[0] == __version__
     assert len(set(versions)) == len(versions)
+
+
+def test_clients_are_bounded_above() -> None:
+    """By the next major version, which is another API, and what is installed is within."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    listed = [*project["dependencies"], *project["optional-dependencies"]["test"]]
+    bounds = dict(each.split(",<") for each in listed if ",<" in each)
+    names = {each.partition(">=")[0]: int(bound) for each, bound in bounds.items()}
+    assert names.keys() == {
+        *("aiohttp", "asyncssh", "urllib3"),
+        *("daytona", "daytona-api-client", "daytona-toolbox-api-client"),
+    }
+    for name, bound in names.items():
+        assert int(metadata.version(name).split(".")[0]) < bound, name

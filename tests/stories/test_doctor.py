@@ -21,7 +21,8 @@ from git_daytona.doctor.findings import Check, ok
 from git_daytona.local.server import LocalDaytona
 from git_daytona.opencode import closing, registration
 from support.program import Told
-from support.round_trip import Repo, Session
+from support.proxy import Proxy, serving
+from support.round_trip import Repo, Session, stop
 from support.round_trip import program as executable
 
 Tell = Callable[..., Told]
@@ -670,3 +671,51 @@ def test_a_preference_that_makes_no_sense(
     healthy.git("config", "daytona.keptAge", "soonish")
     detail, hint = examine(healthy.path).only("settings", "warn")
     assert "daytona.keptAge is 'soonish'" in detail and "git config --local daytona.keptAge" in hint
+
+
+# -- HTTPS comes through, and SSH does not ---------------------------------------------------------
+
+
+def test_what_keeps_ssh_away(
+    healthy: Repo,
+    examine: Callable[[Path], Examined],
+    local: LocalDaytona,
+    tools: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(daytona, "PROBE_SECONDS", 0.5)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        socket.create_server(("127.0.0.1", 0)) as closed,
+        serving(Proxy({"api.daytona.test": local.api_port})) as proxy,
+    ):
+        refused = closed.getsockname()[1]
+        closed.close()
+        for port, why in ((silent.getsockname()[1], "timed out"), (refused, "refused")):
+            local.published.members["sshGatewayPort"] = port
+            detail, hint = examine(healthy.path).only("gateway", "fail")
+            assert why in detail and detail.endswith("the API answers, so a firewall may block SSH")
+            assert "have that port opened" in hint
+        monkeypatch.setenv("DAYTONA_API_URL", "http://api.daytona.test/api")
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy}")
+        found = examine(healthy.path)
+        detail, hint = found.only("gateway", "fail")
+        assert f"through the proxy 'http://127.0.0.1:{proxy}' (HTTP_PROXY)" in found["api"][1]
+        assert "is not for ssh" in detail and f"nc -X connect -x 127.0.0.1:{proxy}" in hint
+        ssh = shutil.which("ssh")  # it finds its configuration by the account, not by HOME
+        (tools / "config").write_text("Host 127.0.0.1\n  ProxyCommand true\n")
+        program(tools, "ssh", f'exec {ssh} -F {tools}/config "$@"')
+        detail, _ = examine(healthy.path).only("gateway", "warn")
+        assert "behind a proxy of your ssh configuration" in detail
+
+
+def test_a_sandbox_that_sleeps_or_is_gone(
+    healthy: Repo, examine: Callable[[Path], Examined], begin: Callable[..., Session]
+) -> None:
+    session = begin(healthy)
+    session.coordinator.state.note(session.coordinator.find("1").id, "failed", "closed")
+    cloud = session.coordinator.cloud
+    for end, word in ((stop, "stopped"), (lambda cloud, id_: cloud.delete(id_), "gone")):
+        end(cloud, session.sandbox_id)
+        detail, _ = examine(healthy.path).only("sessions", "warn")
+        assert detail == f"session 1 was not synced: closed; its sandbox is {word}"

@@ -18,6 +18,16 @@ _NOT_RUNNING = re.compile("(?i)not running|not started|is the sandbox started|is
 _SNAPSHOT = re.compile("(?i)snapshot")
 # Of the API, at the beginning of its 404 for an unknown sandbox rather than an unknown path:
 NO_SANDBOX = re.compile("(?i)sandbox")
+DASHBOARD = "https://app.daytona.io/dashboard"
+# Of the API, in a 402, a 403 that is not about the key, or a 429 that waiting does not help:
+_ORGANIZATION = (
+    (re.compile("(?i)suspend"), f"an owner of the organisation sees why: {DASHBOARD}/limits"),
+    (
+        re.compile("(?i)limit reached|limit exceeded|quota|credit|upgrade"),
+        "delete sandboxes that are not needed ('git daytona status' lists them), or have the limits"
+        f" or credits raised: {DASHBOARD}/limits",
+    ),
+)
 
 
 def said(body: str | bytes) -> str:
@@ -47,33 +57,24 @@ def from_status(
 ) -> GitDaytonaError:
     """Make the error of a status that is not 2xx; ``text`` is what ``said`` found in the body."""
     said = f": {text}" if text else ""
-    # seconds; its other form, a date, does not count (RFC 9110, 10.2.3)
-    wait = re.fullmatch(r"\s*([0-9]{1,9})\s*", str(headers.get("Retry-After", "")))
     if status in _REFUSED:
         return _from_words(text, said, doing, settings)
+    if status in (402, 403, 429):
+        return _from_organization(status, text, said, doing, headers)
     if status >= 500:
         return errors.ServerError(
             f"could not {doing}: the server failed (HTTP {status}){said}",
             hint="try again in a moment",
         )
     table: dict[int, GitDaytonaError] = {
-        403: errors.Forbidden(
-            f"the API key may not {doing}{said}",
-            hint="use a key with the permission to write sandboxes",
-        ),
         401: errors.KeyRefused(
             f"{settings.api_url} does not accept the API key from"
-            f" {settings.key_source or 'the keyring'}",
-            hint="make a new one (https://app.daytona.io/dashboard/keys) and set DAYTONA_API_KEY",
+            f" {settings.key_source or 'the keyring'}{said}",
+            hint=f"make a new one ({DASHBOARD}/keys) and set DAYTONA_API_KEY",
         ),
         405: BadAnswer(
-            f"could not {doing}: the server does not offer it",
+            f"could not {doing}: the server does not offer it{said}",
             hint="update the Daytona server, or check DAYTONA_API_URL",
-        ),
-        429: errors.RateLimited(
-            f"could not {doing}: too many requests",
-            retry_after=float(wait[1]) if wait else None,
-            hint="wait a minute, then try again",
         ),
         404: errors.NotFound(
             f"could not {doing}: it does not exist{said}",
@@ -83,13 +84,49 @@ def from_status(
             f"could not {doing}: the sandbox is busy{said}", hint="wait a moment, then try again"
         ),
         408: errors.TimedOut(
-            f"could not {doing} within its time limit",
+            f"could not {doing} within its time limit{said}",
             hint="allow it more time, or look why it takes so long",
         ),
     }
     return table.get(status) or BadAnswer(
-        f"could not {doing}: unexpected answer (HTTP {status})", hint="check DAYTONA_API_URL"
+        f"could not {doing}: unexpected answer (HTTP {status}{said})",
+        hint="check DAYTONA_API_URL",
     )
+
+
+def _from_organization(
+    status: int, text: str, said: str, doing: str, headers: Mapping[str, Any]
+) -> GitDaytonaError:
+    """Make the error of what a key, or the organisation behind it, may not or has no means for."""
+    remedy = _remedy(text)
+    wait = _retry_after(headers)
+    if status == 403 and remedy:
+        return errors.Forbidden(f"could not {doing}{said}", hint=remedy)
+    if status == 403:
+        return errors.Forbidden(
+            f"the API key may not {doing}{said}",
+            hint="use a key with the permission to write sandboxes",
+        )
+    if status == 402 or (remedy and wait is None):
+        return errors.LimitReached(
+            f"could not {doing}{said or ': it has to be paid for'}",
+            hint=remedy or f"see the organisation's billing: {DASHBOARD}/billing",
+        )
+    return errors.RateLimited(
+        f"could not {doing}: too many requests{said}",
+        retry_after=wait,
+        hint="wait a minute, then try again",
+    )
+
+
+def _remedy(text: str) -> str | None:
+    return next((hint for words, hint in _ORGANIZATION if words.search(text)), None)
+
+
+def _retry_after(headers: Mapping[str, Any]) -> float | None:
+    """Read seconds; the header's other form, a date, does not count (RFC 9110, 10.2.3)."""
+    wait = re.fullmatch(r"\s*([0-9]{1,9})\s*", str(headers.get("Retry-After", "")))
+    return float(wait[1]) if wait else None
 
 
 def _from_words(text: str, said: str, doing: str, settings: Settings) -> GitDaytonaError:

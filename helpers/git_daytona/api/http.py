@@ -2,11 +2,14 @@
 host that was asked. What is sent and received is untrusted on its way in, secret on its way out."""
 
 import contextlib
+import functools
+import http.client
 import json
 import socket
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -15,9 +18,11 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from git_daytona import __version__
-from git_daytona.api.failures import senseless
+from git_daytona.api import network, unreachable
+from git_daytona.api.network import Proxy
+from git_daytona.api.unreachable import Untunnelled, origin
 from git_daytona.base.errors import ApiUnreachable, BadAnswer, GitDaytonaError
-from git_daytona.base.secret import Secret, redact
+from git_daytona.base.secret import Secret
 
 ANSWER_BYTES = 32 * 1024 * 1024
 """The largest answer that is read. A command's output is cut to 4 MiB in the sandbox
@@ -28,6 +33,8 @@ ANSWER_SECONDS = 600.0
 """How long a whole answer may take where the caller gives no limit."""
 CONNECTIONS = 64
 """Connections kept to one host: as many as sandboxes may be at work at once."""
+HOSTS = 10
+"""Hosts to which connections are kept."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +53,7 @@ class Client:
 
     def __init__(self, api_url: str) -> None:
         self._api_url = api_url
-        self._pool = urllib3.PoolManager(maxsize=CONNECTIONS, cert_reqs="CERT_REQUIRED")
-        self._pool.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+        self._pool_for = functools.lru_cache(HOSTS)(_make_pool)
 
     def request(
         self,
@@ -66,11 +72,11 @@ class Client:
         Raises ApiUnreachable, BadAnswer. The texts of exceptions below may hold URLs with tokens,
         and their frames the key: they go, redacted, into the details, and the chain is cut.
         """
-        present = {name: value for name, value in (query or {}).items() if value is not None}
+        pool, proxy = self._pool_for(origin(url))
         try:
-            response = self._pool.request(
+            response = pool.request(
                 method,
-                f"{url}?{urlencode(present, quote_via=quote)}" if present else url,
+                url + _query(query or {}),
                 body=None if body is None else json.dumps(body),
                 fields=fields,
                 headers=_headers(key, is_json=body is not None),
@@ -83,9 +89,33 @@ class Client:
         except GitDaytonaError as problem:
             raise problem.with_traceback(None) from None
         except Exception as problem:  # noqa: BLE001 — urllib3 lets through what its parsers raise
-            raise _translated(problem, doing, self._api_url) from None
+            raise unreachable.explain(problem, doing, url, self._api_url, proxy) from None
+        if proxy and response.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+            raise unreachable.refused(response.status, doing, self._api_url, proxy)
         # urllib3 has None for an empty body
         return Answer(doing, response.status, response.headers, response.data or b"")
+
+
+def _make_pool(origin: str) -> tuple[urllib3.PoolManager, Proxy | None]:
+    """Make the connections for all URLs that begin so. Raises BadSetting."""
+    way = network.way_to(origin)
+    how: dict[str, Any] = {"maxsize": CONNECTIONS}
+    if way.tls:
+        how |= {"ssl_context": way.tls, "cert_reqs": "CERT_REQUIRED"}
+    if way.proxy is None:
+        pool = urllib3.PoolManager(**how)
+    else:
+        secret = way.proxy.authorization()
+        headers = {"Proxy-Authorization": secret.reveal()} if secret else {}
+        how |= {"proxy_headers": headers, "proxy_ssl_context": way.tls}
+        pool = urllib3.ProxyManager(way.proxy.url, **how)
+    pool.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+    return pool, way.proxy
+
+
+def _query(query: Mapping[str, object]) -> str:
+    present = {name: value for name, value in query.items() if value is not None}
+    return f"?{urlencode(present, quote_via=quote)}" if present else ""
 
 
 def _headers(key: Secret | None, *, is_json: bool) -> dict[str, str]:
@@ -97,22 +127,14 @@ def _headers(key: Secret | None, *, is_json: bool) -> dict[str, str]:
     return headers
 
 
-def _translated(problem: Exception, doing: str, api_url: str) -> GitDaytonaError:
-    details = redact(f"{type(problem).__name__}: {problem}")
-    if not isinstance(problem, (urllib3.exceptions.HTTPError, OSError)):
-        return senseless(doing, details)
-    is_late = any(
-        isinstance(each, (urllib3.exceptions.TimeoutError, TimeoutError))
-        # a refused connection is one of urllib3's time-outs, too
-        and not isinstance(each, urllib3.exceptions.NewConnectionError)
-        for each in (problem, problem.__cause__, problem.__context__)
-    )
-    what = "did not answer in time" if is_late else "cannot be reached"
-    return ApiUnreachable(
-        f"could not {doing}: {api_url} {what}",
-        hint="check the network and DAYTONA_API_URL, then try again",
-        details=details,
-    )
+class _TunnelAnswer(http.client.HTTPResponse):
+    """A proxy's answer to CONNECT, of whose status http.client gives no more than words."""
+
+    def _read_status(self) -> tuple[str, int, str]:
+        answer: tuple[str, int, str] = super()._read_status()  # type: ignore[misc]
+        if answer[1] != HTTPStatus.OK:
+            raise Untunnelled(answer[1])
+        return answer
 
 
 class _Connection(HTTPConnection):
@@ -129,7 +151,13 @@ class _Connection(HTTPConnection):
 
 
 class _TlsConnection(_Connection, HTTPSConnection):
-    pass
+    def _tunnel(self) -> None:
+        self.response_class = _TunnelAnswer
+        try:
+            with _cut(self.sock, self.timeout or ANSWER_SECONDS):
+                super()._tunnel()
+        finally:
+            self.response_class = http.client.HTTPResponse
 
 
 class _Pool(HTTPConnectionPool):
@@ -161,7 +189,8 @@ def _cut(connection: socket.socket, seconds: float) -> Iterator[None]:
         late.set()
         with contextlib.suppress(OSError):
             # below TLS, whose own shutdown is not for two threads: the reader sees the stream end
-            socket.socket.shutdown(connection, socket.SHUT_RDWR)
+            below = getattr(connection, "socket", connection)  # of TLS within TLS
+            socket.socket.shutdown(below, socket.SHUT_RDWR)
 
     timer = threading.Timer(seconds + SLACK_SECONDS, cut)
     timer.daemon = True

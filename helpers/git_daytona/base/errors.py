@@ -4,7 +4,8 @@ A message is one line, lower case, no full stop, subjects in single quotes; the 
 do. Details go to the log. The docstring's first line is what git-daytona(7) says of a status.
 """
 
-from typing import ClassVar
+import copy
+from typing import ClassVar, Self
 
 
 class GitDaytonaError(Exception):
@@ -30,6 +31,14 @@ class GitDaytonaError(Exception):
         self.hint = hint
         self.details = details
 
+    def but(self, **changes: str | None) -> Self:
+        """Make a copy with another ``message``, ``hint`` or ``details``. The error itself is never
+        changed: it may be kept, and raised to others."""
+        other = copy.copy(self)
+        vars(other).update(changes)
+        other.args = (other.message,)
+        return other
+
 
 class UsageError(GitDaytonaError, entry="usage", status=2):
     """Wrong arguments."""
@@ -44,6 +53,14 @@ class ApiUnreachable(GitDaytonaError, entry="api-unreachable", status=4, transie
 
     The request may not have arrived at all, or its answer was lost.
     """
+
+
+class CertificateRefused(ApiUnreachable, entry="certificate-refused", transient=False):
+    """The server's certificate is not trusted, is not valid now, or is for another name."""
+
+
+class ProxyRefused(ApiUnreachable, entry="proxy-refused", transient=False):
+    """The proxy lets nothing through to the server."""
 
 
 class NoKey(GitDaytonaError, entry="no-key", status=5):
@@ -103,6 +120,10 @@ class RateLimited(GitDaytonaError, entry="rate-limited", status=14, transient=Tr
     def __init__(self, message: str, *, retry_after: float | None = None, hint: str | None = None):
         super().__init__(message, hint=hint)
         self.retry_after = retry_after
+
+
+class LimitReached(RateLimited, entry="limit-reached", transient=False):
+    """The organisation's credits or limits do not allow it (HTTP 402, 429)."""
 
 
 class BadAnswer(GitDaytonaError, entry="bad-answer", status=15):

@@ -181,9 +181,10 @@ def run(
                 _check_time(process, argv[0], begun, timeout, max(out.last, err.last), idle)
         except BaseException as problem:  # a limit, say: nothing that was started here survives
             end_group(process)
-            if isinstance(problem, TimedOut):
-                problem.details = redact(f"{' '.join(argv)}\n{err.kept.decode(errors='replace')}")
-            raise
+            if not isinstance(problem, TimedOut):
+                raise
+            said = err.kept.decode(errors="replace")
+            raise problem.but(details=redact(f"{' '.join(argv)}\n{said}")) from None
         finally:
             _alive.discard(process)
     return Result(process.returncode, bytes(out.kept), bytes(err.kept))

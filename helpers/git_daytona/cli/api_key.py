@@ -56,10 +56,12 @@ def login(no_check: bool) -> None:
         try:
             info = Account(replace(found, key=key, key_source=source)).key_info()
         except GitDaytonaError as problem:
-            problem.message += "; the key was not stored"
+            hint = problem.hint
             if isinstance(problem, KeyRefused):
-                problem.hint = f"copy it whole, or make a new one ({KEYS_PAGE}), then try again"
-            raise
+                hint = f"copy it whole, or make a new one ({KEYS_PAGE}), then try again"
+            raise problem.but(
+                message=f"{problem.message}; the key was not stored", hint=hint
+            ) from None
         name = f" '{info.name}'" if info.name else ""
         _warn_of_missing(info.permissions)
     place = keystore.keep(found.api_url, key)

@@ -155,7 +155,7 @@ def pin(as_json: bool) -> None:
         )
     answer = policy.answer()
     if isinstance(answer, GitDaytonaError):
-        raise answer
+        raise answer.but()
     before = keys_of(pin_file.load(paths.pin_file()).serving(answer.endpoint))
     trust = policy.default()
     for line in policy.warnings:
@@ -301,7 +301,7 @@ def _ask_endpoint(policy: Policy, lines: Sequence[Line] = ()) -> Endpoint:
     pins = pin_file.load(paths.pin_file())
     found = pins.default_endpoint(policy.settings.api_url, lines)
     if found is None:
-        raise answer
+        raise answer.but()
     return found
 
 

@@ -89,9 +89,9 @@ def _worktree(scope: str | None) -> Path | None:
     try:
         return repository.need_worktree(repository.discover(Path.cwd()))
     except NoRepository as problem:
-        if scope is None:
-            problem.hint = f"{problem.hint}; or, for all projects: --global"
-        raise
+        if scope is not None:
+            raise
+        raise problem.but(hint=f"{problem.hint}; or, for all projects: --global") from problem
 
 
 def _make(change: Change, dry_run: bool) -> None:

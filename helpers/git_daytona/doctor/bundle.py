@@ -15,7 +15,10 @@ from pathlib import Path
 from git_daytona.base.secret import printable, redact
 from git_daytona.sessions.state import Session
 
-_OURS = re.compile(r"DAYTONA_|GIT_|SSH_|XDG_|OPENCODE|NO_COLOR|LANG|LC_|TERM$|PYTHON")
+_OURS = re.compile(
+    r"DAYTONA_|GIT_|SSH_|XDG_|OPENCODE|NO_COLOR|LANG|LC_|TERM$|PYTHON|SSL_CERT_"
+    r"|(?i:(?:https?|all|no)_proxy|(?:curl|requests)_ca_bundle)$"
+)
 
 
 def report(

@@ -3,9 +3,10 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from git_daytona.api import network
 from git_daytona.api.cloud import Cloud, KeyInfo
 from git_daytona.base.endpoint import Endpoint
-from git_daytona.base.errors import BadSetting, GitDaytonaError, NotFound
+from git_daytona.base.errors import BadSetting, GitDaytonaError, NotFound, SandboxGone
 from git_daytona.doctor.findings import Seen, fail, ok, skipped, warn
 from git_daytona.git.repository import Repository
 from git_daytona.sessions import state
@@ -72,8 +73,9 @@ class Service:
     def api(self) -> Seen:
         answer = self.policy.answer()
         if isinstance(answer, GitDaytonaError):
-            raise answer
-        return ok(f"{self.found.api_url} answers")
+            raise answer.but()  # it may be raised again
+        proxy = network.proxy_for(self.found.api_url)
+        return ok(f"{self.found.api_url} answers{f', through {proxy}' if proxy else ''}")
 
     def accepted(self) -> Seen:
         self._key = self.cloud.key_info()
@@ -131,10 +133,18 @@ class Service:
     def gateway(self) -> Seen:
         """As ``daytona-pin verify --live`` judges."""
 
+        asked: list[Endpoint] = []
+
         def ask(endpoint: Endpoint) -> tuple[HostKey, ...]:
+            asked.append(endpoint)
             return presented.all_keys(endpoint, seconds=PROBE_SECONDS)
 
-        report = verify.look(self.policy, offline=False, probe=ask)
+        try:
+            report = verify.look(self.policy, offline=False, probe=ask)
+        except presented.GatewayUnreachable as problem:
+            if not problem.is_cut:
+                raise
+            return self._blocked(asked[0], problem)
         text = f"{report.endpoint.known_hosts_name}, {report.mode.value}, {report.verdict}"
         hint = report.advice or "see: daytona-pin verify --live"
         if report.status == verify.NOTHING:
@@ -142,6 +152,20 @@ class Service:
         if report.status != verify.VERIFIED:
             return fail(text, hint)
         return warn(f"{text}; {report.notes[0]}", hint) if report.notes else ok(text)
+
+    def _blocked(self, gateway: Endpoint, problem: GitDaytonaError) -> Seen:
+        """Say what is likely where HTTPS comes through and SSH does not."""
+        if presented.has_proxy(gateway):
+            text = f"{gateway}: behind a proxy of your ssh configuration, and was not looked at"
+            return warn(text, "try it: git daytona exec -- true")
+        remedy = "have that port opened, or name a way out for ssh in ~/.ssh/config"
+        if proxy := network.proxy_for(self.found.api_url):
+            place = proxy.url.partition("//")[2]
+            return fail(
+                f"{problem.message}; the API is reached through {proxy}, which is not for ssh",
+                f"{remedy}, such as: ProxyCommand nc -X connect -x {place} %h %p",
+            )
+        return fail(f"{problem.message}; the API answers, so a firewall may block SSH", remedy)
 
     def leases(self) -> Seen:
         stale = leases.stale(self.found.api_url)
@@ -161,13 +185,26 @@ class Service:
             if each.git_return.state in unsynced:
                 name = each.number or each.id
                 return warn(
-                    f"session {name} was not synced: {each.git_return.message}",
+                    f"session {name} was not synced: {each.git_return.message}"
+                    f"{self._asleep(each.sandbox_id)}",
                     f"try again: git daytona sync {name}",
                 )
         if waiting := [each for each in every if each.needs_sync]:
             text = f"{len(waiting)} of {len(every)} may hold work that is not here"
             return warn(text, f"sync: git daytona sync {waiting[0].number or waiting[0].id}")
         return ok(f"{len(every)}, all of them synced")
+
+    def _asleep(self, sandbox_id: str) -> str:
+        """What is known of a sandbox that does not run."""
+        if isinstance(self.policy.answer(), GitDaytonaError):
+            return ""  # the API is another check's
+        try:
+            found = self.cloud.get(sandbox_id).state
+        except SandboxGone:
+            found = "gone"
+        except GitDaytonaError:
+            return ""
+        return "" if found == "started" else f"; its sandbox is {found}"
 
     @property
     def is_local(self) -> bool:

@@ -222,5 +222,4 @@ def reset(repository: Repository) -> None:
     result = repository.git("reset", "--hard", "--quiet", check=False, env=env)
     if result.status != 0:
         problem = failure(result, f"'{repository.worktree}' could not be reset to its branch")
-        problem.hint = "close what uses that worktree; the next sync finishes it"
-        raise problem
+        raise problem.but(hint="close what uses that worktree; the next sync finishes it")

@@ -19,7 +19,7 @@ import tty
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from git_daytona.api.cloud import Cloud
 from git_daytona.api.failures import from_status
@@ -31,6 +31,8 @@ from git_daytona.sandbox import report
 
 if TYPE_CHECKING:
     import aiohttp
+
+    from git_daytona.api.network import Way
 
 CONNECT_SECONDS = 30.0
 HEARTBEAT_SECONDS = 15.0
@@ -131,6 +133,8 @@ class _Joined:
         """Connect, and again after breaks, during which the shell goes on; returns its status."""
         import aiohttp
 
+        from git_daytona.api import network  # TLS is not loaded by what needs no terminal
+
         screen = _Screen()
         screen.start()
 
@@ -139,12 +143,9 @@ class _Joined:
 
         tracing = aiohttp.TraceConfig()
         tracing.on_request_redirect.append(refuse)
-        problem: GitDaytonaError = ConnectionClosed(
-            "the connection to the sandbox's terminal broke or did not come about, and the shell's"
-            " exit status is unknown",
-            hint="check the network; 'git daytona status' shows whether the sandbox runs",
-        )
         timeout = aiohttp.ClientTimeout(total=None)
+        way = network.way_to(self.address.url)
+        problem = _broken(way)
         async with aiohttp.ClientSession(timeout=timeout, trace_configs=[tracing]) as session:
             for attempt in range(CONNECTIONS):
                 await asyncio.sleep(attempt * PAUSE_SECONDS)
@@ -154,6 +155,7 @@ class _Joined:
                         headers={"Authorization": self.address.authorization.reveal()},
                         heartbeat=HEARTBEAT_SECONDS,
                         max_msg_size=0,
+                        **_how(way),
                     )
                     socket = await asyncio.wait_for(connecting, CONNECT_SECONDS)
                 except aiohttp.WSServerHandshakeError as refused:
@@ -233,6 +235,30 @@ class _Joined:
                 except GitDaytonaError as problem:  # the next one may work, and the shell goes on
                     log.logger.info("terminal: not resized: %s", problem.message)
             await resized.wait()
+
+
+def _how(way: "Way") -> dict[str, Any]:
+    """What aiohttp has to be told of the way."""
+    from aiohttp import BasicAuth
+
+    how: dict[str, Any] = {"ssl": way.tls} if way.tls else {}
+    if way.proxy:
+        how["proxy"] = way.proxy.url
+        if way.proxy.userinfo:
+            user, password = (each.reveal() for each in way.proxy.userinfo)
+            how["proxy_auth"] = BasicAuth(user, password, "utf-8")
+    return how
+
+
+def _broken(way: "Way") -> GitDaytonaError:
+    status = "'git daytona status' shows whether the sandbox runs"
+    return ConnectionClosed(
+        "the connection to the sandbox's terminal broke or did not come about, and the shell's"
+        " exit status is unknown",
+        hint=f"{way.proxy} may not let WebSockets through; {status}"
+        if way.proxy
+        else f"check the network; {status}",
+    )
 
 
 async def _type(socket: "aiohttp.ClientWebSocketResponse", keys: "asyncio.Queue[bytes]") -> None:

@@ -159,7 +159,8 @@ class Dispatcher:
         except GitDaytonaError as problem:
             kind = type(problem).__name__
             if self._client.get("background") and isinstance(problem, OF_THE_ENVIRONMENT):
-                problem.hint = f"{problem.hint or ''}; {BACKGROUND}".removeprefix("; ")
+                hint = f"{problem.hint or ''}; {BACKGROUND}".removeprefix("; ")
+                problem = problem.but(hint=hint)
             log.logger.info(
                 "tool %s session=%s %s: %s", name, call.session_id, kind, problem.message
             )

@@ -388,9 +388,9 @@ class Coordinator:
             if force:
                 return None
             remedy = problem.hint or "the log has more"
-            problem.hint = f"nothing was deleted; {remedy}; or lose its work: {lose}"
             self._note_failure(session.id, problem)
-            raise
+            hint = f"nothing was deleted; {remedy}; or lose its work: {lose}"
+            raise problem.but(hint=hint) from problem
         if outcome.left_behind and not force:
             message = f"not deleted: {outcome.left_behind}"
             self.state.note(session.id, state.FAILED, message)

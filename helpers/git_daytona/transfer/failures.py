@@ -73,7 +73,7 @@ def explain(
         return ConnectionClosed(
             f"git {verb} failed: the gateway {trust.endpoint} did not answer or closed the"
             " connection",
-            hint="check the network; 'git daytona status' shows whether the sandbox runs",
+            hint="'git daytona doctor' tells a firewall from a wrong key and a sandbox that sleeps",
             details=result.complaint,
         )
     if problem := of_push(result.text, result.complaint):

@@ -22,11 +22,14 @@ from git_daytona.api.cloud import Cloud, SshAccess
 from git_daytona.base import files, log, paths, threads
 from git_daytona.base.errors import (
     BadSetting,
+    CertificateRefused,
     Forbidden,
     GitDaytonaError,
     KeyRefused,
+    LimitReached,
     NoKey,
     NotFound,
+    ProxyRefused,
     RateLimited,
     TimedOut,
 )
@@ -44,7 +47,10 @@ RETRY_SECONDS = 45.0
 MAX_WAIT = 30.0
 """The longest a server's Retry-After is followed, seconds."""
 
-_NOTHING_MINTED = (NoKey, KeyRefused, Forbidden, NotFound, BadSetting)
+_NOTHING_MINTED = (
+    *(NoKey, KeyRefused, Forbidden, NotFound, BadSetting),
+    *(CertificateRefused, ProxyRefused, LimitReached),
+)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ asked once per process, and again only where its earlier answer would refuse a t
 have been rotated, or a pin forgotten, while the process ran.
 """
 
-import copy
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -103,9 +102,7 @@ class Policy:
         found = pins.default_endpoint(self.settings.api_url)
         if found is None:
             # of its own kind: a server that answers HTML is not one to ask again
-            problem = copy.copy(answer)
-            problem.message = f"the SSH gateway is unknown: {answer.message}"
-            raise problem from answer
+            raise answer.but(message=f"the SSH gateway is unknown: {answer.message}")
         if not self.settings.ssh_known_hosts:
             self._warn(f"{answer.message}; using the pin of '{found.known_hosts_name}'")
         return found

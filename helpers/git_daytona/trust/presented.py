@@ -49,6 +49,9 @@ _FINGERPRINT = re.compile(r"key sent by the remote host is\s+(SHA256:[A-Za-z0-9+
 class GatewayUnreachable(ApiUnreachable):
     """No connection to the gateway, or none that came to its host key."""
 
+    is_cut = False
+    """Whether nothing answers at its port, or something refuses or cuts the connection."""
+
 
 @dataclass(frozen=True)
 class Complaint:
@@ -87,18 +90,31 @@ def preferred_key(endpoint: Endpoint, lines: Sequence[Line]) -> HostKey | None:
     kind = known_hosts.first_known(lines)
     if kind is None:
         return None
-    env = {name: value for name, value in os.environ.items() if name in ("HOME", "PATH", "LANG")}
-    where = ("-p", str(endpoint.port), "--", endpoint.host)
-    scan = ("ssh-keyscan", "-T", str(KEYSCAN_SECONDS), "-t", _FAMILY.get(kind, "ecdsa"), *where)
+    family = _FAMILY.get(kind, "ecdsa")
+    scan = ("ssh-keyscan", "-T", str(KEYSCAN_SECONDS), "-t", family, *_where(endpoint))
     try:
-        configured = run(("ssh", "-G", *where), env=env, timeout=KEYSCAN_SECONDS)
-        if configured.status != 0 or re.search(rb"(?m)^proxy(?!usefdpass)", configured.stdout):
+        if has_proxy(endpoint):
             return None
-        scanned = run(scan, env=env, timeout=KEYSCAN_SECONDS + 1)
+        scanned = run(scan, env=_plain(), timeout=KEYSCAN_SECONDS + 1)
     except GitDaytonaError:  # missing or too slow: ssh itself will say so, or succeed
         return None
     keys = known_hosts.keys_of(known_hosts.parse(scanned.stdout[:65536]))
     return next((key for key in keys if key.type == kind), None)
+
+
+def has_proxy(endpoint: Endpoint) -> bool:
+    """Whether the user's ssh goes there by a proxy or jump host, or cannot tell. Raises
+    MissingProgram, TimedOut."""
+    shown = run(("ssh", "-G", *_where(endpoint)), env=_plain(), timeout=KEYSCAN_SECONDS)
+    return shown.status != 0 or bool(re.search(rb"(?m)^proxy(?!usefdpass)", shown.stdout))
+
+
+def _where(endpoint: Endpoint) -> tuple[str, ...]:
+    return ("-p", str(endpoint.port), "--", endpoint.host)
+
+
+def _plain() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name in ("HOME", "PATH", "LANG")}
 
 
 def user_ssh_stderr(endpoint: Endpoint, binary: str | None) -> str:
@@ -132,7 +148,7 @@ def all_keys(endpoint: Endpoint, *, seconds: float = PROBE_SECONDS) -> tuple[Hos
     # a type of key that the server lacks is an answer to us, and nothing for the log
     logging.getLogger("asyncssh").disabled = True
 
-    async def ask(kind: str) -> HostKey | str | None:
+    async def ask(kind: str) -> HostKey | Exception | None:
         """Return the key of one type, of which a server shows one per connection; None if it has
         none, or why there is no answer."""
         algorithm = "rsa-sha2-512" if kind == "ssh-rsa" else kind
@@ -145,23 +161,28 @@ def all_keys(endpoint: Endpoint, *, seconds: float = PROBE_SECONDS) -> tuple[Hos
                 return parse_blob(key.public_data) if key else None
         except asyncssh.KeyExchangeFailed:
             return None
-        except TimeoutError:
-            return "timed out"
         except (asyncssh.Error, OSError, ValueError) as problem:
-            number = getattr(problem, "errno", None) or 0
-            reason = os.strerror(number) if number > 0 else str(problem)
-            return reason.lower() or type(problem).__name__
+            return problem
 
-    async def ask_all() -> list[HostKey | str | None]:
+    async def ask_all() -> list[HostKey | Exception | None]:
         return await asyncio.gather(*map(ask, PREFERRED))
 
     found = asyncio.run(ask_all())
     if keys := tuple(each for each in found if isinstance(each, HostKey)):
         return keys
-    reasons = (each for each in found if isinstance(each, str))
-    why = next(reasons, "it offers no host key of a known type")
-    raise GatewayUnreachable(
+    problems = [each for each in found if isinstance(each, Exception)]
+    why = _reason(problems[0]) if problems else "it offers no host key of a known type"
+    unreachable = GatewayUnreachable(
         f"the gateway '{endpoint.known_hosts_name}' presents no host key: {why}",
         hint="check the network; a gateway behind a proxy of your ssh configuration cannot be"
         " probed",
     )
+    unreachable.is_cut = bool(problems) and all(isinstance(each, OSError) for each in problems)
+    raise unreachable
+
+
+def _reason(problem: Exception) -> str:
+    number = getattr(problem, "errno", None) or 0
+    if isinstance(problem, TimeoutError) and not number:
+        return "timed out"
+    return (os.strerror(number) if number > 0 else str(problem)).lower() or type(problem).__name__
