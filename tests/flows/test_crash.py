@@ -1,5 +1,5 @@
-"""The crash matrix: SIGKILL at every step of start, sync and delete, then a recovery. Printed by
-``bin/test -k crash -s``."""
+"""The crash matrix: SIGKILL before every step of start, sync and delete, and after the last, then a
+recovery. Printed by ``bin/test -k crash -s``."""
 
 import json
 import os
@@ -99,7 +99,9 @@ def test_crash_matrix(local, repo, begin, coordinate, tmp_path, operation):
         assert found.failed == [], found.failed
         return (number, side), session_id, mine, valid
 
-    cases = [(number, side) for number in range(1, len(steps) + 1) for side in ("before", "after")]
+    # After one step is before the next: what lies between them changes nothing that lasts.
+    last = len(steps)
+    cases = [*((number, "before") for number in range(1, last + 1)), (last, "after")]
     with ThreadPoolExecutor(len(workers)) as pool:
         results = sorted(
             (row for rows in pool.map(some, range(len(workers))) for row in rows),
