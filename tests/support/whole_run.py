@@ -1,5 +1,5 @@
-"""A run of the tests, as a pytest plugin: on how many processes, how long it takes, what it does not
-inherit from whoever started it, and what must not be left of it."""
+"""A run of the tests, as a pytest plugin: on how many processes, how long it takes, what it does
+not inherit from whoever started it, and what must not be left of it."""
 
 import os
 import signal
@@ -50,8 +50,8 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Undo that signals are ignored by whoever started us (nohup, ``&`` in a script): what the tests
-    start would ignore them, too."""
+    """Undo that signals are ignored by whoever started us (nohup, ``&`` in a script): programs that
+    tests start would ignore them, too."""
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(number) is signal.SIG_IGN:
             # of no effect here, and reset to the default in a program that is started (execve(2))
