@@ -31,6 +31,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import pwd
 import re
 import select
 import shlex
@@ -179,6 +180,19 @@ def find_ssh(named: str, path: str) -> str:
         return found
     hint = "install it (Debian: apt install openssh-client), or set DAYTONA_SSH_BINARY"
     raise Refusal(EXIT_MISSING, "no OpenSSH client found on PATH", hint)
+
+
+def nameless() -> Refusal | None:
+    """Return why OpenSSH does not run at all where our user id has no name (ssh.c, main)."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        return Refusal(
+            EXIT_SETTING,
+            f"OpenSSH does not run for user id {os.getuid()}, which has no name here",
+            "run this as a user with a name, or give that id one in /etc/passwd",
+        )
+    return None
 
 
 def quoted(path: str) -> str:
@@ -713,6 +727,8 @@ def connect(line: CommandLine, environ: dict[str, str], report: _Report) -> int:
         answer = _answer([*theirs, *fixed, "-G", "--", line.host], clean)
         report.add_stderr(answer.stderr)
         if answer.returncode != 0:  # ssh has complained about what it cannot read there
+            if refusal := nameless():
+                raise refusal
             report.ended()
             return _as_of_a_shell(answer.returncode)
         shown = answer.stdout.decode("utf-8", "surrogateescape")

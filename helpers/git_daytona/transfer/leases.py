@@ -96,9 +96,8 @@ def _wait(state: tenacity.RetryCallState) -> float:
     problem = state.outcome.exception() if state.outcome else None
     if isinstance(problem, RateLimited) and problem.retry_after is not None:
         return min(problem.retry_after, MAX_WAIT)
-    back_off = tenacity.wait_exponential(PAUSE_SECONDS, max=3.0)
-    back_off += tenacity.wait_random(0.0, PAUSE_SECONDS)
-    return float(back_off(state))
+    growing = tenacity.wait_exponential(PAUSE_SECONDS, max=3.0)
+    return float((growing + tenacity.wait_random(0.0, PAUSE_SECONDS))(state))
 
 
 def patiently(

@@ -6,6 +6,7 @@ Three ways to look, none of which authenticates: ``preferred_key`` quickly, befo
 ``user_ssh_stderr`` by the user's own ssh, where only that can judge; ``all_keys`` for a report.
 """
 
+import getpass
 import logging
 import os
 import re
@@ -129,6 +130,10 @@ def all_keys(endpoint: Endpoint, *, seconds: float = PROBE_SECONDS) -> tuple[Hos
     with key_out_of_environment():
         import asyncssh
 
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):  # our user id has no name, and asyncssh wants one
+        os.environ["LOGNAME"] = "nobody"
     # a type of key that the server lacks is an answer to us, and nothing for the log
     logging.getLogger("asyncssh").disabled = True
 
