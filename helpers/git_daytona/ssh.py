@@ -210,6 +210,13 @@ def quoted(path: str) -> str:
     return _argument(path.replace("%", "%%"))
 
 
+def included(path: str) -> str:
+    """Write a path as the argument of Include, which takes a pattern (glob(7)): its special
+    characters escaped; any one character for those of newer OpenSSH's tokens and variables."""
+    pattern = re.sub(r"[\[*?\\]", r"\\\g<0>", path)
+    return _argument(re.sub(r'[%$"\x00-\x1f]', "?", pattern))
+
+
 def _argument(text: str) -> str:
     """Write a text without quotes as one argument of ssh_config (misc.c, argv_split)."""
     return '"' + text.replace("\\", "\\\\") + '"'
@@ -721,7 +728,7 @@ def connect(line: CommandLine, environ: dict[str, str], report: _Report) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED)  # until _Client passes them on
     with contextlib.ExitStack() as files:
         # the user's own, as ssh itself would read them if it did not ignore HOME
-        own = f'Include "{os.path.expanduser("~")}/.ssh/config"\n'
+        own = f"Include {included(os.path.expanduser('~/.ssh/config'))}\n"
         own += "Match all\n  Include /etc/ssh/ssh_config\n"
         theirs = [program, "-F", files.enter_context(private_file(own))]
         answer = _answer([*theirs, *fixed, "-G", "--", line.host], clean)

@@ -27,6 +27,9 @@ from git_daytona.trust.known_hosts import PREFERRED, Line
 KEYSCAN_SECONDS = 3
 CONNECT_SECONDS = 40.0
 PROBE_SECONDS = 20.0
+WRAPPER = (sys.executable, "-I", "-S", "-B", "-X", "utf8", ssh.__file__)
+"""``daytona-ssh``: the interpreter that runs us and the wrapper's own file; what PATH holds, or who
+installed what where, does not matter."""
 NO_TOKEN = "there-is-no-token-yet"  # noqa: S105
 """The user name of a connection without a token; no token of Daytona's looks like it."""
 _FAMILY = {"ssh-ed25519": "ed25519", "ssh-rsa": "rsa"}  # ssh-keyscan's names; the rest is "ecdsa"
@@ -111,8 +114,7 @@ def user_ssh_stderr(endpoint: Endpoint, binary: str | None) -> str:
     }
     if binary:
         env["DAYTONA_SSH_BINARY"] = binary
-    python = (sys.executable, "-I", "-S", "-B")
-    argv = (*python, str(ssh.__file__), "-p", str(endpoint.port), endpoint.host, "true")
+    argv = (*WRAPPER, "-p", str(endpoint.port), endpoint.host, "true")
     try:
         return run(argv, env=env, timeout=CONNECT_SECONDS).complaint
     except GitDaytonaError:  # too slow, say: the transfer will see
