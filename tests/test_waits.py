@@ -34,6 +34,7 @@ NO_LIMITS = {
     "ssh.HOLD_SECONDS": "how long a few bytes of output are held back",
     "sandbox.terminal.PAUSE_SECONDS": "before a connection is tried again",
     "transfer.leases.PAUSE_SECONDS": "before the second try",
+    "cli.plain_git.PAGER_SECONDS": "a question to git on this machine",
     "sandbox.terminal.HEARTBEAT_SECONDS": "how often the other side is asked whether it is there",
     "settings.keystore.QUIET_SECONDS": "when it is said that somebody is waited for",
 }
