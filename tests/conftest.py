@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["support.whole_run"]
+
 KEPT = {
     "PATH",
     "LANG",

@@ -33,6 +33,8 @@ NO_LIMITS = {
     "base.progress.PATIENCE_SECONDS": "when that is said to the client",
     "ssh.HOLD_SECONDS": "how long a few bytes of output are held back",
     "sandbox.terminal.PAUSE_SECONDS": "before a connection is tried again",
+    "transfer.leases.PAUSE_SECONDS": "before the second try",
+    "cli.plain_git.PAGER_SECONDS": "a question to git on this machine",
     "sandbox.terminal.HEARTBEAT_SECONDS": "how often the other side is asked whether it is there",
     "sandbox.transport.BLOCKED_SECONDS": "how long a failure is believed",
     "settings.keystore.QUIET_SECONDS": "when it is said that somebody is waited for",

@@ -7,6 +7,7 @@ import sys
 import threading
 from importlib import import_module
 
+from git_daytona.base import inherited
 from git_daytona.cli import boundary
 
 PROGRAMS = (
@@ -41,4 +42,5 @@ def leave(status: int) -> None:
 
 
 if __name__ == "__main__":
+    inherited.settle()
     leave(main(sys.argv[1:]))

@@ -31,6 +31,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import pwd
 import re
 import select
 import shlex
@@ -181,6 +182,19 @@ def find_ssh(named: str, path: str) -> str:
     raise Refusal(EXIT_MISSING, "no OpenSSH client found on PATH", hint)
 
 
+def nameless() -> Refusal | None:
+    """Return why OpenSSH does not run at all where our user id has no name (ssh.c, main)."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        return Refusal(
+            EXIT_SETTING,
+            f"OpenSSH does not run for user id {os.getuid()}, which has no name here",
+            "run this as a user with a name, or give that id one in /etc/passwd",
+        )
+    return None
+
+
 def quoted(path: str) -> str:
     """Write a path as one argument of ssh_config: in quotes, with ``%`` doubled.
 
@@ -194,6 +208,13 @@ def quoted(path: str) -> str:
             "move it to a plainer path",
         )
     return _argument(path.replace("%", "%%"))
+
+
+def included(path: str) -> str:
+    """Write a path as the argument of Include, which takes a pattern (glob(7)): its special
+    characters escaped; any one character for those of newer OpenSSH's tokens and variables."""
+    pattern = re.sub(r"[\[*?\\]", r"\\\g<0>", path)
+    return _argument(re.sub(r'[%$"\x00-\x1f]', "?", pattern))
 
 
 def _argument(text: str) -> str:
@@ -707,12 +728,14 @@ def connect(line: CommandLine, environ: dict[str, str], report: _Report) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED)  # until _Client passes them on
     with contextlib.ExitStack() as files:
         # the user's own, as ssh itself would read them if it did not ignore HOME
-        own = f'Include "{os.path.expanduser("~")}/.ssh/config"\n'
+        own = f"Include {included(os.path.expanduser('~/.ssh/config'))}\n"
         own += "Match all\n  Include /etc/ssh/ssh_config\n"
         theirs = [program, "-F", files.enter_context(private_file(own))]
         answer = _answer([*theirs, *fixed, "-G", "--", line.host], clean)
         report.add_stderr(answer.stderr)
         if answer.returncode != 0:  # ssh has complained about what it cannot read there
+            if refusal := nameless():
+                raise refusal
             report.ended()
             return _as_of_a_shell(answer.returncode)
         shown = answer.stdout.decode("utf-8", "surrogateescape")

@@ -2,6 +2,9 @@
 # there and new enough, and that $root/.venv holds what pyproject.toml asks for. POSIX sh;
 # tests/develop/install.py does the installing.
 
+# These two send even an isolated Python (-I) elsewhere.
+unset PYTHONEXECUTABLE __PYVENV_LAUNCHER__
+
 # The suite's exit status for a missing program (errors.py).
 MISSING=12
 

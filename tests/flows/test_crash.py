@@ -1,5 +1,5 @@
-"""The crash matrix: SIGKILL at every step of start, sync and delete, then a recovery. Printed by
-``bin/test -k crash -s``."""
+"""The crash matrix: SIGKILL before every step of start, sync and delete, and after the last, then a
+recovery. Printed by ``bin/test -k crash -s``."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack

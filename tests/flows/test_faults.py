@@ -9,6 +9,7 @@ fault -s``.
 
 import pytest
 
+from git_daytona.api import toolbox
 from git_daytona.base.errors import GitDaytonaError
 from git_daytona.sandbox import lifecycle, report
 from git_daytona.transfer import leases
@@ -77,7 +78,9 @@ def test_case_66_fault_matrix(
     if "status" in fault:
         fault = {"message": "fault"} | fault
         fault["message"] += f" {local.api_key} {searched.tokens[-1] if searched.tokens else ''}"
-    # The limits of the suite are minutes; only their length is changed.
+    # The limits of the suite are minutes; only their length is changed, and that of pauses.
+    monkeypatch.setattr(leases, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(toolbox, "MARGIN_SECONDS", 0.5)
     monkeypatch.setattr(report, "REPORT_SECONDS", 1)
     monkeypatch.setattr(report, "PREPARE_SECONDS", 1)
     monkeypatch.setattr(lifecycle, "START_SECONDS", 1)

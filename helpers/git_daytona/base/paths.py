@@ -7,7 +7,22 @@ from urllib.parse import quote
 
 import platformdirs
 
+from git_daytona.base.errors import BadSetting
+
 APP = "git-daytona"
+
+
+def home() -> Path:
+    """The user's home directory. Raises BadSetting where there is none to be found."""
+    named = os.environ.get("HOME")
+    found = Path(os.path.expanduser("~"))  # noqa: PTH111 — pathlib's raises RuntimeError
+    if named == "" or not found.is_absolute():
+        why = f"HOME is not set, and user id {os.getuid()} has no name"
+        raise BadSetting(
+            f"there is no home directory: {why}",
+            hint="set HOME to the absolute path of a directory that you may write to",
+        )
+    return found
 
 
 def opencode_data() -> Path:
@@ -18,20 +33,20 @@ def opencode_data() -> Path:
 def _xdg(name: str, default: str) -> Path:
     """A base directory; a relative one counts as unset (XDG base directory specification)."""
     named = Path(os.environ.get(name, "").strip())
-    return named if named.is_absolute() else Path.home() / default
+    return named if named.is_absolute() else home() / default
 
 
 def opencode_config() -> Path:
     """OpenCode's configuration for all projects; a relative directory counts, as it has it."""
     named = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(named).absolute() if named else Path.home() / ".config") / "opencode"
+    return (Path(named).absolute() if named else home() / ".config") / "opencode"
 
 
 def daytona_cli_config() -> Path:
     """The Daytona CLI's profiles, where it looks for them itself (Go's os.UserConfigDir)."""
     if named := os.environ.get("DAYTONA_CONFIG_DIR"):
         return Path(named) / "config.json"
-    apple = Path.home() / "Library" / "Application Support"
+    apple = home() / "Library" / "Application Support"
     folder = apple if sys.platform == "darwin" else _xdg("XDG_CONFIG_HOME", ".config")
     return folder / "daytona" / "config.json"
 
@@ -56,7 +71,8 @@ def log_file() -> Path:
 
 def own_state() -> Path:
     """What only this suite uses: locks and the lease journal."""
-    return Path(platformdirs.user_state_dir(APP, appauthor=False))
+    place = Path(platformdirs.user_state_dir(APP, appauthor=False))
+    return place if place.is_absolute() else home() / place
 
 
 def locks() -> Path:

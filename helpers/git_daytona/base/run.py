@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from git_daytona.base import messages, progress
+from git_daytona.base import inherited, messages, progress
 from git_daytona.base.errors import MissingProgram, TimedOut
 from git_daytona.base.secret import redact
 
@@ -306,10 +306,12 @@ def foreground(
         elif number in (signal.SIGTERM, signal.SIGHUP) or not os.isatty(0):
             process.send_signal(number)
 
-    handled = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+    numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+    handled = [each for each in numbers if signal.getsignal(each) is not inherited.ignore]
     with _handling(handled, pass_on):
         progress.give_way()
-        process = _start(argv, env, None, stdin=stdin, pass_fds=tuple(pass_fds))
+        with inherited.passed_on():
+            process = _start(argv, env, None, stdin=stdin, pass_fds=tuple(pass_fds))
         for number in early:
             process.send_signal(number)
         status = process.wait()

@@ -66,9 +66,25 @@ def run(command: click.Command, program: str, arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return BROKEN_PIPE
     except Exception as problem:  # noqa: BLE001 — the last resort, see _reported()
+        if isinstance(problem, OSError) and _holds_back():
+            problem = errors.GitDaytonaError(
+                f"cannot write to standard output: {problem.strerror}",
+                hint="make room there; what was done is in 'git daytona status'",
+            )
         reported = _reported(problem, program, usage)
         messages.error(program, reported)
         return reported.status
+
+
+def _holds_back() -> bool:
+    """Tell whether stdout still refuses what was written to it (a full disk); it is dropped then,
+    so that the interpreter's last flush does not complain, too."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return True
+    return False
 
 
 def _reported(problem: Exception, program: str, usage: str) -> errors.GitDaytonaError:

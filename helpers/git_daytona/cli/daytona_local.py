@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from git_daytona.base import messages, paths
+from git_daytona.base import inherited, messages, paths
 from git_daytona.base.errors import BadSetting, GitDaytonaError
 from git_daytona.base.secret import key_out_of_environment
 from git_daytona.cli import options
@@ -238,7 +238,8 @@ def _run(command: tuple[str, ...], environment: Mapping[str, str]) -> int:
     with handling(FORWARDED, forward):
         try:
             # Not by run.py: that one is for children without a terminal, and with a limit of time.
-            child = subprocess.Popen(command, env=environment)
+            with inherited.passed_on():
+                child = subprocess.Popen(command, env=environment)
         except OSError as error:
             messages.error(
                 PROGRAM,

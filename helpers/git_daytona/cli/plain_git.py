@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from git_daytona.base.errors import NotFound, UsageError
 from git_daytona.cli import common, options
 from git_daytona.git.refs import Names
 from git_daytona.git.repository import Repository
+
+PAGER_SECONDS = 60.0
+"""How long git may take to name the user's pager."""
 
 
 @dataclass(frozen=True)
@@ -123,13 +127,41 @@ def _find(name: str, verb: str) -> _Work:
     return work
 
 
+# Of what a sandbox wrote, no control character but colours and ends of lines gets to a terminal:
+# a pager may pass them on (PAGER=cat, LESS=-r). The bytes of C1 are those of UTF-8.
+_COLOURS_ALONE = (
+    "s/\1/?/g; s/\33\\[\\([0-9;]*m\\)/\1\\1/g; s/\r/^M/g; s/[\2-\10\13-\37\177]/?/g;"
+    " s/\udcc2[\udc80-\udc9f]/?/g; s/\1/\33[/g"
+)
+
+
 def _git(*words: str) -> int:
-    command = ("git", *words)
-    messages.note(f"+ {shlex.join(command)}")
-    return _foreground(command)
+    """Run git on what a sandbox wrote, its output cleaned where that goes to a terminal."""
+    messages.note(f"+ {shlex.join(('git', *words))}")
+    if words[0] == "merge" or sys.stdout is None or not sys.stdout.isatty():
+        return _foreground(("git", *words))
+    clean = f"LC_ALL=C sed {shlex.quote(_COLOURS_ALONE)}"
+    pager = _pager(words[0])
+    piped = f"{clean} | {pager}" if pager else clean
+    return _foreground(("git", "-p", *words), GIT_PAGER=piped)
 
 
-def _foreground(command: tuple[str, ...], stdin: int | None = None) -> int:
+def _pager(command: str) -> str:
+    """Find the user's pager for a command of git's; empty for none (git-config(1), pager.<cmd>)."""
+
+    def ask(*words: str) -> str:
+        return run.run(("git", *words), env=_environment(), timeout=PAGER_SECONDS).text
+
+    named = ask("config", "--get", f"pager.{command}")
+    if named.lower() in ("", "true", "yes", "on", "1"):
+        named = ask("var", "GIT_PAGER")
+    return "" if named.lower() in ("cat", "false", "no", "off", "0") else named
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("DAYTONA_")}
+
+
+def _foreground(command: tuple[str, ...], stdin: int | None = None, **more: str) -> int:
     """Run it with the user's configuration, pager and terminal, but without our key."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("DAYTONA_")}
-    return run.foreground(command, env, stdin=stdin)
+    return run.foreground(command, _environment() | more, stdin=stdin)

@@ -4,13 +4,15 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
+from git_daytona.base import inherited
+
 
 @contextmanager
 def handling(numbers: Iterable[signal.Signals], act: Callable[[int], None]) -> Iterator[None]:
     """Call ``act`` with the number of each of these signals; an ignored one stays so (nohup)."""
     before = {number: signal.getsignal(number) for number in numbers}
     for number, earlier in before.items():
-        if earlier is not signal.SIG_IGN:
+        if earlier not in (signal.SIG_IGN, inherited.ignore):
             signal.signal(number, lambda came, _frame: act(came))
     try:
         yield

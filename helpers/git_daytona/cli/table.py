@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import click
 import wcwidth
 
+from git_daytona.base import paths
 from git_daytona.sessions import state
 from git_daytona.sessions.status import GONE, UNKNOWN, Row
 
@@ -69,7 +69,7 @@ def _ahead(row: Row, _now: int) -> str:
 
 def _worktree(row: Row, _now: int) -> str:
     """The worktree's path, as a shell's prompt would show it."""
-    path, home = "".join(c if c.isprintable() else "?" for c in row.worktree), str(Path.home())
+    path, home = "".join(c if c.isprintable() else "?" for c in row.worktree), str(paths.home())
     return "~" + path.removeprefix(home) if f"{path}/".startswith(f"{home}/") else path
 
 

@@ -10,8 +10,8 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
+from git_daytona.base import paths
 from git_daytona.base.secret import printable, redact
 from git_daytona.sessions.state import Session
 
@@ -47,7 +47,7 @@ def report(
 
 
 def clean(text: str) -> str:
-    home = str(Path.home())
+    home = str(paths.home())
     text = redact(text)
     return printable(text if home == "/" else re.sub(rf"{re.escape(home)}(?![\w.-])", "~", text))
 

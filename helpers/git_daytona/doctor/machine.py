@@ -206,6 +206,8 @@ def ssh_version(environ: Mapping[str, str]) -> Seen:
         return fail(problem.message, problem.hint)
     said = first_line(program, "-V")
     found = re.search(r"OpenSSH_(\S+?),? ", said + " ")
+    if found is None and (refusal := ssh.nameless()):
+        return fail(refusal.message, refusal.hint)
     if found is None:
         return warn(
             f"'{program}' is not OpenSSH: {said[:60]}",

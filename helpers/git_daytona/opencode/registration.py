@@ -180,7 +180,7 @@ def pure() -> bool:
 
 def _folders(worktree: Path | None, start: Path) -> list[Path]:
     """The folders of OpenCode's configuration besides that for all projects."""
-    found = [folder / ".opencode" for folder in (*_way(worktree, start), Path.home())]
+    found = [folder / ".opencode" for folder in (*_way(worktree, start), paths.home())]
     named = os.environ.get("OPENCODE_CONFIG_DIR")
     return [*found, Path(named).absolute()] if named else found
 

@@ -29,6 +29,8 @@ are listed."""
 KNOWN = 500
 """How many objects that are here an inventory is told of: they are arguments of a command."""
 PORTS = 1000
+CANNOT_WRITE = 125
+"""Exit status of scripts/guard.sh where it cannot write down what a script printed."""
 OPERATIONS = ("merge", "rebase", "cherry-pick", "revert", "bisect", "git")
 
 _OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -175,6 +177,12 @@ def parse(result: Execution, mark: str) -> Report:
     taken, refused = takeable(found.refs, folding=sys.platform == "darwin")
     found.refs = {name: found.refs[name] for name in taken}
     found.refused = [printable(name)[:100] for name in refused[:NOTES]]
+    if not ended and result.status in (0, CANNOT_WRITE):  # what it said got lost, or some of it
+        raise SandboxCommandFailed(
+            "nothing can be written in the sandbox: its disk is full",
+            hint="make room there: git daytona exec N -- df -h; its work is still in it",
+            details=printable(result.output[-2000:]),
+        )
     if not ended and found.missing is None:
         raise SandboxCommandFailed(
             f"the sandbox's git did not finish (exit status {result.status})",

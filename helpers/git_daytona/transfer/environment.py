@@ -3,16 +3,15 @@
 import contextlib
 import os
 import shlex
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from git_daytona import ssh
 from git_daytona.base.secret import Secret, redact
 from git_daytona.git.environment import user_ssh
 from git_daytona.settings.settings import Settings
 from git_daytona.trust.gateway import Trust
+from git_daytona.trust.presented import WRAPPER
 
 REPORT_BYTES = 65536
 """All that is read of a report: what a pipe holds anyway."""
@@ -110,9 +109,7 @@ def ssh_environment(
     """Build the variables that make git use ``daytona-ssh`` for the gateway and the user's own ssh
     for every other host; no token."""
     env = {
-        # The interpreter that runs us and the wrapper's own file: what PATH holds, or who installed
-        # what where, does not matter.
-        "GIT_SSH_COMMAND": shlex.join((sys.executable, "-I", "-S", "-B", ssh.__file__)),
+        "GIT_SSH_COMMAND": shlex.join(WRAPPER),
         "GIT_SSH_VARIANT": "ssh",
         "DAYTONA_SSH_GATEWAY": trust.endpoint.url_authority,
     }

@@ -70,9 +70,11 @@ def explain(
     if problem := policy.refusal(trust, end.stderr) or _of_sandbox(result):
         return problem
     if cut:
+        # the first words of ssh are those of a ProxyCommand, where that is what failed
+        said = printable(end.stderr.strip().partition("\n")[0].strip())[:200]
         return ConnectionClosed(
             f"git {verb} failed: the gateway {trust.endpoint} did not answer or closed the"
-            " connection",
+            f" connection{said and f' ({said})'}",
             hint="'git daytona doctor' tells a firewall from a wrong key and a sandbox that sleeps",
             details=result.complaint,
         )

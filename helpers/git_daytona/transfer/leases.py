@@ -44,6 +44,8 @@ LOCK_SECONDS = 600.0
 """How long a lease waits for the one before it on the same sandbox: as long as a token lives."""
 RETRY_SECONDS = 45.0
 """No new try begins later than this."""
+PAUSE_SECONDS = 0.2
+"""Before the second try; twice as long before each further one, and at random up to that more."""
 MAX_WAIT = 30.0
 """The longest a server's Retry-After is followed, seconds."""
 
@@ -100,8 +102,8 @@ def _wait(state: tenacity.RetryCallState) -> float:
     problem = state.outcome.exception() if state.outcome else None
     if isinstance(problem, RateLimited) and problem.retry_after is not None:
         return min(problem.retry_after, MAX_WAIT)
-    back_off = tenacity.wait_exponential(multiplier=0.2, max=3.0) + tenacity.wait_random(0.0, 0.2)
-    return float(back_off(state))
+    growing = tenacity.wait_exponential(PAUSE_SECONDS, max=3.0)
+    return float((growing + tenacity.wait_random(0.0, PAUSE_SECONDS))(state))
 
 
 def patiently(

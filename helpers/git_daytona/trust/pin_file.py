@@ -194,7 +194,7 @@ def manual_path(setting: str) -> Path:
     """The file that the setting names, ``~/`` expanded once. Raises BadSetting, also for a relative
     path: that would let the current repository choose what is trusted."""
     check_path(setting, "DAYTONA_SSH_KNOWN_HOSTS")
-    path = Path.home() / setting[2:] if setting.startswith("~/") else Path(setting)
+    path = paths.home() / setting[2:] if setting.startswith("~/") else Path(setting)
     if not path.is_absolute():
         raise BadSetting(
             f"DAYTONA_SSH_KNOWN_HOSTS is not an absolute path: '{setting}'",

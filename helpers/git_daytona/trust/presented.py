@@ -6,6 +6,7 @@ Three ways to look, none of which authenticates: ``preferred_key`` quickly, befo
 ``user_ssh_stderr`` by the user's own ssh, where only that can judge; ``all_keys`` for a report.
 """
 
+import getpass
 import logging
 import os
 import re
@@ -26,6 +27,9 @@ from git_daytona.trust.known_hosts import PREFERRED, Line
 KEYSCAN_SECONDS = 3
 CONNECT_SECONDS = 40.0
 PROBE_SECONDS = 20.0
+WRAPPER = (sys.executable, "-I", "-S", "-B", "-X", "utf8", ssh.__file__)
+"""``daytona-ssh``: the interpreter that runs us and the wrapper's own file; what PATH holds, or who
+installed what where, does not matter."""
 NO_TOKEN = "there-is-no-token-yet"  # noqa: S105
 """The user name of a connection without a token; no token of Daytona's looks like it."""
 _FAMILY = {"ssh-ed25519": "ed25519", "ssh-rsa": "rsa"}  # ssh-keyscan's names; the rest is "ecdsa"
@@ -126,8 +130,7 @@ def user_ssh_stderr(endpoint: Endpoint, binary: str | None) -> str:
     }
     if binary:
         env["DAYTONA_SSH_BINARY"] = binary
-    python = (sys.executable, "-I", "-S", "-B")
-    argv = (*python, str(ssh.__file__), "-p", str(endpoint.port), endpoint.host, "true")
+    argv = (*WRAPPER, "-p", str(endpoint.port), endpoint.host, "true")
     try:
         return run(argv, env=env, timeout=CONNECT_SECONDS).complaint
     except GitDaytonaError:  # too slow, say: the transfer will see
@@ -145,6 +148,10 @@ def all_keys(endpoint: Endpoint, *, seconds: float = PROBE_SECONDS) -> tuple[Hos
     with key_out_of_environment():
         import asyncssh
 
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):  # our user id has no name, and asyncssh wants one
+        os.environ["LOGNAME"] = "nobody"
     # a type of key that the server lacks is an answer to us, and nothing for the log
     logging.getLogger("asyncssh").disabled = True
 

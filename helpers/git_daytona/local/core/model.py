@@ -14,6 +14,8 @@ from typing import IO, Any, Protocol
 
 HOME = "/home/daytona"
 """Home and working directory inside every sandbox, as in Daytona's default images."""
+UMASK = 0o022
+"""Of every process in a sandbox, whatever this server was started with."""
 
 Stream = int | IO[bytes] | None
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from git_daytona.local.core.model import HOME, ApiError, Sandbox, Stream
+from git_daytona.local.core.model import HOME, UMASK, ApiError, Sandbox, Stream
 from git_daytona.local.isolation.builders import READY, child_of
 from git_daytona.local.isolation.environment import environment
 from git_daytona.local.isolation.terminal import open_pair
@@ -82,6 +82,7 @@ class Enclosed:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                umask=UMASK,
                 start_new_session=True,  # a Ctrl-C for the server is not for the sandboxes
             )
         except OSError as error:
@@ -182,6 +183,7 @@ class Enclosed:
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
+            umask=UMASK,
             start_new_session=True,
         )
         running.commands.add(command)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from git_daytona.local.core.model import HOME, ApiError, Sandbox, Stream
+from git_daytona.local.core.model import HOME, UMASK, ApiError, Sandbox, Stream
 from git_daytona.local.isolation.environment import MARK, environment
 from git_daytona.local.isolation.view import Bind, View, hidden_places, resolve
 
@@ -150,6 +150,7 @@ class Plain:
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
+            umask=UMASK,
             start_new_session=True,
         )
         running.add(child)

@@ -6,6 +6,7 @@ same one, so that the toolbox, which works from outside, and a process inside ag
 means.
 """
 
+import contextlib
 import os
 import pwd
 import stat
@@ -101,7 +102,9 @@ def build(sandbox: Sandbox, *, root: Path, home: Path | None) -> View:
 def hidden_places(root: Path, home: Path | None) -> list[str]:
     """Folders of the host that no sandbox may see: homes, runtime folders and daytona-local's
     own."""
-    wanted = ["/home", "/root", "/run", "/var/run", str(root), pwd.getpwuid(os.getuid()).pw_dir]
+    wanted = ["/home", "/root", "/run", "/var/run", str(root)]
+    with contextlib.suppress(KeyError):  # a user id without a name
+        wanted.append(pwd.getpwuid(os.getuid()).pw_dir)
     if home is not None:
         wanted.append(str(home))
     wanted += [os.environ.get(name, "") for name in ("HOME", "XDG_RUNTIME_DIR")]

@@ -13,12 +13,9 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from git_daytona.local.core.answers import json_response
-from git_daytona.local.core.model import ApiError
+from git_daytona.local.core.model import UMASK, ApiError
 from git_daytona.local.toolbox.call import Call, from_os, visible
 from git_daytona.local.toolbox.places import changeable, readable
-
-UMASK = 0o022
-"""Of Daytona's daemon: a folder asked for with mode 777 gets 755."""
 
 T = TypeVar("T")
 
@@ -63,7 +60,7 @@ async def make_folder(call: Call) -> web.Response:
             os.mkdir(place.name, 0o700, dir_fd=place.parent)
             folder = place.open(os.O_RDONLY | os.O_DIRECTORY)
             try:
-                # not by mkdir: that goes by the umask of the server
+                # not by mkdir: that goes by the umask of this server
                 os.fchmod(folder, mode & ~UMASK)
             finally:
                 os.close(folder)
@@ -151,7 +148,8 @@ async def permissions(call: Call) -> web.Response:
 
 def _check_owner(call: Call, parameter: str, kind: str, current: int) -> None:
     wanted = call.request.query.get(parameter)
-    if not wanted or wanted in (call.sandbox.user, str(current)):
+    number = 0 if call.isolation.isolates else current  # as it is there
+    if not wanted or wanted in (call.sandbox.user, str(number)):
         return
     if wanted.isdigit() or wanted == "root":
         raise ApiError(

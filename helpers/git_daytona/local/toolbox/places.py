@@ -95,6 +95,7 @@ def _descend(base: Path, parts: tuple[str, ...], make: bool) -> int:
                     raise
                 os.mkdir(part, 0o755, dir_fd=fd)
                 below = os.open(part, DIRECTORY, dir_fd=fd)
+                os.fchmod(below, 0o755)  # whatever this server's umask is
         finally:
             os.close(fd)
         fd = below

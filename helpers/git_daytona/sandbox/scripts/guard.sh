@@ -5,6 +5,7 @@ runs=$HOME/.cache/git-daytona
 run=$runs/$1
 script=$2
 status=
+full=
 shift 2
 umask 077
 [ -d "$runs" ] || mkdir -p "$runs" 2>/dev/null
@@ -14,7 +15,9 @@ if mkdir "$run" 2>/dev/null; then
   umask 022
   sh -c "$script" sh "$@" >"$run/output" 2>&1 </dev/null
   status=$?
-  echo "$status" >"$run/status"
+  # Then what the script printed is lost, too, or some of it.
+  echo "$status" 2>/dev/null >"$run/status" ||
+    full="cannot write to $runs in the sandbox; is its disk full?"
   # Now and then what is left of earlier runs is removed: ids are random.
   case $run in
     *0) find "$runs" -mindepth 1 -maxdepth 1 -mmin +120 -exec rm -rf {} + 2>/dev/null ;;
@@ -27,6 +30,10 @@ if [ -z "$status" ]; then
   # Not -e: it is there a moment before it says anything.
   while [ ! -s "$run/status" ]; do sleep 0.1; done
   read -r status <"$run/status"
+fi
+if [ -n "$full" ]; then
+  echo "$full"
+  status=125
 fi
 [ -s "$run/output" ] || exit "$status"
 # Of an output that no answer could hold its beginning and its end are given.
