@@ -47,8 +47,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for owner in ("own", "other"):
             keygen(
                 "-q",
-                "-m",
-                "PEM",
                 "-t",
                 kind,
                 "-b",
