@@ -29,7 +29,6 @@ was cut, whatever ssh's own status is.
 """
 
 import contextlib
-import ctypes
 import errno
 import os
 import re
@@ -85,7 +84,7 @@ _OPTIONS = (
 )
 # The same of what is OpenSSH's default anyway: one plain session over a connection of its own. A
 # client that does not know one of these is not given it (``unknown``), and loses nothing by it.
-_DEFAULTS = (
+_DEFAULTS = (  # noqa: SIM905 — a list of words
     "GSSAPIAuthentication=no HostbasedAuthentication=no PKCS11Provider=none AddKeysToAgent=no"
     " ControlMaster=no ControlPath=none ControlPersist=no RemoteCommand=none RequestTTY=no"
     " SessionType=default StdinNull=no ForkAfterAuthentication=no PermitLocalCommand=no"
@@ -592,6 +591,9 @@ def _in_child() -> Callable[[], None]:
     if sys.platform.startswith("linux"):
         # libc has no such function: ssh then ends when git's pipes close
         with contextlib.suppress(OSError, AttributeError):
+            # Not at the top: it may keep a file open (Python 3.14), as stdout if that was closed.
+            import ctypes
+
             prctl = ctypes.CDLL(None).prctl
 
     def prepare() -> None:
