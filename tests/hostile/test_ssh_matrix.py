@@ -272,7 +272,7 @@ def test_a_connection_under_all_of_them_at_once(wrapper, config, agent, marks, p
 def test_a_connection_that_the_user_refuses_is_not_made(wrapper, config):
     """RefuseConnection of OpenSSH 10, in its own words; others do not know it."""
     config("IgnoreUnknown RefuseConnection\nHost 127.0.0.1\n  RefuseConnection not from here\n")
-    argv = "ssh -F none -o IgnoreUnknown=* -o RefuseConnection=x -G host".split()
+    argv = ("ssh", "-F", "none", "-o", "IgnoreUnknown=*", "-o", "RefuseConnection=x", "-G", "host")
     known = subprocess.run(argv, capture_output=True, timeout=30).returncode != 0
     done = wrapper("true")
     assert done.returncode == (255 if known else 0)
@@ -321,6 +321,8 @@ def test_no_command_of_the_users_gets_the_token_for_its_user(
     wrapper, config, marks, recorder, directive
 ):
     """%r in a Match exec and in a ProxyCommand is the user that their own configuration names."""
+    import getpass
+
     proxy, matched = recorder("proxy", PIPE), recorder("matched")
     config(
         f'Host *\n  {directive}\nMatch exec "{matched} %r %h %p"\n  ProxyCommand {proxy} '
@@ -329,7 +331,8 @@ def test_no_command_of_the_users_gets_the_token_for_its_user(
     done = wrapper("cat", stdin=b"through")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"through", b"")
     # OpenSSH 10 expands it, 9 does not
-    shown = subprocess.run(("ssh", "-G", "host"), capture_output=True, text=True, timeout=30)
+    argv = ["ssh", "-F", "none", "-o", directive or "User=" + getpass.getuser(), "-G", "host"]
+    shown = subprocess.run(argv, capture_output=True, text=True, timeout=30)
     name = re.search("^user (.*)", shown.stdout, re.MULTILINE)[1]
     for tool, words in (
         ("proxy", ["%r", name, "127.0.0.1", str(wrapper.port)]),
