@@ -14,39 +14,8 @@ import pytest
 from git_daytona.base.errors import BadSetting, NoRepository
 from git_daytona.transfer.transfer import RECEIVE_PACK, UPLOAD_PACK
 from support import hostile_git_config
+from support.hostile_git_config import HOOKS
 from support.round_trip import BIN, Repo
-
-# githooks(5).
-HOOKS = (
-    "applypatch-msg",
-    "commit-msg",
-    "fsmonitor-watchman",
-    "p4-changelist",
-    "p4-post-changelist",
-    "p4-pre-submit",
-    "p4-prepare-changelist",
-    "post-applypatch",
-    "post-checkout",
-    "post-commit",
-    "post-index-change",
-    "post-merge",
-    "post-receive",
-    "post-rewrite",
-    "post-update",
-    "pre-applypatch",
-    "pre-auto-gc",
-    "pre-commit",
-    "pre-merge-commit",
-    "pre-push",
-    "pre-rebase",
-    "pre-receive",
-    "prepare-commit-msg",
-    "proc-receive",
-    "push-to-checkout",
-    "reference-transaction",
-    "sendemail-validate",
-    "update",
-)
 
 
 def executable(path: Path, text: str) -> Path:

@@ -48,7 +48,12 @@ a message without an end, into it."""
 # ownership" (the SSH side may be another user than the toolbox): given with the command, so that
 # nothing of it has to be configured, or can be changed, in the sandbox. The gateway takes no
 # environment: variables are part of the command, too (the wrapper adds GIT_PROTOCOL).
+_HOOKS = (
+    "reference-transaction pre-receive update proc-receive post-receive post-update"
+    " push-to-checkout post-checkout post-index-change"
+)
 _SERVER = "LC_ALL=C git -c 'safe.directory=*' -c core.hooksPath=/dev/null -c receive.autogc=false"
+_SERVER += "".join(f" -c hook.{event}.enabled=false" for event in _HOOKS.split())
 UPLOAD_PACK = f"{_SERVER} upload-pack"
 RECEIVE_PACK = (
     f"{_SERVER} -c receive.denyCurrentBranch=updateInstead -c receive.shallowUpdate=true"
@@ -208,7 +213,7 @@ class Transfers:
             try:
                 result = run(
                     (*argv, *job.refspecs),
-                    env=environment.base() | connected.env,
+                    env=environment.base() | environment.reset(keys) | connected.env,
                     timeout=TRANSFER_SECONDS,
                     idle=IDLE_SECONDS,
                     show=job.show,
@@ -234,7 +239,8 @@ def configuration(repository: Repository) -> list[tuple[str, str]]:
     """Read the keys of git's configuration that matter here (lower case; one may come twice)."""
     pattern = (
         r"^(url\..*\.(insteadof|pushinsteadof)|remote\..*://.*|ssh\.variant"
-        rf"|core\.(sshcommand|alternaterefscommand)|{re.escape(MAX_FETCH_SIZE.lower())})$"
+        rf"|core\.(sshcommand|alternaterefscommand)|{re.escape(MAX_FETCH_SIZE.lower())}"
+        rf"|{environment.REACHING_OUT})$"
     )
     place = ("--git-dir", str(repository.existing_dir))
     argv = ("git", *place, "config", "-z", "--get-regexp", pattern)
