@@ -203,7 +203,6 @@ guitool.evil.prompt | true
 guitool.evil.revPrompt | true
 guitool.evil.revUnmerged | true
 guitool.evil.title | true
-hasconfig:remote.*.url | x
 help.autoCorrect | immediate
 hook.jobs | 2
 hook.pre-push.jobs | 2
@@ -512,9 +511,12 @@ def names() -> list[str]:
         check=True,
         stdin=subprocess.DEVNULL,
     )
-    # gitweb.remote_heads is listed, too, but git itself takes no underscore in a name.
+    # gitweb.remote_heads is listed, too, but git itself takes no underscore in a name; and
+    # hasconfig:remote.*.url, which is a condition of includeIf.
     return [
-        line for line in listing.stdout.splitlines() if "." in line and not {" ", "_"} & set(line)
+        line
+        for line in listing.stdout.splitlines()
+        if "." in line and not {" ", "_", ":"} & set(line)
     ]
 
 
