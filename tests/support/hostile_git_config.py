@@ -389,7 +389,7 @@ safe.directory | /nowhere
 sendemail.x.smtpServer | {d}/evil
 sequence.editor | '{d}/evil'
 showBranch.default | main
-sideband.allowControlCharacters | true | of-a-later-git
+sideband.allowControlCharacters | true | cursor
 sideband.ssh://127.0.0.1.allowControlCharacters | true
 sideband.x.allowControlCharacters | true
 splitIndex.maxPercentChange | 0 | 100

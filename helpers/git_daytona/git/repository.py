@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from git_daytona.base.errors import MissingProgram, NoRepository, TransferFailed
 from git_daytona.base.run import Result, run
-from git_daytona.git import environment
+from git_daytona.git import environment, version
 
 LOCAL_SECONDS = 300.0
 """Limit of one local git command: a checkout of a large tree on a slow disk."""
@@ -165,6 +165,7 @@ def discover(start: Path) -> Repository:
     """Find a directory's repository as git would. Raises NoRepository, MissingProgram."""
     if shutil.which("git") is None:
         raise MissingProgram("git is not installed", hint="install it (Debian: apt install git)")
+    version.check()
     env = environment.base() | {name: os.environ[name] for name in _SEARCH if name in os.environ}
 
     def parsed(*words: str) -> Result:
