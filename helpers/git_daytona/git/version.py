@@ -16,6 +16,5 @@ def check() -> None:
     said = run(("git", "version"), env=environment.base(), timeout=60).text
     found = re.search(r"(\d+)\.(\d+)\S*", said)
     if found and (int(found[1]), int(found[2])) < OLDEST:
-        raise MissingProgram(
-            f"git {found[0]} is older than {OLDEST[0]}.{OLDEST[1]}", hint="update git"
-        )
+        version, oldest = found[0], ".".join(map(str, OLDEST))
+        raise MissingProgram(f"git {version} is older than {oldest}", hint="update git")
