@@ -14,6 +14,7 @@ connection. The coordinator tells it what to do through the environment:
 - ``DAYTONA_SSH_TRUST_FILE``: the only known_hosts file to trust; unset: ssh's own verification
 - ``DAYTONA_SSH_TRUST_NAME``: the name to look up in it (HostKeyAlias)
 - ``DAYTONA_SSH_BINARY``: absolute path of the OpenSSH client, else ``ssh`` on PATH
+- ``DAYTONA_SSH_CLIENT_FILE``: keeps which options that client does not know (``left_out``)
 - ``DAYTONA_SSH_OTHER_COMMAND``: the user's own GIT_SSH_COMMAND or core.sshCommand (a shell command)
   for other destinations, or ``DAYTONA_SSH_OTHER_PROGRAM``: the user's own GIT_SSH (a program)
 - ``DAYTONA_SSH_OTHER_VARIANT``: the user's own GIT_SSH_VARIANT or ssh.variant
@@ -28,7 +29,6 @@ was cut, whatever ssh's own status is.
 """
 
 import contextlib
-import ctypes
 import errno
 import os
 import pwd
@@ -68,27 +68,31 @@ CHUNK_BYTES = 256 * 1024
 # push_ssh_options); the others are for people who use the wrapper by hand.
 _WITH_VALUE = "BbcDEeFIiJLlmOopQRSWw"
 
-# Everything a user's configuration could do to this connection and must not: the command line beats
-# every configuration file. None of it is secret. OpenSSH 8.7 is the oldest that knows them all.
+# Everything that an option could do to this connection and must not: the command line beats every
+# configuration file. None of it is secret. OpenSSH 8.7 is the oldest that knows them all.
 _OPTIONS = (
     # no prompts, no other way in than the token
     "BatchMode=yes PreferredAuthentications=none PubkeyAuthentication=no"
-    " PasswordAuthentication=no KbdInteractiveAuthentication=no GSSAPIAuthentication=no"
-    " HostbasedAuthentication=no IdentitiesOnly=yes IdentityAgent=none IdentityFile=none"
-    " PKCS11Provider=none AddKeysToAgent=no"
-    # one plain session over a connection of its own
+    " PasswordAuthentication=no KbdInteractiveAuthentication=no IdentitiesOnly=yes"
+    " IdentityAgent=none IdentityFile=none"
+    " EscapeChar=none"
+    # no more trust than we were given
+    " StrictHostKeyChecking=yes UpdateHostKeys=no CheckHostIP=no"
+    # ends, if nobody answers
+    " ConnectTimeout=30 ServerAliveInterval=15 ServerAliveCountMax=4"
+    # -v and LogLevel DEBUG print the user name, which is the token
+    " LogLevel=ERROR"
+)
+# The same of what is OpenSSH's default anyway: one plain session over a connection of its own. A
+# client that does not know one of these is not given it (``unknown``), and loses nothing by it.
+_DEFAULTS = (  # noqa: SIM905 — a list of words
+    "GSSAPIAuthentication=no HostbasedAuthentication=no PKCS11Provider=none AddKeysToAgent=no"
     " ControlMaster=no ControlPath=none ControlPersist=no RemoteCommand=none RequestTTY=no"
     " SessionType=default StdinNull=no ForkAfterAuthentication=no PermitLocalCommand=no"
     " ClearAllForwardings=yes ExitOnForwardFailure=no ForwardAgent=no ForwardX11=no Tunnel=no"
-    " EscapeChar=none CanonicalizeHostname=no"
-    # no more trust than we were given
-    " StrictHostKeyChecking=yes VerifyHostKeyDNS=no UpdateHostKeys=no CheckHostIP=no"
-    " NoHostAuthenticationForLocalhost=no"
-    # ends, if nobody answers
-    " ConnectTimeout=30 ConnectionAttempts=1 ServerAliveInterval=15 ServerAliveCountMax=4"
-    # -v and LogLevel DEBUG print the user name, which is the token
-    " LogLevel=ERROR LogVerbose=none VisualHostKey=no"
-)
+    " CanonicalizeHostname=no VerifyHostKeyDNS=no NoHostAuthenticationForLocalhost=no"
+    " ConnectionAttempts=1 LogVerbose=none VisualHostKey=no"
+).split()
 
 # Trust in the pinned modes: one file and one name. (In inherited mode the user's own files and
 # KnownHostsCommand count.)
@@ -222,14 +226,64 @@ def _argument(text: str) -> str:
     return '"' + text.replace("\\", "\\\\") + '"'
 
 
-def options(host: str, trust_file: str | None, trust_name: str | None) -> list[str]:
+def options(
+    host: str, trust_file: str | None, trust_name: str | None, without: Sequence[str] = ()
+) -> list[str]:
     """Build the ``-o`` options for a connection to the gateway, none of them secret."""
-    chosen = [*_OPTIONS.split(), "HostName=" + host]
+    chosen = [*_OPTIONS.split(), *(each for each in _DEFAULTS if each not in without)]
+    chosen.append("HostName=" + host)
     if trust_file is not None:
         chosen += [*_PINNED, "UserKnownHostsFile=" + quoted(trust_file)]
         if trust_name is not None:
             chosen.append("HostKeyAlias=" + trust_name)
     return [word for option in chosen for word in ("-o", option)]
+
+
+def unknown(program: str, environ: dict[str, str], guess: list[str] | None) -> list[str]:
+    """Find those of _DEFAULTS that a client complains about, because it is too new for them, or was
+    built without what they are about (GSSAPI, PKCS#11)."""
+
+    def said(chosen: Sequence[str]) -> tuple[int, bytes]:
+        words = [word for each in ("LogLevel=ERROR", *chosen) for word in ("-o", each)]
+        answer = _answer([program, "-F", "none", *words, "-G", "--", "host"], environ)
+        return answer.returncode, answer.stderr
+
+    def search(chosen: list[str]) -> list[str]:
+        if said(chosen) == nothing:
+            return []
+        half = len(chosen) // 2
+        return chosen if not half else search(chosen[:half]) + search(chosen[half:])
+
+    nothing = said(())
+    if guess is not None and said([each for each in _DEFAULTS if each not in guess]) == nothing:
+        return guess
+    return search([*_DEFAULTS])
+
+
+def left_out(program: str, environ: dict[str, str], *, doubted: bool = False) -> list[str]:
+    """Recall from DAYTONA_SSH_CLIENT_FILE what ``unknown`` found for this very file; ask if it is
+    not there, or see whether it holds if it is ``doubted``.
+
+    Nothing hangs on that file: what is left out by it is a default.
+    """
+    place = environ.get("DAYTONA_SSH_CLIENT_FILE", "")
+    file = os.stat(program)
+    key = f"{os.path.realpath(program)!a} {file.st_size} {file.st_mtime_ns} {file.st_ctime_ns}"
+    recalled = None
+    with contextlib.suppress(OSError, ValueError):
+        with open(os.open(place, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as kept:
+            asked, found, found_for = (kept.read(16384) or b"").decode("ascii").split("\n")
+        if (asked, found_for) == (" ".join(_DEFAULTS), key):
+            recalled = found.split()
+    if recalled is not None and not doubted:
+        return recalled
+    result = unknown(program, scrubbed(environ), recalled)
+    if place and result != recalled:
+        # in place: what two write at once, or half, has another key at its end
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK
+        with contextlib.suppress(OSError), open(os.open(place, flags, 0o600), "wb") as kept:
+            kept.write("\n".join((" ".join(_DEFAULTS), " ".join(result), key)).encode("ascii"))
+    return result
 
 
 def honoured(shown: str, client: list[str], *, inherited: bool) -> list[str]:
@@ -558,6 +612,9 @@ def _in_child() -> Callable[[], None]:
     if sys.platform.startswith("linux"):
         # libc has no such function: ssh then ends when git's pipes close
         with contextlib.suppress(OSError, AttributeError):
+            # Not at the top: it may keep a file open (Python 3.14), as stdout if that was closed.
+            import ctypes
+
             prctl = ctypes.CDLL(None).prctl
 
     def prepare() -> None:
@@ -718,7 +775,6 @@ def connect(line: CommandLine, environ: dict[str, str], report: _Report) -> int:
     answer is honoured, and with no other configuration.
     """
     program = find_ssh(environ.get("DAYTONA_SSH_BINARY", ""), environ.get("PATH", ""))
-    fixed, pinned = _fixed_arguments(line, environ)
     token = None if line.probe else take_token(environ)
     clean = scrubbed(environ)
     # `Match exec` and ProxyCommand run under $SHELL; one that runs nothing (a service account's
@@ -726,16 +782,22 @@ def connect(line: CommandLine, environ: dict[str, str], report: _Report) -> int:
     if clean.get("SHELL", "").rsplit("/", 1)[-1] in ("nologin", "false", "true"):
         del clean["SHELL"]
     signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED)  # until _Client passes them on
+    without = left_out(program, environ)
+    fixed, pinned = _fixed_arguments(line, environ, without)
     with contextlib.ExitStack() as files:
         # the user's own, as ssh itself would read them if it did not ignore HOME
         own = f"Include {included(os.path.expanduser('~/.ssh/config'))}\n"
         own += "Match all\n  Include /etc/ssh/ssh_config\n"
         theirs = [program, "-F", files.enter_context(private_file(own))]
         answer = _answer([*theirs, *fixed, "-G", "--", line.host], clean)
-        report.add_stderr(answer.stderr)
+        # It complains of their configuration, which is for their own ssh to say, or of our options.
+        if answer.stderr and without != (now := left_out(program, environ, doubted=True)):
+            fixed, pinned = _fixed_arguments(line, environ, now)
+            answer = _answer([*theirs, *fixed, "-G", "--", line.host], clean)
         if answer.returncode != 0:  # ssh has complained about what it cannot read there
             if refusal := nameless():
                 raise refusal
+            report.add_stderr(answer.stderr)
             report.ended()
             return _as_of_a_shell(answer.returncode)
         shown = answer.stdout.decode("utf-8", "surrogateescape")
@@ -745,14 +807,16 @@ def connect(line: CommandLine, environ: dict[str, str], report: _Report) -> int:
         return _converse(line, [program, "-F", ours, *fixed], clean, client)
 
 
-def _fixed_arguments(line: CommandLine, environ: dict[str, str]) -> tuple[list[str], bool]:
+def _fixed_arguments(
+    line: CommandLine, environ: dict[str, str], without: Sequence[str]
+) -> tuple[list[str], bool]:
     """Build the arguments that nothing of the user's changes; whether the host keys are pinned."""
     host, port = split_authority(environ["DAYTONA_SSH_GATEWAY"])
     trust_file = environ.get("DAYTONA_SSH_TRUST_FILE") or None
     if trust_file and not (os.path.isfile(trust_file) and os.access(trust_file, os.R_OK)):
         hint = "see 'daytona-pin verify'"
         raise Refusal(EXIT_SETTING, f"cannot read the pinned host keys in '{trust_file}'", hint)
-    chosen = options(host, trust_file, environ.get("DAYTONA_SSH_TRUST_NAME") or None)
+    chosen = options(host, trust_file, environ.get("DAYTONA_SSH_TRUST_NAME") or None, without)
     return [*line.family, *chosen, "-p", port], trust_file is not None
 
 

@@ -99,7 +99,10 @@ def connections(daytona: Apart, make_repo, home: Path) -> Iterator[Connections]:
             "GIT_PROTOCOL\n"
         )
         options = ssh.options(
-            "127.0.0.1", env.get("DAYTONA_SSH_TRUST_FILE"), env.get("DAYTONA_SSH_TRUST_NAME")
+            "127.0.0.1",
+            env.get("DAYTONA_SSH_TRUST_FILE"),
+            env.get("DAYTONA_SSH_TRUST_NAME"),
+            ssh.left_out(ssh.find_ssh("", os.environ["PATH"]), env),
         )
         yield Connections(
             env,

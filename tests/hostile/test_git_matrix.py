@@ -11,42 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from git_daytona import sandbox
 from git_daytona.base.errors import BadSetting, NoRepository
+from git_daytona.git.environment import reset
 from git_daytona.transfer.transfer import RECEIVE_PACK, UPLOAD_PACK
 from support import hostile_git_config
+from support.hostile_git_config import HOOKS
 from support.round_trip import BIN, Repo
-
-# githooks(5).
-HOOKS = (
-    "applypatch-msg",
-    "commit-msg",
-    "fsmonitor-watchman",
-    "p4-changelist",
-    "p4-post-changelist",
-    "p4-pre-submit",
-    "p4-prepare-changelist",
-    "post-applypatch",
-    "post-checkout",
-    "post-commit",
-    "post-index-change",
-    "post-merge",
-    "post-receive",
-    "post-rewrite",
-    "post-update",
-    "pre-applypatch",
-    "pre-auto-gc",
-    "pre-commit",
-    "pre-merge-commit",
-    "pre-push",
-    "pre-rebase",
-    "pre-receive",
-    "prepare-commit-msg",
-    "proc-receive",
-    "push-to-checkout",
-    "reference-transaction",
-    "sendemail-validate",
-    "update",
-)
 
 
 def executable(path: Path, text: str) -> Path:
@@ -845,12 +816,15 @@ def _alternates(repo: Repo, tmp: Path) -> Repo:
     return Repo(tmp / "clone")
 
 
-def _sha256(_repo: Repo, tmp: Path) -> Repo:
-    made = Repo(tmp / "sha256")
-    made.path.mkdir()
-    made.git("init", "-q", "--object-format=sha256")
-    made.commit("README", "hello\n")
-    return made
+def _made(*how: str):
+    def make(_repo: Repo, tmp: Path) -> Repo:
+        made = Repo(tmp / "made")
+        made.path.mkdir()
+        made.git("init", "-q", *how)
+        made.commit("README", "hello\n")
+        return made
+
+    return make
 
 
 def _submodules(repo: Repo, tmp: Path) -> Repo:
@@ -972,7 +946,7 @@ FORMS = {
     "shallow, one branch": _cloned("--depth=1", "--single-branch"),
     "partial without files": _cloned("--filter=blob:none"),
     "partial without trees": _cloned("--filter=tree:0"),
-    "SHA-256": _sha256,
+    "SHA-256": _made("--object-format=sha256"),
     "submodules": _submodules,
     "inside a submodule": _inside_a_submodule,
     "LFS": _lfs,
@@ -987,7 +961,12 @@ FORMS = {
     "packed": _packed,
     "odd index": _odd_index,
 }
-"""20,000 files: test_surroundings.py. Reftable needs git 2.45."""
+"""20,000 files: test_surroundings.py."""
+if "--ref-format" in subprocess.run(("git", "init", "-h"), capture_output=True, text=True).stdout:
+    FORMS |= {  # git 2.45
+        "reftable": _made("--ref-format=reftable"),
+        "reftable and SHA-256": _made("--ref-format=reftable", "--object-format=sha256"),
+    }
 
 
 def users(repo: Repo) -> dict[str, object]:
@@ -1061,3 +1040,78 @@ def test_a_bare_repository_is_told_why_it_is_not_synced(local, repo, coordinate,
     assert Repo(tmp_path / "bare.git").git("for-each-ref", "refs/heads") == repo.git(
         "for-each-ref", "refs/heads"
     )
+
+
+@pytest.mark.parametrize(
+    "defaults",
+    [
+        {"GIT_DEFAULT_HASH": "sha256"},
+        {"GIT_DEFAULT_REF_FORMAT": "reftable", "GIT_DEFAULT_HASH": "sha256"},
+        {"init.defaultObjectFormat": "sha256", "init.defaultRefFormat": "reftable"},
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("wanted", ["sha1", "sha256"])
+def test_case_99_an_images_defaults_do_not_make_another_repository(tmp_path, defaults, wanted):
+    """git 3 has others than git 2, and an image may have them today."""
+    text = hostile_git_config.written({key: value for key, value in defaults.items() if "." in key})
+    (tmp_path / "config").write_text(text)
+    variables = {key: value for key, value in defaults.items() if "." not in key}
+    env = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": str(tmp_path / "config")} | variables
+    script = Path(sandbox.__file__).parent / "scripts" / "prepare.sh"
+    done = subprocess.run(
+        ("sh", script, tmp_path / "project", "mark", wanted),
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout == "mark head -\nmark end ok\n"
+    config = (tmp_path / "project" / ".git" / "config").read_text()
+    assert ("objectformat = sha256" in config.lower()) is (wanted == "sha256")
+    assert "reftable" not in config
+
+
+KINDS = {
+    "promisor": "promisor.acceptFromServerUrl promisor.of.a.later.git promisor.quiet",
+    "bundle": "bundle.version bundle.x.uri fetch.bundleuri fetch.bundlecreationtoken",
+    "hook": "hook.mine.command hook.mine.event hook.a=b.command hook.a.b.event",
+    "sideband": "sideband.allowcontrolcharacters sideband.https://x/?a=b.allowcontrolcharacters",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_case_99_a_key_that_reaches_out_is_reset_whatever_its_name(repo, kind):
+    """As git reads it then, over any file and from its command line."""
+    keys = KINDS[kind].split()
+    for key in keys:
+        repo.git("config", key, "evil")
+    env = reset([*keys, "core.editor", "fetch.prune", "remote.origin.promisor"])
+    for key in keys:
+        section, _, _ = key.rpartition(".")
+        asked = f"{section}.enabled" if kind == "hook" else key
+        assert repo.git("config", "--get", asked, env=env) == ("false" if kind == "hook" else "")
+    assert not [value for value in env.values() if value.startswith(("core.", "fetch.p", "rem"))]
+    assert reset([]) == {}
+
+
+def test_case_99_hooks_of_the_configuration_run_neither_here_nor_there(begin, repo, tmp_path):
+    """git 2.54 takes them from there; the agent's are its own, but end no sync."""
+    for event in HOOKS:
+        repo.git("config", f"hook.x-{event}.event", event)
+        repo.git("config", f"hook.x-{event}.command", f"echo {event} >>{tmp_path}/ran; exit 1")
+    session = begin(repo)
+    session.agent(
+        f"for event in {' '.join(HOOKS)}; do git config hook.x-$event.event $event;"
+        ' git config hook.x-$event.command "echo $event >>~/ran; exit 1"; done; echo x >new'
+    )
+    session.sync()
+    assert repo.show("opencode/1", "new") == "x"
+    mine = repo.git("commit-tree", "opencode/1^{tree}", "-p", "opencode/1", "-m", "mine")
+    config = ["-c", "hook.reference-transaction.enabled=false"]
+    repo.git(*config, "update-ref", "refs/heads/opencode/1", mine)
+    session.coordinator.push(session.name)
+    assert session.agent("git log -1 --format=%s; cat ~/ran 2>&1 || true").startswith("mine\n")
+    assert not (tmp_path / "ran").exists()
+    assert "No such file" in session.agent("cat ~/ran 2>&1 || true")

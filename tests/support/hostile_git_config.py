@@ -12,11 +12,21 @@ import subprocess
 _TABLE = r"""
 add.interactive.useBuiltin | false
 alias.fetch | !'{d}/evil'
+alias.fetch.command | !'{d}/evil'
+alias.for-each-ref.command | !'{d}/evil'
 alias.push | !'{d}/evil'
 alias.for-each-ref | !'{d}/evil'
 alias.daytona | !'{d}/evil'
+attr.tree | HEAD
 author.email | a@example.invalid
 author.name | Somebody Else
+bitmapPseudoMerge.x.decay | 1
+bitmapPseudoMerge.x.maxMerges | 1
+bitmapPseudoMerge.x.pattern | refs/
+bitmapPseudoMerge.x.sampleRate | 1
+bitmapPseudoMerge.x.stableSize | 1
+bitmapPseudoMerge.x.stableThreshold | never
+bitmapPseudoMerge.x.threshold | now
 blame.coloring | highlightRecent
 branch.autoSetupMerge | always | false
 branch.autoSetupRebase | always
@@ -32,8 +42,10 @@ branch.opencode/1.remote | nowhere
 branch.opencode/1.merge | refs/heads/nowhere
 browser.x.cmd | {d}/evil
 browser.x.path | {d}/evil
+bundle.heuristic | creationToken
 bundle.mode | any
 bundle.version | 1
+bundle.x.creationToken | 1
 bundle.x.uri | file://{d}/excludes
 checkout.defaultRemote | nowhere
 checkout.thresholdForParallelism | 1
@@ -51,6 +63,7 @@ commit.gpgSign | true
 commit.status | true
 commit.template | {d}/excludes
 commit.verbose | 2
+commitGraph.changedPathsVersion | 2 | -1
 commitGraph.generationVersion | 1
 commitGraph.maxNewFilters | 0
 committer.email | c@example.invalid
@@ -66,6 +79,7 @@ core.bigFileThreshold | 1 | 1g
 core.checkRoundtripEncoding | UTF-16
 core.checkStat | minimal
 core.commentChar | x
+core.commentString | //
 core.compression | 0 | 9
 core.createObject | rename | link
 core.deltaBaseCacheLimit | 1
@@ -79,8 +93,10 @@ core.fsync | all | none
 core.fsyncMethod | writeout-only | batch
 core.gitProxy | {d}/evil
 core.hooksPath | {d}/hooks
+core.lockfilePid | true
 core.logAllRefUpdates | always | false
 core.looseCompression | 0
+core.maxTreeDepth | 9
 core.notesRef | refs/notes/x
 core.packedGitLimit | 64k
 core.packedGitWindowSize | 64k
@@ -102,15 +118,20 @@ diff.colorMoved | zebra
 diff.colorMovedWS | no
 diff.context | 0
 diff.dirstat | lines
+diff.dstPrefix | x/
+diff.evil.trustExitCode | true
 diff.external | {d}/evil
 diff.guitool | evil
 diff.ignoreSubmodules | all | none
 diff.interHunkContext | 9
+diff.noPrefix | true
 diff.orderFile | {d}/excludes
 diff.relative | true
 diff.renameLimit | 1
 diff.renames | copies | false
+diff.srcPrefix | y/
 diff.statGraphWidth | 1
+diff.statNameWidth | 1
 diff.submodule | diff
 diff.tool | evil
 diff.wordRegex | .
@@ -126,6 +147,7 @@ difftool.evil.path | {d}/evil
 extensions.objectFormat | sha256
 extensions.worktreeConfig | true
 fastimport.unpackLimit | 1
+fetch.bundleCreationToken | 1
 fetch.bundleURI | file://{d}/excludes
 fetch.fsck.skipList | {d}/skip
 fetch.fsck.badTimezone | ignore | error
@@ -150,11 +172,15 @@ gc.autoDetach | false
 gc.autoPackLimit | 1
 gc.bigPackThreshold | 1
 gc.logExpiry | now
+gc.maxCruftSize | 1
 gc.pruneExpire | now
+gc.recentObjectsHook | {d}/evil
 gc.reflogExpire | now
 gc.reflogExpireUnreachable | now
 gc.refs/heads/*.reflogExpire | now
 gc.refs/heads/*.reflogExpireUnreachable | now
+gc.repackFilter | blob:none
+gc.repackFilterTo | {d}/aside
 gc.rerereResolved | 0
 gc.rerereUnresolved | 0
 gc.worktreePruneExpire | now
@@ -178,17 +204,27 @@ guitool.evil.revPrompt | true
 guitool.evil.revUnmerged | true
 guitool.evil.title | true
 help.autoCorrect | immediate
+hook.jobs | 2
+hook.pre-push.jobs | 2
+http.keepAliveCount | 1
+http.keepAliveIdle | 1
+http.keepAliveInterval | 1
 http.maxRequests | 1
+http.maxRetries | 9
+http.maxRetryTime | 9
 http.minSessions | 1
 http.postBuffer | 1
 http.lowSpeedLimit | 1
 http.lowSpeedTime | 1
+http.proactiveAuth | auto
 http.proxy | http://127.0.0.1:9
 http.https://x.proxy | http://127.0.0.1:9
+http.retryAfter | 9
 i18n.commitEncoding | latin1 | utf-16
 i18n.logOutputEncoding | latin1 | utf-16
 include.path | {d}/included
 includeIf.gitdir:/.path | {d}/included
+index.skipHash | true
 index.threads | 1 | true
 index.version | 4 | 2
 init.defaultBranch | trunk
@@ -208,11 +244,17 @@ mailmap.blob | HEAD:README
 mailmap.file | {d}/excludes
 maintenance.auto | true
 maintenance.commit-graph.auto | -1
+maintenance.geometric-repack.auto | -1
+maintenance.geometric-repack.splitFactor | 2
 maintenance.incremental-repack.auto | -1
 maintenance.loose-objects.auto | -1
 maintenance.gc.enabled | true
 maintenance.gc.schedule | hourly
+maintenance.loose-objects.batchSize | 1
+maintenance.reflog-expire.auto | -1
+maintenance.rerere-gc.auto | -1
 maintenance.strategy | incremental
+maintenance.worktree-prune.auto | -1
 man.evil.cmd | {d}/evil
 man.evil.path | {d}/evil
 merge.conflictStyle | zdiff3
@@ -228,6 +270,7 @@ merge.suppressDest | main
 merge.tool | evil
 merge.verbosity | 5
 mergetool.evil.cmd | '{d}/evil'
+mergetool.evil.layout | x
 mergetool.evil.path | {d}/evil
 mergetool.evil.hideResolved | true
 mergetool.evil.trustExitCode | true
@@ -247,6 +290,7 @@ pack.islandCore | main
 pack.packSizeLimit | 1m
 pack.preferBitmapTips | refs/heads/
 pack.threads | 1
+pack.usePathWalk | true | false
 pack.window | 0 | 1
 pack.windowMemory | 1
 pager.fetch | '{d}/evil'
@@ -254,6 +298,14 @@ pager.push | '{d}/evil'
 pager.config | '{d}/evil'
 pager.for-each-ref | true
 pretty.medium | format:%H
+promisor.acceptFromServer | all | knownName
+promisor.acceptFromServerUrl | *
+promisor.advertise | true
+promisor.checkFields | token
+promisor.ofALaterGit | all
+promisor.quiet | true
+promisor.sendFields | token
+promisor.storeFields | partialCloneFilter,token
 protocol.allow | always | user
 protocol.ssh.allow | always
 protocol.file.allow | never
@@ -272,6 +324,7 @@ push.recurseSubmodules | check | only
 push.useForceIfIncludes | true
 rebase.backend | apply
 rebase.instructionFormat | x
+rebase.maxLabelLength | 1
 rebase.missingCommitsCheck | error
 receive.advertisePushOptions | true
 receive.certNonceSeed | x
@@ -286,6 +339,14 @@ receive.maxInputSize | 1
 receive.procReceiveRefs | refs
 receive.shallowUpdate | false
 receive.unpackLimit | 1
+reftable.blockSize | 256
+reftable.geometricFactor | 2
+reftable.lockTimeout | 0 | -1
+reftable.restartInterval | 1
+remote.nowhere.followRemoteHEAD | always | warn
+remote.nowhere.negotiationInclude | refs/none
+remote.nowhere.negotiationRestrict | refs/none
+remote.nowhere.serverOption | x
 remote.origin.fetch | +refs/*:refs/*
 remote.origin.mirror | true
 remote.origin.partialclonefilter | blob:none
@@ -320,14 +381,21 @@ repack.cruftDepth | 1
 repack.cruftThreads | 1
 repack.cruftWindow | 1
 repack.cruftWindowMemory | 1
+repack.midxNewLayerThreshold | 1
+repack.midxSplitFactor | 2
+replay.refAction | print
 safe.bareRepository | explicit
 safe.directory | /nowhere
 sendemail.x.smtpServer | {d}/evil
 sequence.editor | '{d}/evil'
 showBranch.default | main
+sideband.allowControlCharacters | true | cursor
+sideband.ssh://127.0.0.1.allowControlCharacters | true
+sideband.x.allowControlCharacters | true
 splitIndex.maxPercentChange | 0 | 100
 splitIndex.sharedIndexExpire | now
 ssh.variant | plink | simple
+status.compareBranches | @{upstream}
 status.renameLimit | 1
 status.renames | copies
 status.showUntrackedFiles | no | all
@@ -341,6 +409,7 @@ submodule.recurse | true
 submodule.x.active | true
 submodule.x.branch | main
 submodule.x.fetchRecurseSubmodules | true
+submodule.x.gitdir | {d}
 submodule.x.ignore | all
 submodule.x.update | checkout
 submodule.x.url | ssh://host.invalid/x
@@ -358,6 +427,16 @@ trace2.normalBrief | false
 trace2.normalTarget | {d}/trace | true
 trace2.perfBrief | false
 trace2.perfTarget | {d}/trace | 2
+trailer.ifexists | replace
+trailer.ifmissing | doNothing
+trailer.separators | :
+trailer.where | start
+trailer.x.cmd | {d}/evil
+trailer.x.command | {d}/evil
+trailer.x.ifexists | replace
+trailer.x.ifmissing | add
+trailer.x.key | X
+trailer.x.where | start
 transfer.advertiseSID | true
 transfer.bundleURI | true
 transfer.credentialsInUrl | die
@@ -378,7 +457,40 @@ user.useConfigOnly | true
 versionsort.suffix | -rc
 web.browser | {d}/evil
 worktree.guessRemote | true
+worktree.useRelativePaths | true | false
 """
+
+HOOKS = (
+    "applypatch-msg",
+    "commit-msg",
+    "fsmonitor-watchman",
+    "p4-changelist",
+    "p4-post-changelist",
+    "p4-pre-submit",
+    "p4-prepare-changelist",
+    "post-applypatch",
+    "post-checkout",
+    "post-commit",
+    "post-index-change",
+    "post-merge",
+    "post-receive",
+    "post-rewrite",
+    "post-update",
+    "pre-applypatch",
+    "pre-auto-gc",
+    "pre-commit",
+    "pre-merge-commit",
+    "pre-push",
+    "pre-rebase",
+    "pre-receive",
+    "prepare-commit-msg",
+    "proc-receive",
+    "push-to-checkout",
+    "reference-transaction",
+    "sendemail-validate",
+    "update",
+)
+"""githooks(5); since git 2.54 they may be in the configuration."""
 
 # Of the names that the installed git lists, what is not in the table is a boolean, a colour, a
 # severity of fsck, or belongs to a program that is not run here.
@@ -399,9 +511,12 @@ def names() -> list[str]:
         check=True,
         stdin=subprocess.DEVNULL,
     )
-    # gitweb.remote_heads is listed, too, but git itself takes no underscore in a name.
+    # gitweb.remote_heads is listed, too, but git itself takes no underscore in a name; and
+    # hasconfig:remote.*.url, which is a condition of includeIf.
     return [
-        line for line in listing.stdout.splitlines() if "." in line and not {" ", "_"} & set(line)
+        line
+        for line in listing.stdout.splitlines()
+        if "." in line and not {" ", "_", ":"} & set(line)
     ]
 
 
@@ -410,6 +525,9 @@ def explicit(d: str) -> dict[str, tuple[str, str]]:
         [part.strip().replace("{d}", d) for part in line.split(" | ")]
         for line in _TABLE.strip().splitlines()
     ]
+    for event in HOOKS:
+        rows += [[f"hook.evil-{event}.event", event], [f"hook.evil-{event}.command", f"'{d}/evil'"]]
+    rows += [["hook.idle.enabled", "true"], ["hook.idle.parallel", "true"]]
     return {row[0]: (row[1], row[-1]) for row in rows}
 
 

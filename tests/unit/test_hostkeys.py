@@ -47,8 +47,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for owner in ("own", "other"):
             keygen(
                 "-q",
-                "-m",
-                "PEM",
+                # what paramiko reads of the others; ed25519 has only the form of its own
+                *([] if kind == "ed25519" else ["-m", "PEM"]),
                 "-t",
                 kind,
                 "-b",
@@ -132,6 +132,16 @@ def our_verdict(content: bytes, name: str, presented: list[HostKey]) -> Verdict:
     return known_hosts.verdict(lines, key)
 
 
+def _read_less_of(case: Case) -> bool:
+    """Tell whether the client is one that takes no key from such a file (OpenSSH 10 on: nothing
+    goes on behind a NUL, on half a line or after an odd name of a type). It refuses the gateway
+    then, whatever ours says."""
+    said = subprocess.run(("ssh", "-V"), capture_output=True, timeout=30).stderr
+    odd = b"\0" in case.content or not case.content.endswith(b"\n")
+    odd = odd or case.title in ("short name inside", "dss")
+    return odd and int(said.removeprefix(b"OpenSSH_").partition(b".")[0]) >= 10
+
+
 def disagreements(
     cases: list[Case], folder: Path, keys: Keys, tmp_path: Path
 ) -> tuple[list[str], Counter[Verdict]]:
@@ -160,7 +170,7 @@ def disagreements(
             seen.update([theirs] if isinstance(theirs, Verdict) else [])
             return (
                 None
-                if ours is theirs
+                if ours is theirs or (theirs is not Verdict.OK and _read_less_of(case))
                 else f"{case.title}: ours {ours}, ssh's {theirs}, file {case.content[:600]!r}"
             )
 

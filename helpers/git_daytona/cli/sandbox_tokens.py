@@ -15,6 +15,7 @@ from git_daytona.base.run import foreground
 from git_daytona.base.secret import Secret
 from git_daytona.cli import options
 from git_daytona.cli.options import flag, number
+from git_daytona.git import version
 from git_daytona.git.repository import Repository, discover
 from git_daytona.settings import settings
 from git_daytona.settings.settings import Settings
@@ -104,6 +105,8 @@ def exec_(sandbox: str, command: tuple[str, ...]) -> int:
     and daytona-ssh use it for the sandbox's gateway: git ls-remote
     "ssh://$DAYTONA_SSH_GATEWAY/home/daytona/project" works as it is.
     """
+    if Path(command[0]).name == "git":
+        version.check()
     found, repository = settings_here()
     cloud = Cloud(found)
     policy = Policy(found, cloud.config)

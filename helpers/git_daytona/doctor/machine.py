@@ -12,7 +12,7 @@ from git_daytona.base import paths
 from git_daytona.base.errors import BadSetting, MissingProgram, NoRepository, TimedOut
 from git_daytona.base.run import run
 from git_daytona.doctor.findings import Seen, fail, ok, skipped, warn
-from git_daytona.git import branches
+from git_daytona.git import branches, version
 from git_daytona.git import repository as git
 from git_daytona.git.repository import Repository
 from git_daytona.opencode import closing, registration
@@ -20,7 +20,6 @@ from git_daytona.opencode.registration import Config
 from git_daytona.settings import preferences
 
 OPENCODE, OPENCODE_KNOWN = (1, 18), 2
-GIT = (2, 36)
 SSH = (8, 7)
 PROGRAM_SECONDS = 8.0
 INSTALL = "register it: git daytona install"
@@ -165,7 +164,7 @@ def git_version() -> Seen:
         said = first_line("git", "--version")
     except MissingProgram:
         return fail("it is not on PATH", "install it (Debian: apt install git)")
-    return _at_least(GIT, said.removeprefix("git version "), "update git")
+    return _at_least(version.OLDEST, said.removeprefix("git version "), "update git")
 
 
 def repository(find: Callable[[], Repository | None], start: Path) -> Seen:

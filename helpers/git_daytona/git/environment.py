@@ -1,7 +1,8 @@
 """The environment and configuration of our git: nothing of a user's setup changes what it does."""
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
 # Of GIT_*: where git's programs and the user's configuration files are (ownership exceptions live
 # there), and a policy of which protocols may be used, which is the user's to set (case 15).
@@ -14,23 +15,32 @@ _KEPT = {f"GIT_{name}" for name in ("EXEC_PATH", "ALLOW_PROTOCOL")} | {
 # Beats the same keys in any configuration file. Hooks could run for minutes, fail, or belong to a
 # stranger; fsmonitor and the like start programs; core.safecrlf is an error for what an edited
 # worktree may hold, and a snapshot is no commit of the user's; a temporary index split from the
-# worktree's own would let that one's shared part expire; the rest is output.
+# worktree's own would let that one's shared part expire; the rest is output. Hooks of git's
+# configuration (git 2.54) are ended by their event, whoever named them what.
 _LOCAL = """
     core.hooksPath=/dev/null core.fsmonitor=false core.safecrlf=false core.splitIndex=false
     core.quotePath=true core.pager=cat color.ui=false
     advice.detachedHead=false submodule.recurse=false commit.gpgSign=false tag.gpgSign=false
+    hook.post-checkout.enabled=false hook.post-index-change.enabled=false
+    hook.pre-auto-gc.enabled=false hook.reference-transaction.enabled=false
 """
 # For transfers, on top of it: one pack (unpackLimit), whose size can be limited, in place of up to
 # a hundred objects each of which can be as large; and what comes, comes from the sandbox itself,
-# not from where it points to (uriProtocols, bundleURI), nor by a program of somebody's naming.
+# not from where it points to (uriProtocols, bundleURI, promisor), nor by a program of somebody's
+# naming.
 _TRANSFER = """
     protocol.version=2 protocol.ext.allow=never core.askPass= credential.helper=
     push.gpgSign=false push.followTags=false push.recurseSubmodules=no push.negotiate=false
     push.pushOption= fetch.recurseSubmodules=false fetch.prune=false fetch.pruneTags=false
     fetch.writeCommitGraph=false fetch.showForcedUpdates=false fetch.fsckObjects=true
     fetch.unpackLimit=1 fetch.uriProtocols= transfer.fsckObjects=true transfer.advertiseSID=false
-    transfer.bundleURI=false gc.auto=0 maintenance.auto=false
+    transfer.bundleURI=false fetch.bundleURI= promisor.acceptFromServer=
+    gc.auto=0 maintenance.auto=false sideband.allowControlCharacters=false
+    hook.pre-push.enabled=false
 """
+# The rule behind some of that: whatever a key of these sections is called, and in whichever git, it
+# may lead a transfer elsewhere, start a program or let the sandbox's words through as they are.
+REACHING_OUT = r"(promisor|bundle|hook|sideband)\..*|fetch\.bundle.*"
 LOCAL_CONFIG = tuple(_LOCAL.split())
 TRANSFER_CONFIG = (*LOCAL_CONFIG, *_TRANSFER.split())
 
@@ -52,6 +62,20 @@ def base(environ: Mapping[str, str] | None = None) -> dict[str, str]:
         "GIT_TRACE2_EVENT": "0",
         "GIT_TRACE2_PERF": "0",
     }
+
+
+def reset(keys: Iterable[str]) -> dict[str, str]:
+    """Variables that set each key of REACHING_OUT to nothing, or end the hook that it is about."""
+    found = sorted({key for key in keys if re.fullmatch(REACHING_OUT, key, re.DOTALL)})
+    pairs = [
+        (f"{key.rpartition('.')[0]}.enabled", "false") if key.startswith("hook.") else (key, "")
+        for key in found
+    ]
+    # not arguments: these end a key at its first "="
+    result = {"GIT_CONFIG_COUNT": str(len(pairs))} if pairs else {}
+    for number, (key, value) in enumerate(pairs):
+        result |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return result
 
 
 def config_arguments(pairs: tuple[str, ...]) -> list[str]:

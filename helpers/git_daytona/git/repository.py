@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from git_daytona.base.errors import MissingProgram, NoRepository, TransferFailed
 from git_daytona.base.run import Result, run
-from git_daytona.git import environment
+from git_daytona.git import environment, version
 from git_daytona.git.refs import INCOMING, KEPT
 
 LOCAL_SECONDS = 300.0
@@ -192,6 +192,7 @@ def discover(start: Path) -> Repository:
     """Find a directory's repository as git would. Raises NoRepository, MissingProgram."""
     if shutil.which("git") is None:
         raise MissingProgram("git is not installed", hint="install it (Debian: apt install git)")
+    version.check()
     env = environment.base() | {name: os.environ[name] for name in _SEARCH if name in os.environ}
 
     def parsed(*words: str) -> Result:

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from git_daytona.base import paths
 from git_daytona.base.secret import Secret, redact
 from git_daytona.git.environment import user_ssh
 from git_daytona.settings.settings import Settings
@@ -112,6 +113,7 @@ def ssh_environment(
         "GIT_SSH_COMMAND": shlex.join(WRAPPER),
         "GIT_SSH_VARIANT": "ssh",
         "DAYTONA_SSH_GATEWAY": trust.endpoint.url_authority,
+        "DAYTONA_SSH_CLIENT_FILE": str(paths.own_state() / "ssh-client"),
     }
     if trust.known_hosts is not None:
         env["DAYTONA_SSH_TRUST_FILE"] = str(trust.known_hosts)

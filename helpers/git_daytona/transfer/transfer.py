@@ -47,7 +47,12 @@ a message without an end, into it."""
 # ownership" (the SSH side may be another user than the toolbox): given with the command, so that
 # nothing of it has to be configured, or can be changed, in the sandbox. The gateway takes no
 # environment: variables are part of the command, too (the wrapper adds GIT_PROTOCOL).
+_HOOKS = (
+    "reference-transaction pre-receive update proc-receive post-receive post-update"
+    " push-to-checkout post-checkout post-index-change"
+)
 SERVER = "LC_ALL=C git -c 'safe.directory=*' -c core.hooksPath=/dev/null -c receive.autogc=false"
+SERVER += "".join(f" -c hook.{event}.enabled=false" for event in _HOOKS.split())
 UPLOAD_PACK = f"{SERVER} upload-pack"
 RECEIVE_PACK = (
     f"{SERVER} -c receive.denyCurrentBranch=updateInstead -c receive.shallowUpdate=true"
@@ -204,7 +209,8 @@ class Transfers:
         if "core.alternaterefscommand" in (key for key, _ in configured):
             shield.append("core.alternateRefsCommand=:")
         with connection(self.settings, token, trust, configured) as connected:
-            result = _git(job, address, shield, connected.env, connected.pass_fds)
+            env = environment.reset(key for key, _ in configured) | connected.env
+            result = _git(job, address, shield, env, connected.pass_fds)
             end = connected.report.end()
         if result.status != 0:
             raise failures.explain(result, end, trust, job.command[0], self.policy)
@@ -216,7 +222,8 @@ class Transfers:
         sandbox. Raises TransferFailed."""
         # what the user's policy says of protocols is about others' repositories
         own = ("protocol.file.allow=always", "core.alternateRefsCommand=:")
-        result = _git(_Job(repository, _FETCH, refspecs, show), str(source), own)
+        env = environment.reset(key for key, _ in configuration(repository))
+        result = _git(_Job(repository, _FETCH, refspecs, show), str(source), own, env)
         if result.status != 0:
             raise failure(result, "git fetch failed")
 
@@ -225,7 +232,7 @@ def _git(
     job: _Job,
     address: str,
     settings: Sequence[str],
-    env: Mapping[str, str] | None = None,
+    env: Mapping[str, str],
     pass_fds: Sequence[int] = (),
 ) -> Result:
     """Run git's part of a transfer; nothing half-written stays. Raises TransferFailed for a fetch
@@ -239,7 +246,7 @@ def _git(
     try:
         result = run(
             (*argv, *job.refspecs),
-            env=environment.base() | dict(env or {}),
+            env=environment.base() | dict(env),
             timeout=TRANSFER_SECONDS,
             idle=IDLE_SECONDS,
             show=job.show,
@@ -278,7 +285,7 @@ def configuration(repository: Repository) -> list[tuple[str, str]]:
     """Read the keys of git's configuration that matter here (lower case; one may come twice)."""
     pattern = (
         r"^(url\..*\.(insteadof|pushinsteadof)|remote\..*://.*|ssh\.variant"
-        r"|core\.(sshcommand|alternaterefscommand))$"
+        rf"|core\.(sshcommand|alternaterefscommand)|{environment.REACHING_OUT})$"
     )
     place = ("--git-dir", str(repository.existing_dir))
     argv = ("git", *place, "config", "-z", "--get-regexp", pattern)

@@ -13,6 +13,8 @@ g() { git -c safe.directory='*' "$@"; }
 if [ "$(g rev-parse --show-toplevel 2>/dev/null)" != "$(pwd -P)" ]; then
   format=
   [ "$3" = sha1 ] || format=--object-format=$3
+  # What an older git does not know; a newer one, or the image, may have another default.
+  export GIT_DEFAULT_HASH=sha1 GIT_DEFAULT_REF_FORMAT=files
   complaint=$(g init -q $format . 2>&1) || give_up "git init failed in the sandbox: $complaint"
 fi
 if ! g rev-parse -q --verify HEAD >/dev/null; then

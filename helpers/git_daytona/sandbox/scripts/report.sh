@@ -20,10 +20,16 @@ unset GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_CONFIG GIT_CONFIG_PARAMETERS GIT_CONF
   GIT_INDEX_FILE GIT_NO_REPLACE_OBJECTS GIT_REPLACE_REF_BASE GIT_PREFIX \
   GIT_INTERNAL_SUPER_PREFIX GIT_SHALLOW_FILE GIT_COMMON_DIR
 export LC_ALL=C GIT_TERMINAL_PROMPT=0
+# Those of git's configuration (git 2.54).
+hooks_off=
+for event in pre-commit prepare-commit-msg commit-msg post-commit post-index-change \
+  reference-transaction; do
+  hooks_off="$hooks_off -c hook.$event.enabled=false"
+done
 g() {
   git $at -c safe.directory='*' -c core.hooksPath=/dev/null -c commit.gpgSign=false \
     -c core.fsmonitor=false -c gc.auto=0 -c maintenance.auto=false -c core.quotePath=true \
-    -c core.safecrlf=false -c advice.addEmbeddedRepo=false "$@"
+    -c core.safecrlf=false -c advice.addEmbeddedRepo=false $hooks_off "$@"
 }
 list_refs() {
   g for-each-ref --count=2001 --format='%(objectname) %(refname)' \
