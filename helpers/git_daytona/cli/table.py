@@ -8,7 +8,7 @@ import click
 import wcwidth
 
 from git_daytona.sessions import state
-from git_daytona.sessions.status import GONE, UNKNOWN, Row
+from git_daytona.sessions.status import ELSEWHERE, GONE, UNKNOWN, Row
 
 CUT = "…"
 GAP = "  "
@@ -21,6 +21,7 @@ _COLOURS = {
     state.FAILED: "red",
     state.SETUP_FAILED: "red",
     GONE: "red",
+    ELSEWHERE: "yellow",
 }
 
 
@@ -49,7 +50,7 @@ def age(milliseconds: int, now: int) -> str:
 def _sandbox(row: Row, now: int) -> str:
     """The state of the sandbox, with its age where it was not seen just now."""
     fresh = now - row.sandbox_seen < FRESH_SECONDS * 1000
-    if fresh or not row.sandbox_seen or row.sandbox_state in (UNKNOWN, GONE):
+    if fresh or not row.sandbox_seen or row.sandbox_state in (UNKNOWN, GONE, ELSEWHERE):
         return row.sandbox_state
     return f"{row.sandbox_state} {age(row.sandbox_seen, now)} ago"
 

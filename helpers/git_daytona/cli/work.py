@@ -45,6 +45,7 @@ def start(session: str | None, title: str | None, no_sync: bool) -> None:
             name, rest = str(names.number), f"branch {names.branch}"
         word = "started" if started.new else "already there"
         click.echo(f"session {name} {word}: sandbox {started.session.sandbox_id}, {rest}")
+        common.warn_of_dangers(coordinator, started.session)
 
 
 @click.command("exec", context_settings=options.PASSING_ON)

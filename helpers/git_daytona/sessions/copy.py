@@ -107,7 +107,7 @@ def copy_out(coordinator: Coordinator, name: str, source: str, target: str) -> U
             parts.remove()
 
     with log.event("copy.out", session=session.id) as event:
-        done = coordinator.sandboxes.while_awake(session.sandbox_id, work)
+        done = coordinator.awake(session, lambda _: work())
         event["files"] = done.files
     return done
 
@@ -165,6 +165,7 @@ def copy_in(coordinator: Coordinator, name: str, source: str, target: str) -> Un
                     f"'{source}' has more than {LIMIT_BYTES >> 30} GiB", hint="copy less at once"
                 )
             archive.seek(0)
+            coordinator.state.touch(session.id)
             try:
                 for number in range(LIMIT_BYTES // PART_BYTES + 1):
                     if content := archive.read(PART_BYTES):
@@ -176,9 +177,8 @@ def copy_in(coordinator: Coordinator, name: str, source: str, target: str) -> Un
                 raise
         return done
 
-    coordinator.state.touch(session.id)
     with log.event("copy.in", session=session.id) as event:
-        done = coordinator.sandboxes.while_awake(session.sandbox_id, work)
+        done = coordinator.awake(session, lambda _: work())
         event["files"] = done.files
     return done
 

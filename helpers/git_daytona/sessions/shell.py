@@ -30,9 +30,9 @@ def shell(coordinator: Coordinator, name: str) -> int:
     minting raise, HostKeyRefused, and ConnectionClosed.
     """
     session = coordinator.find(name)
-    coordinator.state.touch(session.id)
     if not coordinator.is_there(session):
         session = coordinator.start(session.id).session
+    coordinator.state.touch(session.id)
     with log.event("shell", session=session.id, sandbox=session.sandbox_id) as event:
         for attempt in range(1, TRIES + 1):
             status, begun = _once(coordinator, session.sandbox_id)
