@@ -24,7 +24,6 @@ UNLISTED = 20
 """How many sandboxes without the project's label (the existing plugin's) are looked up."""
 GONE = "gone"
 UNKNOWN = "unknown"
-ELSEWHERE = "elsewhere"
 
 Seen = dict[str, tuple[str, int]]
 """Sandbox id → its state, and when it was in it: milliseconds since the epoch."""
@@ -39,8 +38,7 @@ class Row:
     session_id: str
     sandbox_id: str
     sandbox_state: str
-    """As the API names it, ``gone``, ``unknown`` or, for a session that lives on another Daytona or
-    in another organisation, ``elsewhere``; seen so at ``sandbox_seen``."""
+    """As the API names it, ``gone`` or ``unknown``; seen so at ``sandbox_seen``."""
     sandbox_seen: int
     git_return: str
     message: str
@@ -55,6 +53,8 @@ class Row:
     last_accessed: int
     api_url: str = ""
     organization_id: str = ""
+    elsewhere: bool = False
+    """Whether it lives on another Daytona, or in another organisation."""
     notes: tuple[str, ...] = ()
     """Where it lives if that is elsewhere, and what may end its sandbox by itself."""
 
@@ -98,7 +98,7 @@ def overview(coordinator: Coordinator, *, offline: bool) -> Overview:
     look, problem = _Look(_remembered(memory)), None
     for each in sessions:
         look.compare(each, coordinator.settings.api_url)
-    if not offline and any(each.id not in look.away for each in sessions):
+    if sessions and not offline:
         try:
             _look_again(coordinator, sessions, look)
             with suppress(GitDaytonaError):
@@ -131,7 +131,7 @@ def _row(session: Session, look: _Look, positions: dict[int, BranchPosition]) ->
         branch=session.names.branch if session.number is not None else None,
         session_id=printable(session.id),
         sandbox_id=printable(session.sandbox_id),
-        sandbox_state=ELSEWHERE if away else printable(sandbox_state),
+        sandbox_state=printable(sandbox_state),
         sandbox_seen=sandbox_seen,
         git_return=printable(session.git_return.state),
         message=printable(session.git_return.message),
@@ -145,6 +145,7 @@ def _row(session: Session, look: _Look, positions: dict[int, BranchPosition]) ->
         last_accessed=session.last_accessed,
         api_url=printable(session.api_url),
         organization_id=printable(session.organization_id),
+        elsewhere=away is not None,
         notes=(away,) if away else tuple(look.dangers.get(session.sandbox_id, ())),
     )
 
