@@ -220,6 +220,13 @@ class Toolbox(Account):
         return info
 
 
+def _minutes(value: object) -> int | None:
+    """Read an interval; None for one that never ends, or for anything else."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
+        return int(value)
+    return None
+
+
 def gone(sandbox_id: str) -> SandboxGone:
     return SandboxGone(
         f"sandbox '{sandbox_id}' does not exist (any more)",
@@ -232,7 +239,6 @@ def described(answer: object, doing: str) -> SandboxInfo:
     if not isinstance(answer, dict) or not isinstance(answer.get("id"), str):
         raise senseless(doing)
     labels, reason, created = (answer.get(name) for name in ("labels", "errorReason", "createdAt"))
-    minutes = answer.get("autoDeleteInterval")
     return SandboxInfo(
         id=check_sandbox_id(answer["id"]),
         state=printable(str(answer.get("state") or "unknown"))[:50],
@@ -244,9 +250,7 @@ def described(answer: object, doing: str) -> SandboxInfo:
         recoverable=answer.get("recoverable") is True,
         organization_id=label(answer.get("organizationId")),
         destroyed_at=moment(answer.get("autoDestroyAt"), datetime.fromisoformat),
-        deleted_after=int(minutes)
-        if isinstance(minutes, int | float) and 0 <= minutes < math.inf
-        else None,
+        deleted_after=_minutes(answer.get("autoDeleteInterval")),
         is_spot=answer.get("spot") is True,
         is_public=answer.get("public") is True,
     )

@@ -121,6 +121,9 @@ def adopt(sandbox: str) -> None:
         names = started.session.names
         sandbox_id = started.session.sandbox_id
         click.echo(f"session {names.number}: sandbox {sandbox_id}, branch {names.branch}")
+        info = coordinator.cloud.known(sandbox_id)
+        if info and info.labels.get(ownership.INSTALLATION) != ownership.installation():
+            messages.note(f"it is of {ownership.owner(info)}, where it may be in use, too")
         common.warn_of_dangers(coordinator, started.session)
 
 
