@@ -277,7 +277,7 @@ def foreign(local, repo, begin, coordinate):
 
 
 @pytest.mark.parametrize("ignored", [False, True], ids=["filtered", "labels ignored"])
-def test_case_91_and_case_107_nothing_foreign_is_touched(local, repo, foreign, tell, ignored):
+def test_case_91_and_case_107_foreign_sandboxes(local, repo, foreign, tell, ignored):
     session, kinds = foreign
     local.faults.list_ignores_labels = ignored
     for words in (("prune", "--yes"), ("prune", "-y", "-n"), ("recover",), ("status",)):
@@ -300,7 +300,7 @@ def test_case_91_and_case_107_nothing_foreign_is_touched(local, repo, foreign, t
     assert ids(local) == {session.sandbox_id, *kinds.values()} - {named}
 
 
-def test_case_91_a_start_adopts_only_what_it_made(local, repo, foreign, coordinate):
+def test_case_91_a_start_adopts_its_own(local, repo, foreign, coordinate):
     """The answer to the creation is lost; the list has everybody's sandboxes, or is of before."""
     before = ids(local)
     coordinator = coordinate(repo.path)
@@ -348,9 +348,7 @@ def test_case_91_what_was_listed_is_looked_at_again(local, repo, begin, coordina
         ]
 
 
-def test_case_107_another_home_with_the_same_host_name(
-    local, repo, begin, tell, monkeypatch, tmp_path, home
-):
+def test_case_107_one_host_name(local, repo, begin, tell, monkeypatch, tmp_path, home):
     session = begin(repo)
     lost = session.coordinator.start("ses_lost_record").session
     copy, fresh = tmp_path / "copied home", tmp_path / "fresh home"

@@ -32,10 +32,10 @@ def installation() -> str:
     try:
         if not path.exists():
             files.write_whole(path, secrets.token_hex(16).encode(), replace=False)
-        text = path.read_text("ascii")
-    except (OSError, UnicodeDecodeError) as problem:
+        text = path.read_text("ascii", "replace")
+    except OSError as problem:
         raise BadSetting(
-            f"cannot read '{path}': {getattr(problem, 'strerror', None) or 'it is not text'}",
+            f"cannot read '{path}': {problem.strerror}",
             hint="make it readable for you, or remove it",
         ) from problem
     if not re.fullmatch("[0-9a-f]{32}", text):

@@ -13,12 +13,12 @@ from git_daytona.sessions.state import Session
 def elsewhere(session: Session, api_url: str, organization_id: str = "") -> Elsewhere | None:
     """Return what to raise for a session under an API and an organisation (empty: not known) where
     it does not live; None where it does, or may."""
-    name, home = session.number or printable(session.id), printable(session.api_url)
+    name, place = session.number or printable(session.id), printable(session.api_url)
     if session.api_url not in ("", api_url):
         return Elsewhere(
-            f"session {name} lives on {home}, and this is {api_url}",
-            hint=f"nothing was changed; go there: DAYTONA_API_URL={home}; if that is an old address"
-            f" of this one: git daytona adopt {printable(session.sandbox_id)}",
+            f"session {name} lives on {place}, and this is {api_url}",
+            hint=f"nothing was changed; go there: DAYTONA_API_URL={place}; if that is an old"
+            f" address of this one: git daytona adopt {printable(session.sandbox_id)}",
         )
     if organization_id and session.organization_id not in ("", organization_id):
         return Elsewhere(
@@ -33,11 +33,11 @@ def begun_elsewhere(mark: Mark, api_url: str) -> Elsewhere | None:
     """Return what to raise for a start that was interrupted on another API; None for others."""
     if mark.api_url in ("", api_url):
         return None
-    home = printable(mark.api_url)
+    place = printable(mark.api_url)
     return Elsewhere(
-        f"the start of session {printable(mark.session_id)} was interrupted on {home}, and this is"
+        f"the start of session {printable(mark.session_id)} was interrupted on {place}, and this is"
         f" {api_url}",
-        hint=f"nothing was changed; finish it there: DAYTONA_API_URL={home} git daytona recover",
+        hint=f"nothing was changed; finish it there: DAYTONA_API_URL={place} git daytona recover",
     )
 
 
