@@ -100,6 +100,7 @@ def test_case_90_under_another_api(local, another, repo, begin, tell, tmp_path, 
     session.agent("echo y > y")
     before, made = written(repo), ids(local)
     local.forget_calls()
+    session_id = session.coordinator.find(session.name).id
     examples = commands(session, tmp_path) | {"wait": ("wait", session.name)}
     with under(another, monkeypatch):
         for name, words in examples.items():
@@ -108,6 +109,16 @@ def test_case_90_under_another_api(local, another, repo, begin, tell, tmp_path, 
             for word in ("session 1", local.api_url, another.api_url):
                 assert word in told.err, (name, word)
             assert written(repo) == before, name
+        events = {
+            "tool": {"tool": "bash", "arguments": {"command": "true"}},
+            "session.idle": {},
+            "session.deleted": {},
+        }
+        for event, given in events.items():
+            payload = json.dumps(given | {"session": session_id}).encode()
+            told = tell("git-daytona", "hook", event, cwd=repo.path, stdin=payload)
+            assert told.status == Elsewhere.status and local.api_url in told.err, event
+            assert written(repo) == before, event
         for words in (("prune", "--yes"), ("status",), ("status", "--offline"), ("diff", "1")):
             told = tell("git-daytona", *words, cwd=repo.path)
             assert told.status == 0 and local.api_url in told.err, words

@@ -19,7 +19,14 @@ from git_daytona.api.toolbox import (
     gone,
 )
 from git_daytona.base.endpoint import web_link
-from git_daytona.base.errors import Forbidden, GitDaytonaError, NotFound, SandboxBroken, TimedOut
+from git_daytona.base.errors import (
+    BadAnswer,
+    Forbidden,
+    GitDaytonaError,
+    NotFound,
+    SandboxBroken,
+    TimedOut,
+)
 
 POLL_SECONDS, POLL_AT_MOST = 0.1, 1.0
 """Between two looks at a sandbox that starts."""
@@ -98,8 +105,12 @@ class Cloud(Toolbox):
         """Return the id of the key's organisation; empty where the API does not say. One API call,
         if no sandbox of it was seen."""
         if not self._organization:
-            with contextlib.suppress(NotFound, Forbidden):  # an older server, or a lesser key
+            try:
                 self._organization = self.key_info().organization_id
+            except (NotFound, Forbidden, BadAnswer) as problem:
+                if problem.transient:
+                    raise
+                # else an older server, or a lesser key
         return self._organization
 
     def load(self) -> None:

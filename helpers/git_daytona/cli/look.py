@@ -103,7 +103,7 @@ def _print_table(rows: Sequence[Row], colour: bool) -> None:
 def _notes(rows: Sequence[Row]) -> list[str]:
     """Return what is said below the table; what is said of a session elsewhere names it itself."""
     return [
-        line if row.elsewhere else f"session {row.number}: {line}"
+        line if row.elsewhere else f"session {row.number or row.session_id}: {line}"
         for row in rows
         for line in row.notes
     ]

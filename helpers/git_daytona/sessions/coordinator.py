@@ -131,8 +131,8 @@ class Coordinator:
         if problem := home.elsewhere(session, self.settings.api_url):
             raise problem
 
-    def home(self, sandbox_id: str) -> dict[str, str]:
-        """Return the fields of a session that say where its sandbox lives, which is here."""
+    def lives_here(self, sandbox_id: str) -> dict[str, str]:
+        """Return the fields of a session which say that its sandbox lives here."""
         info = self.cloud.known(sandbox_id)
         organization_id = info.organization_id if info else ""
         return {"api_url": self.settings.api_url, "organization_id": organization_id}
@@ -154,8 +154,9 @@ class Coordinator:
                     raise home.unknown(current, self.settings.api_url) from problem
                 self.sandboxes.made(session.sandbox_id).forget()
             raise
-        if not session.api_url:
-            self.state.edit(session.id, **self.home(session.sandbox_id))
+        lives = self.lives_here(session.sandbox_id)
+        if not session.api_url or (not session.organization_id and lives["organization_id"]):
+            self.state.edit(session.id, **lives)
 
     def dangers(self, session: Session) -> list[str]:
         """Say what a person has to know of a session's sandbox, as it was seen last."""
@@ -260,7 +261,7 @@ class Coordinator:
                 message = NO_REPOSITORY
             elif self._repository.worktree is None:
                 message = "this is a bare repository, so nothing is synced"
-        lives = self.home(sandbox_id)
+        lives = self.lives_here(sandbox_id)
         session = Session(
             session_id,
             sandbox_id,
@@ -428,7 +429,7 @@ class Coordinator:
             current = self.find(session.id)
             if force and not current.api_url:
                 # where it lives is not known: whoever gives up its work says that it is here
-                self.state.edit(current.id, **self.home(current.sandbox_id))
+                self.state.edit(current.id, **self.lives_here(current.sandbox_id))
             outcome, kept = None, []
             if current.number is not None:
                 outcome = self._bring_back(current, force=force)

@@ -152,8 +152,9 @@ class Leftovers:
 def leftovers(coordinator: Coordinator) -> Leftovers:
     """Look for what nobody uses: of sandboxes, what no file of any project names."""
     listed = [info for info in coordinator.cloud.find({}) if ownership.SESSION in info.labels]
-    in_use = state.named(info.id for info in listed)
+    # before the files: a start writes there, and removes its mark then
     being_made = {mark.session_id for mark in lifecycle.marks()}
+    in_use = state.named(info.id for info in listed)
     mine = {each.sandbox_id for each in ownership.made(coordinator.settings.api_url)}
     own: list[SandboxInfo] = []
     others: list[SandboxInfo] = []
@@ -213,7 +214,7 @@ def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:
         if session.sandbox_id == info.id:
             moved = home.elsewhere(session, coordinator.settings.api_url, info.organization_id)
             if moved and session.git_dir == coordinator.git_dir:
-                coordinator.state.edit(session.id, **coordinator.home(info.id))
+                coordinator.state.edit(session.id, **coordinator.lives_here(info.id))
                 return Started(coordinator.find(session.id), new=False)
             raise UsageError(
                 f"sandbox '{sandbox_id}' belongs to session {session.number or session.id} "
