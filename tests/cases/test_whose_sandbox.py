@@ -469,8 +469,9 @@ def test_case_93_what_ends_by_itself_is_named_in_time(local, repo, tell):
         ({"autoDestroyAt": None, "autoDeleteInterval": -1, "spot": False, "public": False}, []),
         (
             {"autoDestroyAt": "2026-01-02T03:04:05+01:00"},
-            ["destroys itself on 2026-01-02 at 02:04"],
+            ["destroys itself on 2026-01-02 at 03:04 UTC+01:00"],
         ),
+        ({"autoDestroyAt": "0001-01-01T00:00:00+23:59"}, ["destroys itself on "]),
         ({"autoDestroyAt": "soon", "autoDeleteInterval": "1", "spot": 1, "public": "no"}, []),
         ({"autoDeleteInterval": 0}, ["is deleted as soon as it stops"]),
         ({"autoDeleteInterval": 1e400, "spot": True}, ["is a spot one"]),

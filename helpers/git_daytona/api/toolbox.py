@@ -6,7 +6,6 @@ remembers answers for two minutes.
 """
 
 import contextlib
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -222,7 +221,7 @@ class Toolbox(Account):
 
 def _minutes(value: object) -> int | None:
     """Read an interval; None for one that never ends, or for anything else."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9:
         return int(value)
     return None
 

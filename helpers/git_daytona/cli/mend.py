@@ -147,19 +147,7 @@ def prune(dry_run: bool, yes: bool, sandbox: tuple[str, ...]) -> None:
             found = found.only(sandbox)
         for problem in recovery.left_alone(coordinator):
             messages.note(f"left alone: {problem.message}")
-        for info in found.others:
-            messages.note(f"left alone: {_others(info)}")
-        if found.others:
-            messages.note("hint: one that its owner has given up: git daytona prune SANDBOX")
-        for info in found.sandboxes:
-            created = info.created_at or "at an unknown time"
-            click.echo(f"sandbox {info.id} ({info.state}, created {created})")
-        for remote in found.remotes:
-            click.echo(f"remote {remote}")
-        for ref, oid in found.kept.items():
-            click.echo(f"{ref} ({oid[:10]})")
-        if found.leases:
-            click.echo(f"{found.leases} stale leases")
+        _print_leftovers(found)
         if not found:
             messages.note("there is nothing to prune")
         elif not dry_run:
@@ -167,6 +155,22 @@ def prune(dry_run: bool, yes: bool, sandbox: tuple[str, ...]) -> None:
                 click.confirm("Remove all of this, with what is in it?", abort=True, err=True)
             recovery.prune(coordinator, found)
             click.echo("pruned")
+
+
+def _print_leftovers(found: recovery.Leftovers) -> None:
+    for info in found.others:
+        messages.note(f"left alone: {_others(info)}")
+    if found.others:
+        messages.note("hint: one that its owner has given up: git daytona prune SANDBOX")
+    for info in found.sandboxes:
+        created = info.created_at or "at an unknown time"
+        click.echo(f"sandbox {info.id} ({info.state}, created {created})")
+    for remote in found.remotes:
+        click.echo(f"remote {remote}")
+    for ref, oid in found.kept.items():
+        click.echo(f"{ref} ({oid[:10]})")
+    if found.leases:
+        click.echo(f"{found.leases} stale leases")
 
 
 def _others(info: SandboxInfo) -> str:

@@ -6,7 +6,6 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
@@ -108,8 +107,7 @@ def dangers(info: SandboxInfo) -> list[str]:
     """Say what may end a sandbox without being asked, and who else gets into it."""
     found = []
     if info.destroyed_at is not None:
-        moment = info.destroyed_at.astimezone(UTC)
-        found.append(f"its sandbox destroys itself on {moment:%Y-%m-%d at %H:%M} UTC")
+        found.append(f"its sandbox destroys itself on {info.destroyed_at:%Y-%m-%d at %H:%M %Z}")
     if info.is_spot:
         found.append("its sandbox is a spot one, which may be destroyed at any moment")
     if info.deleted_after is not None:

@@ -127,8 +127,8 @@ class Coordinator:
 
     # -- where sessions live -----------------------------------------------------------------------
 
-    def _check_home(self, session: Session) -> None:
-        if problem := home.elsewhere(session, self.settings.api_url):
+    def _check_home(self, session: Session | None) -> None:
+        if session and (problem := home.elsewhere(session, self.settings.api_url)):
             raise problem
 
     def lives_here(self, sandbox_id: str) -> dict[str, str]:
@@ -179,8 +179,7 @@ class Coordinator:
         session_id = _usable(session_id)
         with self.one_at_a_time(session_id), log.event("session.start", session=session_id):
             session = self.state.get(session_id)
-            if session is not None:
-                self._check_home(session)
+            self._check_home(session)
             synced = session.number is not None if session else synced
             if synced:
                 need_worktree(self.repository)
@@ -329,8 +328,7 @@ class Coordinator:
         that failed raises (case 58); the next call tries it again.
         """
         session = self.state.get(session_id)
-        if session is not None:
-            self._check_home(session)
+        self._check_home(session)
         if session is not None and (
             session.git_return.state != state.SETUP_FAILED or self._only_blocked(session)
         ):
@@ -349,16 +347,16 @@ class Coordinator:
         # Before it is used, so that a crash leaves no work that nobody knows of. If the file knows
         # that already, the next call, or the sync, says that it cannot be written.
         known = session.needs_sync and not session.deleting
+        touched = 0
         with suppress(GitDaytonaError) if known else nullcontext():
-            self.state.touch(session.id)
+            touched = self.state.touch(session.id)
         try:
             value = self.awake(session, work)
         except SandboxGone:
             session = self.start(session.id, for_tools=True).session
             value = self.awake(session, work)
         except Elsewhere:
-            values = {"last_accessed": session.last_accessed, "deleting": session.deleting}
-            self.state.edit(session.id, **values)
+            self.state.untouch(session, touched)
             raise
         return value, session, self.state.take_notice(session.id)
 

@@ -42,8 +42,8 @@ def begun_elsewhere(mark: Mark, api_url: str) -> Elsewhere | None:
 
 
 def unknown(session: Session, api_url: str) -> Elsewhere:
-    """Return what to raise where there is no sandbox of a session, of which no earlier version has
-    recorded where it lives."""
+    """Return what to raise where the sandbox of a session is not found of which an earlier version
+    did not record where it lives."""
     name = session.number or printable(session.id)
     return Elsewhere(
         f"the sandbox of session {name} is not on {api_url}, and it is not known where it was made",

@@ -149,8 +149,8 @@ class Leftovers:
         return Leftovers(tuple(every[each] for each in dict.fromkeys(sandbox_ids)), (), {}, 0, {})
 
 
-def leftovers(coordinator: Coordinator) -> Leftovers:
-    """Look for what nobody uses: of sandboxes, what no file of any project names."""
+def _unused(coordinator: Coordinator) -> tuple[tuple[SandboxInfo, ...], tuple[SandboxInfo, ...]]:
+    """Find the sandboxes that no file of any project names: those made here, and all others."""
     listed = [info for info in coordinator.cloud.find({}) if ownership.SESSION in info.labels]
     # before the files: a start writes there, and removes its mark then
     being_made = {mark.session_id for mark in lifecycle.marks()}
@@ -161,7 +161,12 @@ def leftovers(coordinator: Coordinator) -> Leftovers:
     for info in listed:
         if info.id not in in_use and info.labels[ownership.SESSION] not in being_made:
             (own if ownership.is_own(info, mine) else others).append(info)
-    sandboxes = tuple(own), tuple(others)
+    return tuple(own), tuple(others)
+
+
+def leftovers(coordinator: Coordinator) -> Leftovers:
+    """Look for what nobody uses."""
+    sandboxes = _unused(coordinator)
     journals = len(leases.stale(coordinator.settings.api_url))
     if not coordinator.has_repository:
         return Leftovers(*sandboxes, {}, journals, {})

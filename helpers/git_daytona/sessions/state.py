@@ -274,9 +274,18 @@ class StateFile:
         """Record how a sync went; ``synced_at`` is when a successful one began."""
         self.edit(session_id, git_return=GitReturn(state, message, now()), **values)
 
-    def touch(self, session_id: str) -> None:
-        """Record that a session is used now; a deletion that was not finished is then off."""
-        self.edit(session_id, last_accessed=now(), deleting=0)
+    def touch(self, session_id: str) -> int:
+        """Record that a session is used now; a deletion that was not finished is then off. Return
+        the moment."""
+        moment = now()
+        self.edit(session_id, last_accessed=moment, deleting=0)
+        return moment
+
+    def untouch(self, before: Session, moment: int) -> None:
+        """Take a touch back, if nobody has used the session since."""
+        current = self.get(before.id)
+        if current is not None and current.last_accessed == moment:
+            self.edit(before.id, last_accessed=before.last_accessed, deleting=before.deleting)
 
     def set_title(self, session_id: str, title: str) -> None:
         """Record what a session is called, if it is called something else."""
