@@ -206,7 +206,8 @@ def test_case_90_a_record_of_an_earlier_version(local, another, repo, begin, tel
     session.coordinator.cloud.delete(session.sandbox_id)
     age()
     assert tell("git-daytona", "delete", "1", cwd=repo.path).status == Elsewhere.status
-    assert tell("git-daytona", "delete", "--force", "1", cwd=repo.path).status == 0
+    for word, status in (("--force", Elsewhere.status), ("--forget", 0)):
+        assert tell("git-daytona", "delete", word, "1", cwd=repo.path).status == status
     assert session.coordinator.sessions() == []
 
 
@@ -237,6 +238,26 @@ def test_case_90_the_embedded_daytona_beside_real_sessions(local, repo, begin, c
     assert session.coordinator.state.get(before.id) == before
     session.sync()
     assert repo.show("opencode/1", "work") == "work"
+
+
+def test_case_90_a_daytona_that_is_no_more(local, repo, begin, tell, monkeypatch):
+    """Its sessions can be forgotten, and only that: adopting takes up what was left."""
+    session = begin(repo)
+    session.agent("echo x > x")
+    with local.faults.call(route="^(create|list)$", drop="after"), pytest.raises(ApiUnreachable):
+        session.coordinator.start("ses_begun")
+    with monkeypatch.context() as patch:
+        patch.setenv("DAYTONA_API_URL", "http://127.0.0.1:9/api")
+        examples = {"1": session.sandbox_id, "ses_begun": ""}
+        for name, left in examples.items():
+            refused = tell("git-daytona", "start", "--session", "ses_begun", cwd=repo.path)
+            assert name != "ses_begun" or f"delete --forget {name}" in refused.err
+            told = tell("git-daytona", "delete", "--forget", name, cwd=repo.path)
+            assert (told.status, told.out) == (0, "forgotten\n") and left in told.err
+    assert session.sandbox_id in ids(local) and repo.git("remote") == ""
+    assert recovery.recover(session.coordinator) == recovery.Recovered()
+    recovery.adopt(session.coordinator, session.sandbox_id)
+    assert repo.show("opencode/2", "x") == "x"
 
 
 def test_an_api_that_has_moved(local, repo, begin, tell, monkeypatch):

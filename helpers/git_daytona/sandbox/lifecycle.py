@@ -142,7 +142,8 @@ class Sandboxes:
             # a new session's first attempt finds none; after a lost answer there may be one
             left = self.cloud.find(mark.labels) if begun else []
             begun = True
-            for found in left:
+            # the first: a copy of its labels is younger
+            for found in sorted(left, key=lambda info: info.created_at or "~"):
                 self.tell("taking over the sandbox of an interrupted start")
                 with contextlib.suppress(errors.SandboxGone):  # a list may show what was
                     return self.awake(self.cloud.get(found.id))

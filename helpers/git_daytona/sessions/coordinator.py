@@ -131,6 +131,10 @@ class Coordinator:
         if session and (problem := home.elsewhere(session, self.settings.api_url)):
             raise problem
 
+    def _check_begun(self, session_id: str) -> None:
+        if problem := home.begun_elsewhere(self.mark(session_id), self.settings.api_url):
+            raise problem
+
     def lives_here(self, sandbox_id: str) -> dict[str, str]:
         """Return the fields of a session which say that its sandbox lives here."""
         info = self.cloud.known(sandbox_id)
@@ -180,6 +184,7 @@ class Coordinator:
         with self.one_at_a_time(session_id), log.event("session.start", session=session_id):
             session = self.state.get(session_id)
             self._check_home(session)
+            self._check_begun(session_id)
             synced = session.number is not None if session else synced
             if synced:
                 need_worktree(self.repository)
@@ -217,8 +222,6 @@ class Coordinator:
     def _create(self, session_id: str, earlier: Session | None, *, synced: bool) -> Session:
         """Create and record a session's sandbox; an earlier one, which is gone, had its number."""
         mark = self.mark(session_id)
-        if problem := home.begun_elsewhere(mark, self.settings.api_url):
-            raise problem
         # the snapshot, as it is set now
         self.cloud.settings = preferences.load(self.directory).applied(self.settings)
         repository = self._repository
@@ -425,9 +428,6 @@ class Coordinator:
         event = log.event("session.delete", session=session.id, sandbox=session.sandbox_id)
         with self.one_at_a_time(session.id), event:
             current = self.find(session.id)
-            if force and not current.api_url:
-                # where it lives is not known: whoever gives up its work says that it is here
-                self.state.edit(current.id, **self.lives_here(current.sandbox_id))
             outcome, kept = None, []
             if current.number is not None:
                 outcome = self._bring_back(current, force=force)
@@ -440,9 +440,27 @@ class Coordinator:
         """Do the part of a deletion that a crash may interrupt: no work depends on it any more."""
         with suppress(SandboxGone), self.at_home(session):
             self.sandboxes.delete(session.sandbox_id)
+        self._remove(session)
+
+    def _remove(self, session: Session) -> None:
         if session.number is not None:
             branches.remove_remote(self.repository, session.names)
         self.state.remove(session.id)
+
+    def forget(self, name: str) -> Session | None:
+        """Forget a session, wherever it lives; its sandbox and branch stay. Return it, or None
+        where only its start had begun."""
+        mark = self.mark(name)
+        if mark.path.exists() and self.state.get(name) is None:
+            with self.one_at_a_time(name):
+                mark.path.unlink(missing_ok=True)
+            return None
+        session = self.find_anywhere(name)
+        with self.one_at_a_time(session.id):
+            if session.number is not None:
+                branches.keep_branches(self.repository, session.names)
+            self._remove(session)
+        return session
 
     def _bring_back(self, session: Session, *, force: bool) -> Outcome | None:
         lose = f"git daytona delete --force {session.number}"

@@ -17,8 +17,9 @@ def elsewhere(session: Session, api_url: str, organization_id: str = "") -> Else
     if session.api_url not in ("", api_url):
         return Elsewhere(
             f"session {name} lives on {place}, and this is {api_url}",
-            hint=f"nothing was changed; go there: DAYTONA_API_URL={place}; if that is an old"
-            f" address of this one: git daytona adopt {printable(session.sandbox_id)}",
+            hint=f"nothing was changed; go there: DAYTONA_API_URL={place}; if it is no more: git"
+            f" daytona delete --forget {name}; if it is this one: git daytona adopt"
+            f" {printable(session.sandbox_id)}",
         )
     if organization_id and session.organization_id not in ("", organization_id):
         return Elsewhere(
@@ -37,7 +38,8 @@ def begun_elsewhere(mark: Mark, api_url: str) -> Elsewhere | None:
     return Elsewhere(
         f"the start of session {printable(mark.session_id)} was interrupted on {place}, and this is"
         f" {api_url}",
-        hint=f"nothing was changed; finish it there: DAYTONA_API_URL={place} git daytona recover",
+        hint=f"nothing was changed; finish it there: DAYTONA_API_URL={place} git daytona recover;"
+        f" if it is no more: git daytona delete --forget {printable(mark.session_id)}",
     )
 
 
@@ -48,5 +50,5 @@ def unknown(session: Session, api_url: str) -> Elsewhere:
     return Elsewhere(
         f"the sandbox of session {name} is not on {api_url}, and it is not known where it was made",
         hint="nothing was changed; set DAYTONA_API_URL and the key to those it was made with; if it"
-        f" is gone: git daytona delete --force {name}",
+        f" is gone: git daytona delete --forget {name}",
     )
