@@ -397,9 +397,11 @@ def test_case_107_one_host_name(local, repo, begin, tell, monkeypatch, tmp_path,
         with home_of_another(given["folder"], monkeypatch):
             if name == "other state files":
                 monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-            told = tell("git-daytona", "prune", "--yes", cwd=tmp_path)
+            told = tell("git-daytona", "prune", "--yes", cwd=repo.path)
             assert told.status == 0, (name, told)
             assert later.sandbox_id in told.err, name
+            assert "left alone: remote sandbox-3" in told.err, name
+        assert len(repo.git("remote").split()) == 3, name
         assert mine <= ids(local), name
     assert mine <= ids(local)
     assert tell("git-daytona", "prune", "--yes", cwd=repo.path).status == 0

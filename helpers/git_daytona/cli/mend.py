@@ -160,6 +160,8 @@ def prune(dry_run: bool, yes: bool, sandbox: tuple[str, ...]) -> None:
 def _print_leftovers(found: recovery.Leftovers) -> None:
     for info in found.others:
         messages.note(f"left alone: {_others(info)}")
+    for remote in found.other_remotes:
+        messages.note(f"left alone: remote {remote}, of another installation or an earlier version")
     if found.others:
         messages.note("hint: one that its owner has given up: git daytona prune SANDBOX")
     for info in found.sandboxes:

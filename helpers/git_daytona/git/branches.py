@@ -97,8 +97,9 @@ def reserve(
 # -- the remote ------------------------------------------------------------------------------------
 
 
-def set_remote(repository: Repository, names: Names, endpoint: Endpoint) -> None:
-    """Add or correct remote sandbox-N. Keys that the user put into its section stay."""
+def set_remote(repository: Repository, names: Names, endpoint: Endpoint, owner: str) -> None:
+    """Add or correct remote sandbox-N, and write down whose it is. Keys that the user put into its
+    section stay."""
     wanted = {
         "url": url(endpoint),
         "fetch": f"+refs/heads/*:{names.tracking}*",
@@ -107,6 +108,7 @@ def set_remote(repository: Repository, names: Names, endpoint: Endpoint) -> None
         "skipFetchAll": "true",
         "skipDefaultUpdate": "true",
         "tagOpt": "--no-tags",
+        "daytonaOwner": owner,
     }
     with changing(repository):
         there = repository.section(f"remote.{names.remote}")
@@ -121,6 +123,11 @@ def set_remote(repository: Repository, names: Names, endpoint: Endpoint) -> None
                     f"cannot add the remote '{names.remote}': {reason}",
                     hint="another program may hold .git/config.lock; remove it if none does",
                 )
+
+
+def owner(repository: Repository, remote: str) -> str:
+    """Return whose a remote is; empty for one of an earlier version."""
+    return repository.section(f"remote.{remote}").get("daytonaowner", "")
 
 
 def remove_remote(repository: Repository, names: Names) -> None:

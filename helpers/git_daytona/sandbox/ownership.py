@@ -68,6 +68,12 @@ def _shown(text: str) -> str:
     return printable(redact(" ".join(text.split())))[:LABEL_CHARACTERS]
 
 
+def owner_here() -> str:
+    """Name this installation with the state files that it uses, for what it writes into a
+    repository: others may work there, too."""
+    return hashlib.sha256(f"{installation()}\0{paths.storage()}".encode()).hexdigest()[:32]
+
+
 # -- what was made here ----------------------------------------------------------------------------
 
 

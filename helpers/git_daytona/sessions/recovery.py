@@ -134,6 +134,8 @@ class Leftovers:
     leases: int
     kept: dict[str, str]
     """Refs with what a sync kept longer ago than daytona.keptAge, and their commits."""
+    other_remotes: tuple[str, ...] = ()
+    """Remotes of others, or of nobody known, which stay."""
 
     def __bool__(self) -> bool:
         return bool(self.sandboxes or self.remotes or self.leases or self.kept)
@@ -172,13 +174,18 @@ def leftovers(coordinator: Coordinator) -> Leftovers:
         return Leftovers(*sandboxes, {}, journals, {})
     until = preferences.load(coordinator.directory).kept_until()
     numbers = {session.number for session in coordinator.sessions()}
+    repository = coordinator.repository
     remotes = {
         name: Names(number)
-        for name in coordinator.repository.git("remote").text.splitlines()
+        for name in repository.git("remote").text.splitlines()
         if (number := number_of_remote(name)) and number not in numbers
     }
-    kept = branches.kept_before(coordinator.repository, until)
-    return Leftovers(*sandboxes, remotes, journals, kept)
+    others = [
+        each for each in remotes if branches.owner(repository, each) != ownership.owner_here()
+    ]
+    remotes = {name: remotes[name] for name in remotes if name not in others}
+    kept = branches.kept_before(repository, until)
+    return Leftovers(*sandboxes, remotes, journals, kept, tuple(others))
 
 
 def left_alone(coordinator: Coordinator) -> list[Elsewhere]:

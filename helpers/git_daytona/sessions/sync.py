@@ -11,6 +11,7 @@ from git_daytona.git import branches
 from git_daytona.git.branches import Kept
 from git_daytona.git.refs import PROJECT, SANDBOX_BRANCH, Names
 from git_daytona.git.repository import Repository
+from git_daytona.sandbox import ownership
 from git_daytona.sandbox import report as sandbox
 from git_daytona.sandbox.report import Report
 from git_daytona.transfer.failures import RefGone
@@ -57,7 +58,9 @@ class SandboxBranch:
         early = fresh and head is not None
         with (
             self.transfers.ahead(repository, sandbox_id) if early else nullcontext() as ahead,
-            concurrently(lambda: branches.set_remote(repository, names, endpoint)) as remote,
+            concurrently(
+                lambda: branches.set_remote(repository, names, endpoint, ownership.owner_here())
+            ) as remote,
         ):
             tell("preparing its repository")
             there = sandbox.prepare(self.transfers.cloud, sandbox_id, repository.object_format)
