@@ -1,12 +1,13 @@
-"""The fixtures of support/round_trip.py, and `evil`."""
+"""The fixtures of support/round_trip.py and program.py, and `evil`."""
 
 from pathlib import Path
 
 import pytest
 
+from support.program import tell
 from support.round_trip import begin, command, coordinate, local, program, repo, server
 
-__all__ = ["begin", "command", "coordinate", "local", "repo", "server"]
+__all__ = ["begin", "command", "coordinate", "local", "repo", "server", "tell"]
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ class KeyInfo:
     organization_id: str
 
 
-def _moment(text: object, read: Callable[[str], datetime]) -> datetime | None:
+def moment(text: object, read: Callable[[str], datetime]) -> datetime | None:
     """Read a moment that somebody sent, with its zone; None for anything else."""
     try:
         found = read(text) if isinstance(text, str) else None
@@ -64,7 +64,7 @@ def _moment(text: object, read: Callable[[str], datetime]) -> datetime | None:
     return found if found is not None and found.tzinfo is not None else None
 
 
-def _label(value: object) -> str:
+def label(value: object) -> str:
     """Return a name that somebody sent in one line, cut to a length that a person can read."""
     return printable(" ".join(str(value or "").split()))[:LABEL_CHARACTERS]
 
@@ -110,11 +110,11 @@ class Account:
         found = self._object(answer)
         permissions = found.get("permissions")
         return KeyInfo(
-            _label(found.get("name")),
-            tuple(map(_label, permissions[:LABELS])) if isinstance(permissions, list) else (),
-            _moment(found.get("expiresAt"), datetime.fromisoformat),
-            _moment(answer.headers.get("Date"), parsedate_to_datetime),
-            _label(found.get("organizationId")),
+            label(found.get("name")),
+            tuple(map(label, permissions[:LABELS])) if isinstance(permissions, list) else (),
+            moment(found.get("expiresAt"), datetime.fromisoformat),
+            moment(answer.headers.get("Date"), parsedate_to_datetime),
+            label(found.get("organizationId")),
         )
 
     def organization_name(self, organization_id: str) -> str:
@@ -123,7 +123,7 @@ class Account:
         if not _SANDBOX_ID.fullmatch(organization_id):
             raise senseless(doing)
         answer = self._ask(doing, "GET", f"/organizations/{organization_id}")
-        return _label(self._object(answer).get("name"))
+        return label(self._object(answer).get("name"))
 
     def snapshot_state(self, name: str) -> str:
         """Ask for a snapshot's state, ``active`` if it can be used. Raises NotFound."""
@@ -144,7 +144,7 @@ class Account:
             )
         found = self._object(self._checked(answer))
         token, command = found.get("token"), found.get("sshCommand")
-        expires_at = _moment(found.get("expiresAt"), datetime.fromisoformat)
+        expires_at = moment(found.get("expiresAt"), datetime.fromisoformat)
         if not isinstance(token, str) or not _TOKEN.fullmatch(token):
             raise BadAnswer(
                 "the Daytona API minted a malformed token; it was not used",

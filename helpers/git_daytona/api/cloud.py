@@ -9,9 +9,24 @@ import tenacity
 
 from git_daytona.api.account import KeyInfo, SshAccess, check_sandbox_id
 from git_daytona.api.failures import senseless
-from git_daytona.api.toolbox import START_SECONDS, Execution, SandboxInfo, Toolbox, described
+from git_daytona.api.toolbox import (
+    ENDED,
+    START_SECONDS,
+    Execution,
+    SandboxInfo,
+    Toolbox,
+    described,
+    gone,
+)
 from git_daytona.base.endpoint import web_link
-from git_daytona.base.errors import GitDaytonaError, NotFound, SandboxBroken, TimedOut
+from git_daytona.base.errors import (
+    BadAnswer,
+    Forbidden,
+    GitDaytonaError,
+    NotFound,
+    SandboxBroken,
+    TimedOut,
+)
 
 POLL_SECONDS, POLL_AT_MOST = 0.1, 1.0
 """Between two looks at a sandbox that starts."""
@@ -34,7 +49,11 @@ class Cloud(Toolbox):
         return self._begin("create", "a sandbox", "/sandbox", body=body)
 
     def find(self, labels: Mapping[str, str]) -> list[SandboxInfo]:
-        """List all sandboxes that carry these labels, those being destroyed left out."""
+        """List all sandboxes that carry these labels, those being destroyed left out.
+
+        The labels are compared here, whatever the server made of the question: what is found is
+        adopted, offered and deleted.
+        """
         doing, cursor = "list the sandboxes", None
         found: dict[str, SandboxInfo] = {}
         for _ in range(PAGES):
@@ -46,8 +65,11 @@ class Cloud(Toolbox):
             for info in (described(item, doing) for item in items):
                 found[info.id] = info
             if not cursor:
-                gone = ("destroyed", "destroying")
-                return [info for info in found.values() if info.state not in gone]
+                return [
+                    info
+                    for info in found.values()
+                    if info.state not in ENDED and labels.items() <= info.labels.items()
+                ]
         raise senseless(doing)
 
     def start(self, sandbox_id: str) -> SandboxInfo:
@@ -64,19 +86,32 @@ class Cloud(Toolbox):
         """Make a link to a port of a sandbox that a browser can open for so many seconds. It
         carries its token: it is for people's eyes."""
         doing = f"make a link to port {port} of sandbox '{sandbox_id}'"
-        _, is_public = self._reach(sandbox_id)
         kind, query = "signed-preview-url", {"expiresInSeconds": seconds}
-        if is_public:
+        if self._reach(sandbox_id)[1].is_public:
             kind, query = "preview-url", {}
         path = f"/sandbox/{sandbox_id}/ports/{port}/{kind}"
         return web_link(self._object(self._ask(doing, "GET", path, query=query)).get("url"))
 
     def delete(self, sandbox_id: str) -> None:
-        """Delete a sandbox; one that is gone already is fine."""
+        """Delete a sandbox. Raises SandboxGone when it is gone already."""
         path = f"/sandbox/{check_sandbox_id(sandbox_id)}"
-        with contextlib.suppress(NotFound):
-            self._ask(f"delete sandbox '{sandbox_id}'", "DELETE", path)
         self._reached.pop(sandbox_id, None)
+        try:
+            self._ask(f"delete sandbox '{sandbox_id}'", "DELETE", path)
+        except NotFound:
+            raise gone(sandbox_id) from None
+
+    def organization_id(self) -> str:
+        """Return the id of the key's organisation; empty where the API does not say. One API call,
+        if no sandbox of it was seen."""
+        if not self._organization:
+            try:
+                self._organization = self.key_info().organization_id
+            except (NotFound, Forbidden, BadAnswer) as problem:
+                if problem.transient:
+                    raise
+                # else an older server, or a lesser key
+        return self._organization
 
     def load(self) -> None:
         """Load what the first call needs, so that it does not wait for that."""

@@ -8,9 +8,10 @@ remembers answers for two minutes.
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from git_daytona.api.account import Account, check_sandbox_id
+from git_daytona.api.account import Account, check_sandbox_id, label, moment
 from git_daytona.api.failures import senseless
 from git_daytona.base.endpoint import toolbox_base
 from git_daytona.base.errors import Forbidden, GitDaytonaError, KeyRefused, NotFound, SandboxGone
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 START_SECONDS = 300.0
 """Limit for a sandbox to be created, started or restored, and for a file to be moved."""
+ENDED = ("destroyed", "destroying")
+"""States that a sandbox does not come back from."""
 MARGIN_SECONDS = 5.0
 """How much longer than a command may take its answer is waited for."""
 
@@ -51,6 +54,16 @@ class SandboxInfo:
     created_at: str | None = None
     error_reason: str | None = None
     recoverable: bool = False
+    organization_id: str = ""
+    """Empty where the API does not say."""
+    destroyed_at: datetime | None = None
+    """When it destroys itself, whatever state it is in."""
+    deleted_after: int | None = None
+    """How many minutes after it has stopped it is deleted by itself; None: it is not."""
+    is_spot: bool = False
+    """Whether it may be destroyed at any moment, for others who pay more."""
+    is_public: bool = False
+    """Whether its ports are open to all."""
 
 
 class Toolbox(Account):
@@ -61,8 +74,14 @@ class Toolbox(Account):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self._reached: dict[str, tuple[str, bool]] = {}
-        """Sandbox id → the base URL of its toolbox, and whether its ports are open to all."""
+        self._reached: dict[str, tuple[str, SandboxInfo]] = {}
+        """Sandbox id → the base URL of its toolbox, and how the API described it last."""
+        self._organization = ""
+        """Of the key in use, once that is known."""
+
+    def known(self, sandbox_id: str) -> SandboxInfo | None:
+        """Return a sandbox as this process has seen it last, without an API call."""
+        return self._reached[sandbox_id][1] if sandbox_id in self._reached else None
 
     def get(self, sandbox_id: str) -> SandboxInfo:
         """Look a sandbox up. Raises SandboxGone when it is gone for good, and only then."""
@@ -70,11 +89,8 @@ class Toolbox(Account):
         info = None
         with contextlib.suppress(NotFound):
             info = self._described(self._ask(doing, "GET", f"/sandbox/{sandbox_id}"))
-        if info is None or info.state in ("destroyed", "destroying"):
-            raise SandboxGone(
-                f"sandbox '{sandbox_id}' does not exist (any more)",
-                hint="'git daytona status' lists the sessions",
-            )
+        if info is None or info.state in ENDED:
+            raise gone(sandbox_id)
         return info
 
     def execute(
@@ -182,7 +198,7 @@ class Toolbox(Account):
         except KeyRefused:
             raise self.why_refused(sandbox_id, doing) from None
 
-    def _reach(self, sandbox_id: str) -> tuple[str, bool]:
+    def _reach(self, sandbox_id: str) -> tuple[str, SandboxInfo]:
         """Find how a sandbox is reached (see ``_reached``): one API call, the first time."""
         if (found := self._reached.get(check_sandbox_id(sandbox_id))) is None:
             self.get(sandbox_id)
@@ -198,8 +214,23 @@ class Toolbox(Account):
             path = f"/sandbox/{info.id}/toolbox-proxy-url"
             url = self._object(self._ask(answer.doing, "GET", path)).get("url")
         base = toolbox_base(url, self.settings.api_url)
-        self._reached[info.id] = f"{base}/{info.id}", found.get("public") is True
+        self._reached[info.id] = f"{base}/{info.id}", info
+        self._organization = self._organization or info.organization_id
         return info
+
+
+def _minutes(value: object) -> int | None:
+    """Read an interval; None for one that never ends, or for anything else."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9:
+        return int(value)
+    return None
+
+
+def gone(sandbox_id: str) -> SandboxGone:
+    return SandboxGone(
+        f"sandbox '{sandbox_id}' does not exist (any more)",
+        hint="'git daytona status' lists the sessions",
+    )
 
 
 def described(answer: object, doing: str) -> SandboxInfo:
@@ -216,4 +247,9 @@ def described(answer: object, doing: str) -> SandboxInfo:
         created_at=created if isinstance(created, str) else None,
         error_reason=printable(reason)[:300] if isinstance(reason, str) and reason else None,
         recoverable=answer.get("recoverable") is True,
+        organization_id=label(answer.get("organizationId")),
+        destroyed_at=moment(answer.get("autoDestroyAt"), datetime.fromisoformat),
+        deleted_after=_minutes(answer.get("autoDeleteInterval")),
+        is_spot=answer.get("spot") is True,
+        is_public=answer.get("public") is True,
     )

@@ -162,6 +162,14 @@ class Unconfined(GitDaytonaError, entry="unconfined", status=20):
     """An OpenCode runs here without the plugin; its tools act on this machine."""
 
 
+class Elsewhere(GitDaytonaError, entry="lives-elsewhere", status=21):
+    """The session lives on another Daytona, or in another organisation of it; nothing was changed.
+
+    A sandbox that is not found there says nothing of the session's: only where a session lives can
+    its sandbox be gone.
+    """
+
+
 class InternalError(GitDaytonaError, entry="internal", status=70):
     """An internal error; the log holds the details."""
 

@@ -18,6 +18,7 @@ from git_daytona.sandbox import report
 from git_daytona.service import previews
 from git_daytona.sessions import recovery
 from git_daytona.sessions.coordinator import Coordinator
+from git_daytona.sessions.state import Session
 from git_daytona.sessions.sync import Outcome
 from git_daytona.settings import settings
 
@@ -106,6 +107,12 @@ def coordinator(*, anywhere: bool = False, step: str = "") -> Iterator[Coordinat
             made.close()
             for line in (*made.state.warnings, *made.policy.warnings):
                 warn(line)
+
+
+def warn_of_dangers(coordinator: Coordinator, session: Session) -> None:
+    """Say what may end the session's sandbox by itself, while there is time to sync."""
+    for line in coordinator.dangers(session):
+        warn(f"session {session.number or session.id}: {line}")
 
 
 def print_outcome(outcome: Outcome) -> None:

@@ -71,6 +71,8 @@ def status_(
             click.echo("".join(f"{table.porcelain(row)}\n" for row in found.rows), nl=False)
         else:
             _print_table(found.rows, screen.colour(color, coordinator.directory))
+            for line in _notes(found.rows):
+                messages.note(line)
             _print_failures(found.rows)
         charge.check(coordinator.directory)
         unsynced = exit_code and any(map(status.verdict, coordinator.sessions()))
@@ -98,6 +100,15 @@ def _print_table(rows: Sequence[Row], colour: bool) -> None:
         click.echo(line, color=colour)
 
 
+def _notes(rows: Sequence[Row]) -> list[str]:
+    """Return what is said below the table; what is said of a session elsewhere names it itself."""
+    return [
+        line if row.elsewhere else f"session {row.number or row.session_id}: {line}"
+        for row in rows
+        for line in row.notes
+    ]
+
+
 def _print_failures(rows: Sequence[Row]) -> None:
     failed = [row for row in rows if row.git_return in (state.FAILED, state.SETUP_FAILED)]
     for row in failed[:FAILURES]:
@@ -119,6 +130,7 @@ def _watch(coordinator: Coordinator, *, offline: bool, color: str | None) -> Non
             remark = f"not reached: {found.problem.message}"
         head = table.cut(f"git daytona status  Ctrl-C ends it  {remark}".rstrip(), columns)
         body = table.lines(found.rows, width=columns, now=state.now(), colour=colour)
+        body += [table.cut(line, columns) for line in _notes(found.rows)]
         return [head, "", *(body if found.rows else ["no sessions here yet"])]
 
     with contextlib.suppress(KeyboardInterrupt), screen.second():
@@ -145,10 +157,9 @@ def open_(browser: bool | None, name: str, port: int | None) -> None:
     Without PORT it is the one that listens. Whoever has the link can open it, for 24 hours.
     """
     with common.coordinator(anywhere=True) as coordinator:
-        sandbox_id = coordinator.find(name).sandbox_id
-        listening = coordinator.sandboxes.while_awake(
-            sandbox_id, lambda: common.listening(coordinator, sandbox_id)
-        )
+        session = coordinator.find(name)
+        sandbox_id = session.sandbox_id
+        listening = coordinator.awake(session, lambda id_: common.listening(coordinator, id_))
         port = port or _only(listening, name)
         if port not in listening:
             common.warn(f"nothing listens on port {port} in the sandbox yet")

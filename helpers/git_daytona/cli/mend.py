@@ -1,21 +1,26 @@
 """``git daytona doctor, version, recover, adopt, prune``: what is wrong, and making it good."""
 
 import time
+from datetime import datetime
 from pathlib import Path
 
 import click
 
 from git_daytona import __version__
+from git_daytona.api.account import moment
+from git_daytona.api.cloud import SandboxInfo
 from git_daytona.base import files, log, messages
-from git_daytona.base.errors import BadSetting, GitDaytonaError
+from git_daytona.base.errors import BadSetting, Elsewhere, GitDaytonaError
 from git_daytona.base.secret import printable
 from git_daytona.cli import common, options
 from git_daytona.cli.daytona_local import embedded, isolation_here
 from git_daytona.cli.setting_rows import collect
+from git_daytona.cli.table import age
 from git_daytona.doctor import examine
 from git_daytona.doctor.bundle import report
 from git_daytona.doctor.findings import Status
 from git_daytona.doctor.versions import versions
+from git_daytona.sandbox import ownership
 from git_daytona.sessions import recovery, state
 
 LOG_LINES = 200
@@ -98,11 +103,13 @@ def recover() -> int:
         found = recovery.recover(coordinator)
         for line in found.done:
             click.echo(line)
-        for line in found.failed:
+        for line in (*found.failed, *found.away):
             common.warn(line)
-        if not found.done and not found.failed:
+        if not found.done and not found.failed and not found.away:
             messages.note("there was nothing to recover")
-        return GitDaytonaError.status if found.failed else 0
+        if found.failed:
+            return GitDaytonaError.status
+        return Elsewhere.status if found.away else 0
 
 
 @click.command()
@@ -112,35 +119,35 @@ def adopt(sandbox: str) -> None:
     with common.coordinator() as coordinator:
         started = recovery.adopt(coordinator, sandbox)
         names = started.session.names
-        click.echo(
-            f"session {names.number}: sandbox {started.session.sandbox_id}, branch {names.branch}"
-        )
+        sandbox_id = started.session.sandbox_id
+        click.echo(f"session {names.number}: sandbox {sandbox_id}, branch {names.branch}")
+        info = coordinator.cloud.known(sandbox_id)
+        if info and info.labels.get(ownership.INSTALLATION) != ownership.installation():
+            messages.note(f"it is of {ownership.owner(info)}, where it may be in use, too")
+        common.warn_of_dangers(coordinator, started.session)
 
 
 @click.command()
 @options.dry_run
 @options.yes
-def prune(dry_run: bool, yes: bool) -> None:
-    """Remove what nobody uses any more: sandboxes of this machine without a session, remotes
-    without a sandbox, stale leases.
+@click.argument("sandbox", nargs=-1)
+def prune(dry_run: bool, yes: bool, sandbox: tuple[str, ...]) -> None:
+    """Remove what nobody uses any more: sandboxes that were made here and have no session, remotes
+    without a sandbox, stale leases; or the sandboxes that are named, and nothing else.
 
     With 'git config daytona.keptAge 90.days' also what syncs kept under refs/daytona/kept/ longer
     ago than that.
 
-    A sandbox without a session may hold work that is nowhere else: 'git daytona adopt' takes it
-    over instead.
+    Sandboxes of others, or of nobody known, are listed and stay, unless they are named. A sandbox
+    without a session may hold work that is nowhere else: 'git daytona adopt' takes it over instead.
     """
     with common.coordinator(anywhere=True) as coordinator:
         found = recovery.leftovers(coordinator)
-        for info in found.sandboxes:
-            created = info.created_at or "at an unknown time"
-            click.echo(f"sandbox {info.id} ({info.state}, created {created})")
-        for remote in found.remotes:
-            click.echo(f"remote {remote}")
-        for ref, oid in found.kept.items():
-            click.echo(f"{ref} ({oid[:10]})")
-        if found.leases:
-            click.echo(f"{found.leases} stale leases")
+        if sandbox:
+            found = found.only(sandbox)
+        for problem in recovery.left_alone(coordinator):
+            messages.note(f"left alone: {problem.message}")
+        _print_leftovers(found)
         if not found:
             messages.note("there is nothing to prune")
         elif not dry_run:
@@ -148,3 +155,29 @@ def prune(dry_run: bool, yes: bool) -> None:
                 click.confirm("Remove all of this, with what is in it?", abort=True, err=True)
             recovery.prune(coordinator, found)
             click.echo("pruned")
+
+
+def _print_leftovers(found: recovery.Leftovers) -> None:
+    for info in found.others:
+        messages.note(f"left alone: {_others(info)}")
+    for remote in found.other_remotes:
+        messages.note(f"left alone: remote {remote}, of another installation or an earlier version")
+    if found.others:
+        messages.note("hint: one that its owner has given up: git daytona prune SANDBOX")
+    for info in found.sandboxes:
+        created = info.created_at or "at an unknown time"
+        click.echo(f"sandbox {info.id} ({info.state}, created {created})")
+    for remote in found.remotes:
+        click.echo(f"remote {remote}")
+    for ref, oid in found.kept.items():
+        click.echo(f"{ref} ({oid[:10]})")
+    if found.leases:
+        click.echo(f"{found.leases} stale leases")
+
+
+def _others(info: SandboxInfo) -> str:
+    """Return a sandbox of somebody else's in one line, with its age."""
+    how_old = "of unknown age"
+    if created := moment(info.created_at, datetime.fromisoformat):
+        how_old = f"{age(int(created.timestamp() * 1000), state.now())} old"
+    return f"sandbox {info.id} ({info.state}, {how_old}), of {ownership.owner(info)}"

@@ -15,6 +15,7 @@ from git_daytona.base.errors import NotFound, UsageError
 from git_daytona.cli import common, options
 from git_daytona.git.refs import Names
 from git_daytona.git.repository import Repository
+from git_daytona.sessions import home
 
 PAGER_SECONDS = 60.0
 """How long git may take to name the user's pager."""
@@ -111,7 +112,8 @@ def _find(name: str, verb: str) -> _Work:
             hint=f"the session first: git daytona {verb} N {name}",
         )
     with common.coordinator() as coordinator:
-        session = coordinator.find(name)
+        session = coordinator.find_anywhere(name)
+        away = home.elsewhere(session, coordinator.settings.api_url)
         work = _Work(coordinator.repository, session.names)
     number = work.names.number
     if not work.repository.resolve(work.names.ref):
@@ -119,7 +121,9 @@ def _find(name: str, verb: str) -> _Work:
             f"there is no local branch '{work.names.branch}'",
             hint=f"get it: git daytona sync {number}",
         )
-    if session.needs_sync:
+    if away is not None:
+        messages.note(f"{away.message}; this is what came back last")
+    elif session.needs_sync:
         messages.note(
             f"hint: session {number} was used since its last sync; to see that, too: "
             f"git daytona sync {number}"

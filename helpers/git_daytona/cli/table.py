@@ -12,6 +12,8 @@ from git_daytona.sessions.status import GONE, UNKNOWN, Row
 
 CUT = "…"
 GAP = "  "
+ELSEWHERE = "elsewhere"
+"""The sandbox of a session that lives on another Daytona, or in another organisation."""
 FRESH_SECONDS = 60
 """A state that was seen longer ago is shown with its age."""
 _SPANS = ((365 * 86400, "y"), (86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
@@ -48,6 +50,8 @@ def age(milliseconds: int, now: int) -> str:
 
 def _sandbox(row: Row, now: int) -> str:
     """The state of the sandbox, with its age where it was not seen just now."""
+    if row.elsewhere:
+        return ELSEWHERE
     fresh = abs(now - row.sandbox_seen) < FRESH_SECONDS * 1000
     if fresh or not row.sandbox_seen or row.sandbox_state in (UNKNOWN, GONE):
         return row.sandbox_state
@@ -149,7 +153,7 @@ def porcelain(row: Row) -> str:
     fields = (
         row.number,
         row.branch,
-        row.sandbox_state,
+        ELSEWHERE if row.elsewhere else row.sandbox_state,
         row.sandbox_seen // 1000 or None,
         row.git_return,
         row.updated_at // 1000 or None,

@@ -45,6 +45,7 @@ def start(session: str | None, title: str | None, no_sync: bool) -> None:
             name, rest = str(names.number), f"branch {names.branch}"
         word = "started" if started.new else "already there"
         click.echo(f"session {name} {word}: sandbox {started.session.sandbox_id}, {rest}")
+        common.warn_of_dangers(coordinator, started.session)
 
 
 @click.command("exec", context_settings=options.PASSING_ON)
@@ -166,10 +167,21 @@ def wait(timeout: float, name: str) -> None:
 
 @click.command()
 @flag("--force", help="Delete it even if its work cannot be brought back.")
+@flag("--forget", help="Only forget the session: for one whose Daytona is no more.")
 @common.session
-def delete(force: bool, name: str) -> None:
-    """Sync a session once more, then delete its sandbox. Branch opencode/N stays."""
+def delete(force: bool, forget: bool, name: str) -> None:
+    """Sync a session once more, then delete its sandbox. Branch opencode/N stays.
+
+    With --forget nothing is asked of Daytona, and the sandbox stays as it is.
+    """
     with common.coordinator(anywhere=True) as coordinator:
+        if forget:
+            session = coordinator.forget(name)
+            click.echo("forgotten")
+            if session is not None:
+                place = f" of {printable(session.api_url)}" if session.api_url else ""
+                messages.note(f"sandbox {printable(session.sandbox_id)}{place} was left as it is")
+            return
         outcome = coordinator.delete(name, force=force)
         if outcome is None:
             messages.note("there was nothing to bring back any more")

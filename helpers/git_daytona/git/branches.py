@@ -101,9 +101,9 @@ def reserve(
 # -- the remote ------------------------------------------------------------------------------------
 
 
-def set_remote(repository: Repository, names: Names, endpoint: Endpoint) -> None:
-    """Add or correct remote sandbox-N, and make opencode/N track the sandbox's branch. Other keys
-    that the user put into these sections stay."""
+def set_remote(repository: Repository, names: Names, endpoint: Endpoint, owner: str) -> None:
+    """Add or correct remote sandbox-N, write down whose it is, and make opencode/N track the
+    sandbox's branch. Other keys that the user put into these sections stay."""
     wanted = {
         "url": url(endpoint),
         "fetch": f"+refs/heads/*:{names.tracking}*",
@@ -115,6 +115,7 @@ def set_remote(repository: Repository, names: Names, endpoint: Endpoint) -> None
         # git-remote-daytona leases a token for the user's own `git fetch sandbox-N`.
         "vcs": "daytona",
         "push": f"{names.ref}:refs/heads/{SANDBOX_BRANCH}",
+        "daytonaOwner": owner,
     }
     with changing(repository):
         _set_section(repository, f"remote.{names.remote}", wanted)
@@ -137,6 +138,11 @@ def _set_section(repository: Repository, section: str, wanted: Mapping[str, str]
                 f"cannot set '{section}.{key}': {reason}",
                 hint="another program may hold .git/config.lock; remove it if none does",
             )
+
+
+def owner(repository: Repository, remote: str) -> str:
+    """Return whose a remote is; empty for one of an earlier version."""
+    return repository.section(f"remote.{remote}").get("daytonaowner", "")
 
 
 def remove_remote(repository: Repository, names: Names) -> None:

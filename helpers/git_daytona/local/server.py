@@ -275,7 +275,9 @@ class LocalDaytona:
         )
         return [
             *Service(self.published, endpoints, self._timings.clock(), self.profile).routes(),
-            *SandboxApi(self._lifecycle, endpoints.toolbox, endpoints.ssh, self.profile).routes(),
+            *SandboxApi(
+                self._lifecycle, endpoints.toolbox, endpoints.ssh, self.profile, self.faults
+            ).routes(),
             *snapshots.routes(),
             *previews.routes(),
             *events.routes(),

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-import socket
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -15,12 +15,11 @@ import tenacity
 from git_daytona.api.cloud import START_SECONDS, Cloud, SandboxInfo
 from git_daytona.base import errors, files, log, paths
 from git_daytona.git.refs import SANDBOX_BRANCH
+from git_daytona.sandbox import ownership
 from git_daytona.transfer import leases
 
 T = TypeVar("T")
 
-SESSION, PROJECT, HOST = "git-daytona/session", "git-daytona/project", "git-daytona/host"
-"""Labels of our sandboxes."""
 TRANSITIONAL = frozenset(
     " ".join(
         (
@@ -34,31 +33,35 @@ PATIENCE = 3.0
 """Seconds after which a person is told what is waited for."""
 
 
-def host_label() -> str:
-    """Name this machine, to tell its sandboxes from others of the same account."""
-    return socket.gethostname()[:60] or "unknown"
-
-
 @dataclass(frozen=True)
 class Mark:
     """A creation under way, on disk: the sandbox may exist although nobody recorded it.
 
     ``number`` is None until one is reserved; ``prefix`` is of the branch reserved with it.
+    ``creation`` is random, and a label of what it makes: of nothing else, whose session or project
+    has the same id. An ``api_url`` is missing from the marks of earlier versions.
     """
 
     path: Path
     session_id: str
     project_id: str
     git_dir: str
+    api_url: str
+    creation: str
     number: int | None = None
     prefix: str = SANDBOX_BRANCH
 
     @property
     def labels(self) -> dict[str, str]:
-        return {SESSION: self.session_id, PROJECT: self.project_id}
+        return {
+            ownership.SESSION: self.session_id,
+            ownership.PROJECT: self.project_id,
+            ownership.CREATION: self.creation,
+        }
 
     def write(self, number: int | None = None, prefix: str = SANDBOX_BRANCH) -> "Mark":
         entry = {"session": self.session_id, "project": self.project_id, "gitDir": self.git_dir}
+        entry |= {"apiUrl": self.api_url, "creation": self.creation}
         text = json.dumps({**entry, "number": number, "prefix": prefix})
         files.write_whole(self.path, text.encode())
         return replace(self, number=number, prefix=prefix)
@@ -69,11 +72,12 @@ def creating() -> Path:
     return paths.own_state() / "creating"
 
 
-def mark_for(session_id: str, project_id: str, git_dir: str) -> Mark:
+def mark_for(session_id: str, project_id: str, git_dir: str, api_url: str) -> Mark:
     """Return the mark of a session's creation, as it is on disk or as it would be."""
     name = sha256(f"{project_id}\0{git_dir}\0{session_id}".encode()).hexdigest()[:32]
     path = creating() / name
-    return _read(path) or Mark(path, session_id, project_id, git_dir)
+    new = Mark(path, session_id, project_id, git_dir, api_url, secrets.token_hex(16))
+    return _read(path) or new
 
 
 def marks() -> Iterator[Mark]:
@@ -85,7 +89,7 @@ def move_marks(before: str, now: str) -> None:
     """Let the creations that were begun in a repository go on at its new place."""
     for mark in marks():
         if mark.git_dir == before:
-            path = mark_for(mark.session_id, mark.project_id, now).path
+            path = mark_for(mark.session_id, mark.project_id, now, mark.api_url).path
             replace(mark, path=path, git_dir=now).write(mark.number, mark.prefix)
             mark.path.unlink(missing_ok=True)
 
@@ -96,9 +100,11 @@ def _read(path: Path) -> Mark | None:
         session, project, git_dir = (str(entry[key]) for key in ("session", "project", "gitDir"))
         number = int(entry["number"]) if entry["number"] else None
         prefix = str(entry.get("prefix", SANDBOX_BRANCH))
+        api_url = str(entry.get("apiUrl", ""))
+        creation = str(entry.get("creation") or secrets.token_hex(16))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return Mark(path, session, project, git_dir, number, prefix)
+    return Mark(path, session, project, git_dir, api_url, creation, number, prefix)
 
 
 def _until_settled(retry: tenacity.retry_base) -> tenacity.Retrying:
@@ -109,6 +115,21 @@ def _until_settled(retry: tenacity.retry_base) -> tenacity.Retrying:
         wait=tenacity.wait_exponential(multiplier=0.1, max=2.0),
         reraise=True,
     )
+
+
+def dangers(info: SandboxInfo) -> list[str]:
+    """Say what may end a sandbox without being asked, and who else gets into it."""
+    found = []
+    if info.destroyed_at is not None:
+        found.append(f"its sandbox destroys itself on {info.destroyed_at:%Y-%m-%d at %H:%M %Z}")
+    if info.is_spot:
+        found.append("its sandbox is a spot one, which may be destroyed at any moment")
+    if info.deleted_after is not None:
+        after = f"{info.deleted_after} minutes after" if info.deleted_after else "as soon as"
+        found.append(f"its sandbox is deleted {after} it stops")
+    if info.is_public:
+        found.append("its sandbox is public: everybody gets to the ports of its servers")
+    return found
 
 
 class Restoring(str):
@@ -122,8 +143,10 @@ class Sandboxes:
     cloud: Cloud
     tell: Callable[[str], None]
 
-    def create(self, mark: Mark) -> SandboxInfo:
-        """Create a session's sandbox, or adopt what an interrupted creation left."""
+    def create(self, mark: Mark, repository: str) -> SandboxInfo:
+        """Create a session's sandbox for a repository of that name, or adopt what an interrupted
+        creation left."""
+        labels = mark.labels | ownership.labels(repository)
         begun = mark.path.exists()
         if not begun:
             mark.write()
@@ -133,16 +156,23 @@ class Sandboxes:
             # a new session's first attempt finds none; after a lost answer there may be one
             left = self.cloud.find(mark.labels) if begun else []
             begun = True
-            if left:
+            # the first: a copy of its labels is younger
+            for found in sorted(left, key=lambda info: info.created_at or "~"):
                 self.tell("taking over the sandbox of an interrupted start")
-                return self.awake(left[0])
+                with contextlib.suppress(errors.SandboxGone):  # a list may show what was
+                    return self.awake(self.cloud.get(found.id))
             self.tell("creating a sandbox")
-            return self.cloud.create(mark.labels | {HOST: host_label()})
+            return self.cloud.create(labels)
 
         with log.event("sandbox.create", session=mark.session_id) as event:
             info = leases.patiently(attempt)
             event["sandbox"] = info.id
+        self.made(info.id).write()
         return info
+
+    def made(self, sandbox_id: str) -> ownership.Made:
+        """Return the record that a sandbox made here has, or would have."""
+        return ownership.here(self.cloud.settings.api_url, sandbox_id)
 
     def settle(self, info: SandboxInfo) -> SandboxInfo:
         """Wait until the sandbox is in a state that lasts. Raises TimedOut."""
@@ -187,9 +217,9 @@ class Sandboxes:
             return self._change(info.id, self.cloud.start)
 
     def delete(self, sandbox_id: str) -> None:
-        """Delete a sandbox; one that is gone, or about to be, is fine."""
-        with contextlib.suppress(errors.SandboxGone):
-            self._change(sandbox_id, self.cloud.delete)
+        """Delete a sandbox. Raises SandboxGone when it is gone already, or about to be."""
+        self._change(sandbox_id, self.cloud.delete)
+        self.made(sandbox_id).forget()
 
     def _change(self, sandbox_id: str, change: Callable[[str], T]) -> T:
         """Change a sandbox's state once an earlier change, which forbids it (409), has ended."""

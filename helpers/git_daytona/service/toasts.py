@@ -66,6 +66,9 @@ class Toasts:
     def disabled(self, reason: str) -> None:
         self.show("Git syncing disabled", reason, "warning")
 
+    def danger(self, line: str) -> None:
+        self.show("Sandbox", line, "warning")
+
     def deleted(self, message: str) -> None:
         self.show("Session deleted", message, "success")
 

@@ -79,6 +79,8 @@ class Shared:
         branch = f"{session.prefix}/{session.number}" if session.number else None
         toast = self.toasts.created if new else self.toasts.connected
         line = toast(session.sandbox_id, branch)
+        for danger in self.workspace.coordinator().dangers(session):
+            self.toasts.danger(danger)
         if session.number is None:
             self.toasts.disabled(self.workspace.unsynced or session.git_return.message)
         return line

@@ -4,21 +4,26 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
 from git_daytona.api.cloud import Cloud, Execution
 from git_daytona.base import errors, files, log, paths
-from git_daytona.base.errors import GitDaytonaError, NoRepository, SandboxGone
+from git_daytona.base.errors import (
+    Elsewhere,
+    Forbidden,
+    GitDaytonaError,
+    NoRepository,
+    SandboxGone,
+)
 from git_daytona.git import branches, identity, legacy_remotes
 from git_daytona.git.refs import SANDBOX_BRANCH, Names, number_in
 from git_daytona.git.repository import Repository, need_worktree
 from git_daytona.sandbox import report
-from git_daytona.sandbox.lifecycle import Sandboxes, mark_for
+from git_daytona.sandbox.lifecycle import Mark, Sandboxes, dangers, mark_for
 from git_daytona.sandbox.transport import Transport
-from git_daytona.sessions import state
+from git_daytona.sessions import home, state
 from git_daytona.sessions.state import GitReturn, Session, StateFile
 from git_daytona.sessions.sync import Outcome, SandboxBranch
 from git_daytona.settings import preferences
@@ -104,7 +109,14 @@ class Coordinator:
         ]
 
     def find(self, name: str) -> Session:
-        """Find the session of ``3``, ``sandbox-3``, ``opencode/3`` or an id. Raises NotFound."""
+        """Find the session of ``3``, ``sandbox-3``, ``opencode/3`` or an id. Raises NotFound, and
+        Elsewhere for one of another API."""
+        session = self.find_anywhere(name)
+        self._check_home(session)
+        return session
+
+    def find_anywhere(self, name: str) -> Session:
+        """Find a session as ``find`` does, for what asks nothing of its sandbox."""
         number = number_in(name) or -1
         for session in self.sessions():
             branch = f"{session.prefix}/{session.number}"
@@ -114,6 +126,48 @@ class Coordinator:
             f"there is no session '{name}' in this repository",
             hint="'git daytona status' lists them",
         )
+
+    # -- where sessions live -----------------------------------------------------------------------
+
+    def _check_home(self, session: Session | None) -> None:
+        if session and (problem := home.elsewhere(session, self.settings.api_url)):
+            raise problem
+
+    def _check_begun(self, session_id: str) -> None:
+        if problem := home.begun_elsewhere(self.mark(session_id), self.settings.api_url):
+            raise problem
+
+    def lives_here(self, sandbox_id: str) -> dict[str, str]:
+        """Return the fields of a session which say that its sandbox lives here."""
+        info = self.cloud.known(sandbox_id)
+        organization_id = info.organization_id if info else ""
+        return {"api_url": self.settings.api_url, "organization_id": organization_id}
+
+    @contextmanager
+    def at_home(self, session: Session) -> Iterator[None]:
+        """Let the block use a session's sandbox where the session lives, and record where that is
+        if nobody has. Raises Elsewhere, also for what another organisation's key is told."""
+        self._check_home(session)
+        try:
+            yield
+        except (SandboxGone, Forbidden) as problem:
+            current = self.state.get(session.id) or session
+            own = self.cloud.organization_id() if current.organization_id else ""
+            if found := home.elsewhere(current, self.settings.api_url, own):
+                raise found from problem
+            if isinstance(problem, SandboxGone):
+                if not current.api_url:
+                    raise home.unknown(current, self.settings.api_url) from problem
+                self.sandboxes.made(session.sandbox_id).forget()
+            raise
+        lives = self.lives_here(session.sandbox_id)
+        if not session.api_url or (not session.organization_id and lives["organization_id"]):
+            self.state.edit(session.id, **lives)
+
+    def dangers(self, session: Session) -> list[str]:
+        """Say what a person has to know of a session's sandbox, as it was seen last."""
+        info = self.cloud.known(session.sandbox_id)
+        return dangers(info) if info else []
 
     # -- start -------------------------------------------------------------------------------------
 
@@ -131,6 +185,8 @@ class Coordinator:
         session_id = _usable(session_id)
         with self.one_at_a_time(session_id), log.event("session.start", session=session_id):
             session = self.state.get(session_id)
+            self._check_home(session)
+            self._check_begun(session_id)
             synced = session.number is not None if session else synced
             if synced:
                 need_worktree(self.repository)
@@ -151,7 +207,8 @@ class Coordinator:
         """Start a session's sandbox; False where there is none, or it is gone for good (404)."""
         with suppress(SandboxGone):
             if session is not None:
-                self.sandboxes.awake(self.cloud.get(session.sandbox_id))
+                with self.at_home(session):
+                    self.sandboxes.awake(self.cloud.get(session.sandbox_id))
                 return True
         return False
 
@@ -166,10 +223,12 @@ class Coordinator:
 
     def _create(self, session_id: str, earlier: Session | None, *, synced: bool) -> Session:
         """Create and record a session's sandbox; an earlier one, which is gone, had its number."""
-        mark = mark_for(session_id, self.state.project_id, self.git_dir)
+        mark = self.mark(session_id)
         # the snapshot, as it is set now
         self.cloud.settings = preferences.load(self.directory).applied(self.settings)
-        info = self.sandboxes.create(mark)
+        repository = self._repository
+        name = state.name_of(repository) if repository else self.directory.name
+        info = self.sandboxes.create(mark, name)
         number, prefix = (earlier.number, earlier.prefix) if earlier else (mark.number, mark.prefix)
         names = Names(number, prefix) if number else None
         if names is None and synced and earlier is None:
@@ -178,6 +237,10 @@ class Coordinator:
         session = self.record(session_id, info.id, names, earlier=earlier)
         mark.path.unlink(missing_ok=True)
         return session
+
+    def mark(self, session_id: str) -> Mark:
+        """Return the mark of a session's creation, as it is on disk or as it would be."""
+        return mark_for(session_id, self.state.project_id, self.git_dir, self.settings.api_url)
 
     def reserve(self, *, base: bool = True) -> Names:
         """Reserve the next number, with its branch at HEAD unless ``base`` is off."""
@@ -202,6 +265,7 @@ class Coordinator:
                 message = NO_REPOSITORY
             elif self._repository.worktree is None:
                 message = "this is a bare repository, so nothing is synced"
+        lives = self.lives_here(sandbox_id)
         session = Session(
             session_id,
             sandbox_id,
@@ -213,6 +277,8 @@ class Coordinator:
             git_dir=self.git_dir,
             repository=identity.give(self.git_dir),
             prefix=names.prefix if names else SANDBOX_BRANCH,
+            api_url=lives["api_url"],
+            organization_id=lives["organization_id"],
         )
         self.state.put(session)
         return session
@@ -268,6 +334,7 @@ class Coordinator:
         that failed raises (case 58); the next call tries it again.
         """
         session = self.state.get(session_id)
+        self._check_home(session)
         if session is not None and (
             session.git_return.state != state.SETUP_FAILED or self._only_blocked(session)
         ):
@@ -286,17 +353,23 @@ class Coordinator:
         # Before it is used, so that a crash leaves no work that nobody knows of. If the file knows
         # that already, the next call, or the sync, says that it cannot be written.
         known = session.needs_sync and not session.deleting
+        touched = 0
         with suppress(GitDaytonaError) if known else nullcontext():
-            self.state.touch(session.id)
+            touched = self.state.touch(session.id)
         try:
-            value = self._awake(session, work)
+            value = self.awake(session, work)
         except SandboxGone:
             session = self.start(session.id, for_tools=True).session
-            value = self._awake(session, work)
+            value = self.awake(session, work)
+        except Elsewhere:
+            self.state.untouch(session, touched)
+            raise
         return value, session, self.state.take_notice(session.id)
 
-    def _awake(self, session: Session, work: Callable[[str], T]) -> T:
-        with log.about(session=session.id):
+    def awake(self, session: Session, work: Callable[[str], T]) -> T:
+        """Do something in a session's sandbox, by its id, where the session lives; the sandbox is
+        started if it does not run. Raises Elsewhere, and SandboxGone."""
+        with log.about(session=session.id), self.at_home(session):
             return self.sandboxes.while_awake(session.sandbox_id, lambda: work(session.sandbox_id))
 
     def sync(self, name: str) -> Outcome:
@@ -320,9 +393,8 @@ class Coordinator:
         if session.git_return.state == state.SETUP_FAILED:
             if blocked := branches.in_the_way(self.repository, session.prefix):
                 raise blocked
-            self.sandboxes.while_awake(session.sandbox_id, lambda: self._set_up(session))
-        sync = partial(branch.sync, everything=everything)
-        return self.sandboxes.while_awake(session.sandbox_id, sync)
+            self.awake(session, lambda _: self._set_up(session))
+        return self.awake(session, lambda _: branch.sync(everything=everything))
 
     def _branch(self, session: Session) -> SandboxBranch:
         names = session.names
@@ -342,7 +414,7 @@ class Coordinator:
         session = self.find(name)
         branch = self._branch(session)
         with self.one_at_a_time(session.id):
-            return self.sandboxes.while_awake(session.sandbox_id, lambda: work(branch))
+            return self.awake(session, lambda _: work(branch))
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -353,7 +425,7 @@ class Coordinator:
         Raises whatever keeps the work from coming back, unless ``force`` is on; then nothing is
         deleted.
         """
-        if mark_for(name, self.state.project_id, self.git_dir).path.exists():
+        if self.mark(name).path.exists():
             # it is being created just now: then it is there when that has ended
             with self.one_at_a_time(name):
                 pass
@@ -371,10 +443,29 @@ class Coordinator:
 
     def finish_deletion(self, session: Session) -> None:
         """Do the part of a deletion that a crash may interrupt: no work depends on it any more."""
-        self.sandboxes.delete(session.sandbox_id)
+        with suppress(SandboxGone), self.at_home(session):
+            self.sandboxes.delete(session.sandbox_id)
+        self._remove(session)
+
+    def _remove(self, session: Session) -> None:
         if session.number is not None:
             branches.remove_remote(self.repository, session.names)
         self.state.remove(session.id)
+
+    def forget(self, name: str) -> Session | None:
+        """Forget a session, wherever it lives; its sandbox and branch stay. Return it, or None
+        where only its start had begun."""
+        mark = self.mark(name)
+        if mark.path.exists() and self.state.get(name) is None:
+            with self.one_at_a_time(name):
+                mark.path.unlink(missing_ok=True)
+            return None
+        session = self.find_anywhere(name)
+        with self.one_at_a_time(session.id):
+            if session.number is not None:
+                branches.keep_branches(self.repository, session.names)
+            self._remove(session)
+        return session
 
     def _bring_back(self, session: Session, *, force: bool) -> Outcome | None:
         lose = f"git daytona delete --force {session.number}"
@@ -384,6 +475,8 @@ class Coordinator:
             outcome = self._sync(session, everything=True)
         except SandboxGone:
             return None
+        except Elsewhere:
+            raise
         except GitDaytonaError as problem:
             if force:
                 return None
@@ -402,7 +495,10 @@ class Coordinator:
     # -- one after the other -----------------------------------------------------------------------
 
     def _note_failure(self, session_id: str, problem: GitDaytonaError) -> None:
-        """Record a failure; what is not set up stays so, or tools would miss the project in it."""
+        """Record a failure; what is not set up stays so, or tools would miss the project in it.
+        Nothing of a session that lives elsewhere."""
+        if isinstance(problem, Elsewhere):
+            return
         session = self.state.get(session_id)
         failed = session is not None and session.git_return.state == state.SETUP_FAILED
         self.state.note(session_id, state.SETUP_FAILED if failed else state.FAILED, problem.message)
@@ -426,9 +522,14 @@ class Coordinator:
             return True
 
 
+def is_usable(session_id: str) -> bool:
+    """Tell whether a text can be a session's id."""
+    return session_id.isprintable() and 0 < len(session_id.strip()) <= len(session_id) <= 200
+
+
 def _usable(session_id: str | None) -> str:
     """Check a session's id, or make one. Raises UsageError."""
     session_id = session_id or f"cli_{secrets.token_hex(8)}"
-    if not session_id.isprintable() or len(session_id) > 200 or not session_id.strip():
+    if not is_usable(session_id):
         raise errors.UsageError("that is no session id", hint="use letters, digits, '_' and '-'")
     return session_id

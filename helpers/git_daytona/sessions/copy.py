@@ -61,7 +61,7 @@ def copy_out(coordinator: Coordinator, name: str, source: str, target: str) -> U
             parts.remove()
 
     with log.event("copy.out", session=session.id) as event:
-        done = coordinator.sandboxes.while_awake(session.sandbox_id, work)
+        done = coordinator.awake(session, lambda _: work())
         event["files"] = done.files
     return done
 
@@ -119,6 +119,7 @@ def copy_in(coordinator: Coordinator, name: str, source: str, target: str) -> Un
                     f"'{source}' has more than {LIMIT_BYTES >> 30} GiB", hint="copy less at once"
                 )
             archive.seek(0)
+            coordinator.state.touch(session.id)
             try:
                 parts.upload(archive)
                 parts.run("unpack", parent or ".", parts.folder)
@@ -127,9 +128,8 @@ def copy_in(coordinator: Coordinator, name: str, source: str, target: str) -> Un
                 raise
         return done
 
-    coordinator.state.touch(session.id)
     with log.event("copy.in", session=session.id) as event:
-        done = coordinator.sandboxes.while_awake(session.sandbox_id, work)
+        done = coordinator.awake(session, lambda _: work())
         event["files"] = done.files
     return done
 

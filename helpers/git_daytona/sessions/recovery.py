@@ -3,20 +3,21 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Container
+from collections.abc import Callable, Collection, Container
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from git_daytona.api.cloud import SandboxInfo
 from git_daytona.base import files, log, paths
-from git_daytona.base.errors import GitDaytonaError, SandboxGone, UsageError
-from git_daytona.base.secret import redact
+from git_daytona.base.errors import Elsewhere, GitDaytonaError, NotFound, SandboxGone, UsageError
+from git_daytona.base.secret import printable, redact
 from git_daytona.git import branches, identity, legacy_remotes
 from git_daytona.git.refs import Names, number_of_remote
-from git_daytona.sandbox import lifecycle
-from git_daytona.sessions import state
-from git_daytona.sessions.coordinator import Coordinator, Started
+from git_daytona.sandbox import lifecycle, ownership
+from git_daytona.sessions import home, state
+from git_daytona.sessions.coordinator import Coordinator, Started, is_usable
 from git_daytona.sessions.state import Session
 from git_daytona.settings import preferences
 from git_daytona.transfer import leases
@@ -32,6 +33,8 @@ class Recovered:
 
     done: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    away: list[str] = field(default_factory=list)
+    """The sessions that live elsewhere, with which nothing was done."""
 
 
 def recover(coordinator: Coordinator) -> Recovered:
@@ -47,6 +50,8 @@ def recover(coordinator: Coordinator) -> Recovered:
         try:
             if line := work():
                 found.done.append(line)
+        except Elsewhere as problem:  # which names the session itself
+            found.away.append(problem.message)
         except GitDaytonaError as problem:
             found.failed.append(f"{what}: {problem.message}")
 
@@ -94,6 +99,8 @@ def _forget_bases(coordinator: Coordinator) -> str:
 
 def _finish_creation(coordinator: Coordinator, mark: lifecycle.Mark) -> str:
     """Make a session of what an interrupted start left; without a sandbox, nothing."""
+    if problem := home.begun_elsewhere(mark, coordinator.settings.api_url):
+        raise problem
     with coordinator.one_at_a_time(mark.session_id):
         if not mark.path.exists():  # its own process has finished it meanwhile
             return ""
@@ -108,6 +115,7 @@ def _finish_creation(coordinator: Coordinator, mark: lifecycle.Mark) -> str:
 
 
 def _finish(coordinator: Coordinator, session: Session) -> str:
+    coordinator.find(session.id)  # raises Elsewhere
     if session.deleting:
         with coordinator.one_at_a_time(session.id):
             coordinator.finish_deletion(session)
@@ -148,44 +156,83 @@ class Leftovers:
     """What ``prune`` would remove."""
 
     sandboxes: tuple[SandboxInfo, ...]
-    """Sandboxes that this machine made and that no session here knows."""
+    """Sandboxes that were made here for certain, and that no file of ours names any more."""
+    others: tuple[SandboxInfo, ...]
+    """Sandboxes of others, or of nobody known: each goes only if it is named."""
     remotes: dict[str, Names]
     """Remotes sandbox-N without a session."""
     leases: int
     kept: dict[str, str]
     """Refs with what a sync kept longer ago than daytona.keptAge, and their commits."""
+    other_remotes: tuple[str, ...] = ()
+    """Remotes of others, or of nobody known, which stay."""
 
     def __bool__(self) -> bool:
         return bool(self.sandboxes or self.remotes or self.leases or self.kept)
 
+    def only(self, sandbox_ids: Collection[str]) -> "Leftovers":
+        """Choose these sandboxes, and nothing else. Raises NotFound for one that is not there."""
+        every = {info.id: info for info in (*self.sandboxes, *self.others)}
+        for missing in sorted(set(sandbox_ids) - set(every)):
+            raise NotFound(
+                f"sandbox '{printable(missing)}' is not among those that nobody uses here",
+                hint="see them: git daytona prune --dry-run",
+            )
+        return Leftovers(tuple(every[each] for each in dict.fromkeys(sandbox_ids)), (), {}, 0, {})
+
+
+def _unused(coordinator: Coordinator) -> tuple[tuple[SandboxInfo, ...], tuple[SandboxInfo, ...]]:
+    """Find the sandboxes that no file of any project names: those made here, and all others."""
+    listed = [info for info in coordinator.cloud.find({}) if ownership.SESSION in info.labels]
+    # before the files: a start writes there, and removes its mark then
+    being_made = {mark.session_id for mark in lifecycle.marks()}
+    in_use = state.named(info.id for info in listed)
+    mine = {each.sandbox_id for each in ownership.made(coordinator.settings.api_url)}
+    own: list[SandboxInfo] = []
+    others: list[SandboxInfo] = []
+    for info in listed:
+        if info.id not in in_use and info.labels[ownership.SESSION] not in being_made:
+            (own if ownership.is_own(info, mine) else others).append(info)
+    return tuple(own), tuple(others)
+
 
 def leftovers(coordinator: Coordinator) -> Leftovers:
-    """Look for what nobody uses: of sandboxes, what no state file of any project knows."""
-    known = {session.sandbox_id for session in state.all_sessions()}
-    being_made = {mark.session_id for mark in lifecycle.marks()}
-    sandboxes = tuple(
-        info
-        for info in coordinator.cloud.find({lifecycle.HOST: lifecycle.host_label()})
-        if info.id not in known and info.labels.get(lifecycle.SESSION) not in being_made
-    )
+    """Look for what nobody uses."""
+    sandboxes = _unused(coordinator)
     journals = len(leases.stale(coordinator.settings.api_url))
     if not coordinator.has_repository:
-        return Leftovers(sandboxes, {}, journals, {})
+        return Leftovers(*sandboxes, {}, journals, {})
     until = preferences.load(coordinator.directory).kept_until()
     numbers = {session.number for session in coordinator.sessions()}
+    repository = coordinator.repository
     remotes = {
         name: Names(number)
-        for name in coordinator.repository.git("remote").text.splitlines()
+        for name in repository.git("remote").text.splitlines()
         if (number := number_of_remote(name)) and number not in numbers
     }
-    kept = branches.kept_before(coordinator.repository, until)
-    return Leftovers(sandboxes, remotes, journals, kept)
+    others = [
+        each for each in remotes if branches.owner(repository, each) != ownership.owner_here()
+    ]
+    remotes = {name: remotes[name] for name in remotes if name not in others}
+    kept = branches.kept_before(repository, until)
+    return Leftovers(*sandboxes, remotes, journals, kept, tuple(others))
+
+
+def left_alone(coordinator: Coordinator) -> list[Elsewhere]:
+    """Find the sessions of this repository that live elsewhere."""
+    sessions, api_url = coordinator.sessions(), coordinator.settings.api_url
+    recorded = any(each.organization_id and each.api_url == api_url for each in sessions)
+    own = coordinator.cloud.organization_id() if recorded else ""
+    return [problem for each in sessions if (problem := home.elsewhere(each, api_url, own))]
 
 
 def prune(coordinator: Coordinator, found: Leftovers) -> None:
     """Remove leftovers: sandboxes with all that is in them, remotes (branches stay), leases."""
     for info in found.sandboxes:
-        coordinator.sandboxes.delete(info.id)
+        with suppress(SandboxGone):
+            # A list may be stale: it goes if it still is what was listed.
+            if coordinator.cloud.get(info.id).labels == info.labels:
+                coordinator.sandboxes.delete(info.id)
     for names in found.remotes.values():
         branches.keep_branches(coordinator.repository, names)
         branches.remove_remote(coordinator.repository, names)
@@ -200,11 +247,18 @@ def prune(coordinator: Coordinator, found: Leftovers) -> None:
 def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:
     """Make a session of this repository from an existing sandbox, and sync it.
 
-    Raises UsageError when a session has it already, NotFound when there is no such sandbox.
+    A session of this repository whose sandbox is the same one on an API with a new address lives
+    there from now on. Raises UsageError when a session has it already, NotFound when there is no
+    such sandbox.
     """
+    info = coordinator.cloud.get(sandbox_id)
     for session in state.all_sessions():
-        if session.sandbox_id != sandbox_id:
+        if session.sandbox_id != info.id:
             continue
+        moved = home.elsewhere(session, coordinator.settings.api_url, info.organization_id)
+        if moved and session.git_dir == coordinator.git_dir:
+            coordinator.state.edit(session.id, **coordinator.lives_here(info.id))
+            return Started(coordinator.find(session.id), new=False)
         if session.git_dir and not identity.is_at(session.git_dir, session.repository):
             coordinator.state.remove(session.id)  # its repository is gone
         else:
@@ -213,8 +267,11 @@ def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:
                 f"of '{session.worktree}'",
                 hint="use it there, or delete that session first",
             )
-    info = coordinator.sandboxes.awake(coordinator.cloud.get(sandbox_id))
-    session_id = info.labels.get(lifecycle.SESSION) or f"adopted_{info.id[:40]}"
+    coordinator.sandboxes.awake(info)
+    session_id = info.labels.get(ownership.SESSION, "")
+    # whoever labelled it may have copied that from a session of ours
+    if not is_usable(session_id) or coordinator.state.get(session_id) is not None:
+        session_id = f"adopted_{info.id[:40]}"
     with coordinator.one_at_a_time(session_id):
         # Without the branch: it begins where the sandbox's work is, which may be another history
         # than HEAD's.

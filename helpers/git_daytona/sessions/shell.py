@@ -16,9 +16,9 @@ def shell(coordinator: Coordinator, name: str) -> int:
     minting raise, HostKeyRefused, and ConnectionClosed.
     """
     session = coordinator.find(name)
-    coordinator.state.touch(session.id)
     if not coordinator.is_there(session):
         session = coordinator.start(session.id).session
+    coordinator.state.touch(session.id)
     with log.event("shell", session=session.id, sandbox=session.sandbox_id) as event:
         if terminal.is_there():
             status = terminal.join(coordinator.cloud, session.sandbox_id, PROJECT)

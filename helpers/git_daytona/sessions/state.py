@@ -6,7 +6,7 @@ ours are kept as they are. git-daytona-state(5) describes it.
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -118,6 +118,10 @@ class Session:
     """What is before ``/N`` in its branch's name (ours)."""
     notice: Text = ""
     """What its agent has to be told with the next tool result (ours)."""
+    api_url: Text = ""
+    """The API that its sandbox was seen on first (ours); empty until then."""
+    organization_id: Text = ""
+    """The sandbox's organisation there (ours); empty where that API does not say."""
 
     @property
     def names(self) -> Names:
@@ -289,15 +293,25 @@ class StateFile:
         began."""
         self.edit(session_id, git_return=GitReturn(state, message, now()), **values)
 
-    def touch(self, session_id: str) -> None:
-        """Record that a session is used now; a deletion that was not finished is then off."""
+    def touch(self, session_id: str) -> int:
+        """Record that a session is used now; a deletion that was not finished is then off. Return
+        the moment."""
+        moment = 0
 
         def later(before: Session) -> dict[str, Any]:
+            nonlocal moment
             # than any use before, and than what the last sync found, whatever the clock says
-            least = max(before.last_accessed, before.synced_at) + 1
-            return {"last_accessed": max(now(), least), "deleting": 0}
+            moment = max(now(), before.last_accessed + 1, before.synced_at + 1)
+            return {"last_accessed": moment, "deleting": 0}
 
         self._edit(session_id, later)
+        return moment
+
+    def untouch(self, before: Session, moment: int) -> None:
+        """Take a touch back, if nobody has used the session since."""
+        current = self.get(before.id)
+        if current is not None and current.last_accessed == moment:
+            self.edit(before.id, last_accessed=before.last_accessed, deleting=before.deleting)
 
     def set_title(self, session_id: str, title: str) -> None:
         """Record what a session is called, if it is called something else."""
@@ -435,6 +449,15 @@ def project_of(repository: Repository | None) -> str:
     return min(roots.text.split() if roots.status == 0 else (), default=NO_PROJECT)
 
 
+def name_of(repository: Repository) -> str:
+    """Return what a person calls a repository: the last part of where ``origin`` is, or the name of
+    its folder."""
+    origin = repository.git("config", "--get", "remote.origin.url", check=False)
+    own = repository.common_dir
+    folder = own.parent if own.name == ".git" else own
+    return _place(origin.text.strip()).rpartition("/")[2] or folder.name
+
+
 def _place(url: str) -> str:
     """Return host and path of a remote's URL, whatever its form; empty for one of this machine."""
     if "://" in url:
@@ -450,6 +473,19 @@ def _place(url: str) -> str:
             return ""
     path = path.strip("/").removesuffix(".git").rstrip("/")
     return f"{host.lower()}/{path}" if host and path else ""
+
+
+def named(sandbox_ids: Iterable[str]) -> set[str]:
+    """Find which sandboxes any file of the storage names, also one that was set aside, or a record
+    that cannot be read. Raises BadSetting."""
+    try:
+        files = [path.read_bytes() for path in paths.storage().glob("*.json*")]
+    except OSError as problem:
+        raise BadSetting(
+            f"cannot read the state file '{problem.filename}': {problem.strerror}",
+            hint="make it readable for you",
+        ) from problem
+    return {each for each in sandbox_ids if any(each.encode() in content for content in files)}
 
 
 def all_sessions() -> list[Session]:

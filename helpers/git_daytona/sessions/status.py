@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from git_daytona.base import errors, files, paths
@@ -13,8 +13,8 @@ from git_daytona.base.errors import GitDaytonaError
 from git_daytona.base.secret import printable
 from git_daytona.base.threads import Late, within
 from git_daytona.git.commit_counts import BranchPosition, branch_positions
-from git_daytona.sandbox import lifecycle
-from git_daytona.sessions import state
+from git_daytona.sandbox import lifecycle, ownership
+from git_daytona.sessions import home, state
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.sessions.state import Session, camel_case
 
@@ -51,6 +51,12 @@ class Row:
     title: str
     created: int
     last_accessed: int
+    api_url: str = ""
+    organization_id: str = ""
+    elsewhere: bool = False
+    """Whether it lives on another Daytona, or in another organisation."""
+    notes: tuple[str, ...] = ()
+    """Where it lives if that is elsewhere, and what may end its sandbox by itself."""
 
     def document(self) -> dict[str, object]:
         """Return it as ``git daytona status --json`` prints it."""
@@ -67,18 +73,36 @@ class Overview:
     problem: GitDaytonaError | None = None
 
 
+@dataclass
+class _Look:
+    """What is known of the sandboxes, by their ids, and of where sessions live, by theirs."""
+
+    seen: Seen
+    dangers: dict[str, list[str]] = field(default_factory=dict)
+    away: dict[str, str] = field(default_factory=dict)
+    """Why a session cannot be acted on here."""
+
+    def compare(self, session: Session, api_url: str, organization_id: str = "") -> bool:
+        """Note it if a session does not live here; whether it does not."""
+        if problem := home.elsewhere(session, api_url, organization_id):
+            self.away[session.id] = problem.message
+        return problem is not None
+
+
 def overview(coordinator: Coordinator, *, offline: bool) -> Overview:
     """List a repository's sessions; unless ``offline``, the API is asked for three seconds."""
     sessions = coordinator.sessions()
     # A file of its own: the state file is shared, and looking must not write there.
     name = hashlib.sha256(str(coordinator.state.path).encode()).hexdigest()[:24]
     memory = paths.own_state() / "seen" / f"{name}.json"
-    seen, problem = _remembered(memory), None
+    look, problem = _Look(_remembered(memory)), None
+    for each in sessions:
+        look.compare(each, coordinator.settings.api_url)
     if sessions and not offline:
         try:
-            seen = _look_again(coordinator, sessions, seen)
+            _look_again(coordinator, sessions, look)
             with suppress(GitDaytonaError):
-                files.write_whole(memory, json.dumps(seen).encode())
+                files.write_whole(memory, json.dumps(look.seen).encode())
         except GitDaytonaError as failed:
             problem = failed
     positions: dict[int, BranchPosition] = {}
@@ -87,7 +111,7 @@ def overview(coordinator: Coordinator, *, offline: bool) -> Overview:
         # a repository that git cannot read: the sessions are shown all the same
         with suppress(GitDaytonaError):
             positions = branch_positions(coordinator.repository, synced)
-    return Overview(tuple(_row(each, seen, positions) for each in sessions), problem)
+    return Overview(tuple(_row(each, look, positions) for each in sessions), problem)
 
 
 def _remembered(memory: Path) -> Seen:
@@ -98,8 +122,9 @@ def _remembered(memory: Path) -> Seen:
     return {}
 
 
-def _row(session: Session, seen: Seen, positions: dict[int, BranchPosition]) -> Row:
-    sandbox_state, sandbox_seen = seen.get(session.sandbox_id, (UNKNOWN, 0))
+def _row(session: Session, look: _Look, positions: dict[int, BranchPosition]) -> Row:
+    sandbox_state, sandbox_seen = look.seen.get(session.sandbox_id, (UNKNOWN, 0))
+    away = look.away.get(session.id)
     position = positions.get(session.number or 0, BranchPosition())
     return Row(
         number=session.number,
@@ -118,12 +143,16 @@ def _row(session: Session, seen: Seen, positions: dict[int, BranchPosition]) -> 
         title=session.title,
         created=session.created,
         last_accessed=session.last_accessed,
+        api_url=printable(session.api_url),
+        organization_id=printable(session.organization_id),
+        elsewhere=away is not None,
+        notes=(away,) if away else tuple(look.dangers.get(session.sandbox_id, ())),
     )
 
 
-def _look_again(coordinator: Coordinator, sessions: Sequence[Session], seen: Seen) -> Seen:
-    """Ask the API for the states of the sessions' sandboxes: one list, and single questions for
-    those that are not in it; what it cannot tell of within three seconds stays as it was seen.
+def _look_again(coordinator: Coordinator, sessions: Sequence[Session], look: _Look) -> None:
+    """Ask the API for the sandboxes of the sessions that live there: one list, and single questions
+    for those that are not in it; what it cannot tell of within three seconds stays as it was seen.
 
     Raises what the list raises.
     """
@@ -133,30 +162,37 @@ def _look_again(coordinator: Coordinator, sessions: Sequence[Session], seen: See
     cloud.request_seconds = min(cloud.request_seconds, LOOK_SECONDS + 1)
     until = time.monotonic() + LOOK_SECONDS
     try:
-        label = {lifecycle.PROJECT: coordinator.state.project_id}
+        label = {ownership.PROJECT: coordinator.state.project_id}
         listed = within(LOOK_SECONDS, lambda: cloud.find(label))
     except Late:
         raise errors.ApiUnreachable(
             f"{coordinator.settings.api_url} did not answer within {LOOK_SECONDS:.0f} seconds",
             hint="check the network, then try again",
         ) from None
+    infos = {info.id: info for info in listed}
     states = {info.id: info.state for info in listed}
-    ids = [each.sandbox_id for each in sessions]
+    ids = {each.sandbox_id for each in sessions}
 
     def ask_for_rest() -> None:
         # What is gone is gone for good, and needs no second question.
-        known = {*states, *(id_ for id_, (state, _) in seen.items() if state == GONE)}
-        for sandbox_id in [each for each in ids if each not in known][:UNLISTED]:
+        known = {*states, *(id_ for id_, (state, _) in look.seen.items() if state == GONE)}
+        for each in [each for each in sessions if each.sandbox_id not in known][:UNLISTED]:
+            if each.id in look.away:
+                continue
             try:
-                states[sandbox_id] = cloud.get(sandbox_id).state
+                infos[each.sandbox_id] = cloud.get(each.sandbox_id)
+                states[each.sandbox_id] = infos[each.sandbox_id].state
             except errors.SandboxGone:
-                states[sandbox_id] = GONE
+                organization = cloud.organization_id() if each.organization_id else ""
+                if not look.compare(each, coordinator.settings.api_url, organization):
+                    states[each.sandbox_id] = GONE
 
     with suppress(Late, GitDaytonaError):
         within(until - time.monotonic(), ask_for_rest)
     now = state.now()
-    new = {id_: (each, now) for id_, each in dict(states).items()}
-    return {id_: each for id_, each in (seen | new).items() if id_ in ids}
+    look.seen |= {id_: (each, now) for id_, each in dict(states).items()}
+    look.seen = {id_: each for id_, each in look.seen.items() if id_ in ids}
+    look.dangers = {id_: lifecycle.dangers(info) for id_, info in dict(infos).items()}
 
 
 def verdict(session: Session) -> GitDaytonaError | None:

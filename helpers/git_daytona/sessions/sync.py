@@ -12,6 +12,7 @@ from git_daytona.git import branches
 from git_daytona.git.branches import Integrated, Kept
 from git_daytona.git.refs import INVENTORY, PROJECT, SANDBOX_BRANCH, Names
 from git_daytona.git.repository import Repository
+from git_daytona.sandbox import ownership
 from git_daytona.sandbox import report as sandbox
 from git_daytona.sandbox.report import Report
 from git_daytona.sandbox.transport import Transport
@@ -68,7 +69,9 @@ class SandboxBranch:
         early = fresh and head is not None
         with (
             transport.ahead() if early else nullcontext() as ahead,
-            concurrently(lambda: branches.set_remote(repository, names, endpoint)) as remote,
+            concurrently(
+                lambda: branches.set_remote(repository, names, endpoint, ownership.owner_here())
+            ) as remote,
         ):
             self.tell("preparing its repository")
             cloud = self.transfers.cloud

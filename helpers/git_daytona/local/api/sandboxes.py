@@ -6,11 +6,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
+from multidict import MultiDict
 
 from git_daytona.local.api import listing
 from git_daytona.local.api.lifecycle import Lifecycle, as_text
 from git_daytona.local.api.snapshots import DEFAULT_SNAPSHOT, find_snapshot
 from git_daytona.local.core.answers import json_response
+from git_daytona.local.core.faults import Faults
 from git_daytona.local.core.model import ApiError
 from git_daytona.local.core.profile import Profile
 from git_daytona.local.core.records import Record, signing_key
@@ -61,11 +63,13 @@ class SandboxApi:
         toolbox_url: Callable[[], str],
         ssh_endpoint: Callable[[], tuple[str, int]],
         profile: Profile,
+        faults: Faults,
     ):
         self._lifecycle = lifecycle
         self._toolbox_url = toolbox_url
         self._ssh_endpoint = ssh_endpoint
         self._profile = profile
+        self._faults = faults
 
     def routes(self) -> list[web.RouteDef]:
         change = "/api/sandbox/{sandbox}"
@@ -129,7 +133,7 @@ class SandboxApi:
     # Creating and finding.
 
     async def create(self, request: web.Request) -> web.Response:
-        body = await read_object(request)
+        body = await read_object(request) | self._faults.created_with
         for member in UNSUPPORTED:
             if body.get(member):
                 raise ApiError(400, f"daytona-local does not support {member}")
@@ -148,14 +152,20 @@ class SandboxApi:
         return self._shown(self._record(request))
 
     async def list(self, request: web.Request) -> web.Response:
-        found, cursor = listing.page(self._lifecycle.records(), request.query)
+        found, cursor = listing.page(self._lifecycle.records(), self._filter(request))
         return json_response(
             {"items": [self._json(record) for record in found], "nextCursor": cursor}
         )
 
     async def list_numbered(self, request: web.Request) -> web.Response:
-        found = listing.numbered_page(self._lifecycle.records(), request.query)
+        found = listing.numbered_page(self._lifecycle.records(), self._filter(request))
         return json_response({**found, "items": [self._json(record) for record in found["items"]]})
+
+    def _filter(self, request: web.Request) -> MultiDict[str]:
+        query = MultiDict(request.query)
+        if self._faults.list_ignores_labels:
+            query.popall("labels", None)
+        return query
 
     # State.
 

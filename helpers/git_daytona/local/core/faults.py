@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from git_daytona.local.core.profile import CLOUD, Profile
 
@@ -203,6 +203,10 @@ class Faults:
         """Seconds that a sandbox stays `creating` or `starting` at least."""
         self.stop_delay: float = 0.0
         """Seconds that a sandbox stays `stopping` or `destroying` at least."""
+        self.list_ignores_labels = False
+        """Whether the list has the sandboxes of all labels, whatever is asked for."""
+        self.created_with: dict[str, Any] = {}
+        """What an organisation's settings add to the body of each creation, `ttlMinutes` say."""
         self.start_error: str | None = None
         """When set, creating or starting a sandbox ends in state `error` for this reason."""
         self.gateway = GatewayFaults(lost_statuses=profile.lost_statuses)
@@ -235,7 +239,7 @@ class Faults:
     def clear(self) -> None:
         """No faults any more but those of the profile; releases everything that hangs."""
         self.latency = self.start_delay = self.stop_delay = 0.0
-        self.start_error = None
+        self.start_error, self.list_ignores_labels, self.created_with = None, False, {}
         with self._lock:
             calls, self._calls = self._calls, []
         for fault in calls:
