@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from git_daytona.base import log
 from git_daytona.base.errors import NotFound, TransferFailed
+from git_daytona.base.secret import printable
 from git_daytona.base.threads import concurrently
 from git_daytona.git import branches
 from git_daytona.git.branches import Kept
-from git_daytona.git.refs import PROJECT, SANDBOX_BRANCH, Names
+from git_daytona.git.refs import SANDBOX_BRANCH, Names
 from git_daytona.git.repository import Repository
 from git_daytona.sandbox import report as sandbox
 from git_daytona.sandbox.report import Report
@@ -62,9 +63,9 @@ class SandboxBranch:
             tell("preparing its repository")
             there = sandbox.prepare(self.transfers.cloud, sandbox_id, repository.object_format)
             remote.result()
-            if there is None and head is not None:
+            if there.head is None and head is not None:
                 tell(f"pushing {head[:10]}")
-                self._push(f"{head}:refs/heads/{SANDBOX_BRANCH}", ahead)
+                self._push(f"{head}:refs/heads/{SANDBOX_BRANCH}", there, ahead)
                 # As a push to a remote by name would: then a first turn without changes needs no
                 # fetch.
                 repository.git("update-ref", f"{names.tracking}{SANDBOX_BRANCH}", head)
@@ -112,7 +113,7 @@ class SandboxBranch:
                 f"there is no local branch '{names.branch}'",
                 hint=f"get it: git daytona sync {names.number}",
             )
-        report = self._report()
+        report = self._report("push")
         if report.missing is not None:
             raise TransferFailed(
                 "the sandbox has no repository any more",
@@ -120,7 +121,7 @@ class SandboxBranch:
             )
         if report.operation is not None:
             raise TransferFailed(
-                f"a {report.operation} is in progress in the sandbox",
+                f"{branches.running(report.operation)} in the sandbox",
                 hint="let the agent finish or abort it, then push again",
             )
         if report.branch is None:
@@ -134,7 +135,7 @@ class SandboxBranch:
                     f"the sandbox has work that '{names.branch}' does not contain",
                     hint=f"bring it back first: git daytona sync {names.number}",
                 )
-            self._push(f"{local}:{report.branch}")
+            self._push(f"{local}:{report.branch}", report)
         return local
 
     # -- the parts ---------------------------------------------------------------------------------
@@ -149,18 +150,26 @@ class SandboxBranch:
     def _local(self) -> str | None:
         return self.repository.refs(self.names.ref).get(self.names.ref)
 
-    def _report(self, *, adopt: bool = False) -> Report:
-        return sandbox.report(self.transfers.cloud, self.sandbox_id, MESSAGE, adopt=adopt)
+    def _report(self, purpose: str = "") -> Report:
+        return sandbox.report(self.transfers.cloud, self.sandbox_id, MESSAGE, purpose)
 
-    def _push(self, refspec: str, ahead: Callable[[], Leased] | None = None) -> None:
-        show = self.show
-        self.transfers.push(self.repository, self.sandbox_id, [refspec], show=show, ahead=ahead)
+    def _push(self, refspec: str, there: Report, ahead: Callable[[], Leased] | None = None) -> None:
+        """Push one ref. What cannot be filtered ``there`` is checked out as it is."""
+        self.transfers.push(
+            self.repository,
+            self.sandbox_id,
+            [refspec],
+            show=self.show,
+            ahead=ahead,
+            relaxed=there.filters,
+        )
 
     def _fetch(self, report: Report) -> None:
         """Fetch what the report names, nothing else, to where ``branches.integrate`` expects it."""
         incoming = self.names.incoming
         if report.refs:
-            refspecs = [f"+{ref}:{incoming}{ref.removeprefix('refs/')}" for ref in report.refs]
+            places = report.places.items()
+            refspecs = [f"+{ref}:{incoming}{place.removeprefix('refs/')}" for ref, place in places]
             self.transfers.fetch(self.repository, self.sandbox_id, refspecs, show=self.show)
 
     def _take(self, report: Report, here: Mapping[str, str], kept: list[Kept]) -> Outcome:
@@ -176,31 +185,41 @@ class SandboxBranch:
             kept = kept + branches.integrate(
                 self.repository, self.names, report.head, report.operation
             )
+        more = report.left_count - len(report.left)
         left = {
             "nested repositories do not travel": report.nested,
-            "branches that cannot be taken stay in the sandbox": report.refused,
+            "files that cannot be committed stay in the sandbox": [
+                *report.left,
+                *([f"{more} more"] if more > 0 else []),
+            ],
+            "branches that cannot be taken stay in the sandbox": self._only_there(report.refused),
         }
         behind = "; ".join(f"{what}: {', '.join(which)}" for what, which in left.items() if which)
         message = _message(self.names, report, changed, kept, behind)
         return Outcome(changed, report.head, tuple(kept), tuple(report.ports), behind, message)
 
+    def _only_there(self, refused: Mapping[str, str]) -> list[str]:
+        """Of branches that cannot be taken those whose commits are not here."""
+        names, here = self.names, self.repository
+        tips = [*here.refs(names.ref, names.tracking, names.kept).values()] if refused else []
+        return [
+            name
+            for name, oid in list(refused.items())[: sandbox.NOTES]
+            if not (here.resolve(oid) and here.contains(tips, oid))
+        ]
+
     def _restore(self, missing: str) -> Report:
-        """Give a sandbox without .git (case 62) our history, so that its files come on top."""
-        cloud, local = self.transfers.cloud, self._local()
+        """Give a sandbox without history (case 62) ours, so that its files come on top. Until all
+        is done it counts as being without: what fails is begun again."""
+        cloud, names = self.transfers.cloud, self.names
         log.logger.warning("session.restore sandbox=%s %s is missing", self.sandbox_id, missing)
-        sandbox.prepare(cloud, self.sandbox_id, self.repository.object_format)
+        there = sandbox.prepare(cloud, self.sandbox_id, self.repository.object_format, restore=True)
+        ours = (names.ref, f"{names.tracking}{SANDBOX_BRANCH}", names.base)
+        refs = self.repository.refs(*ours)
+        local = next((refs[ref] for ref in ours if ref in refs), None)
         if local is not None:
-            # HEAD must not be the pushed branch: the push would check it out over the agent's
-            # files.
-            sandbox.run_once(
-                cloud,
-                self.sandbox_id,
-                'cd "$1" && git -c "safe.directory=*" symbolic-ref HEAD refs/heads/daytona-restore',
-                PROJECT,
-                timeout=sandbox.PREPARE_SECONDS,
-            )
-            self._push(f"+{local}:refs/heads/{SANDBOX_BRANCH}")
-        again = self._report(adopt=local is not None)
+            self._push(f"+{local}:refs/daytona/restore", there)
+        again = self._report("new" if local is None else "adopt")
         if again.missing is not None:
             raise TransferFailed(
                 "the repository in the sandbox could not be made again",
@@ -214,8 +233,8 @@ class SandboxBranch:
 def _moved(names: Names, report: Report, here: Mapping[str, str]) -> bool:
     """Tell whether anything in the sandbox is not where it belongs here."""
     there = {
-        names.tracking + ref.removeprefix("refs/heads/"): oid
-        for ref, oid in report.refs.items()
+        names.tracking + place.removeprefix("refs/heads/"): report.refs[ref]
+        for ref, place in report.places.items()
         if ref.startswith("refs/heads/")
     }
     tracking = {ref: oid for ref, oid in here.items() if ref.startswith(names.tracking)}
@@ -230,11 +249,18 @@ def _moved(names: Names, report: Report, here: Mapping[str, str]) -> bool:
 
 def _message(names: Names, report: Report, changed: bool, kept: list[Kept], left: str) -> str:
     moved = changed and report.head
+    renamed = ", ".join(
+        f"'{printable(ref.removeprefix('refs/heads/'))[:100]}' is"
+        f" {names.remote}/{place.removeprefix('refs/heads/')}"
+        for ref, place in report.places.items()
+        if ref != place
+    )
     parts = [
         f"{names.branch} is at {moved[:10]}" if moved else "nothing new in the sandbox",
-        report.operation and f"a {report.operation} is in progress in the sandbox",
+        report.operation and f"{branches.running(report.operation)} in the sandbox",
         *report.notes,
         kept and branches.describe(kept),
+        renamed and f"branches that cannot have their own names here: {renamed}",
         left,
         report.lfs and f"{report.lfs} LFS objects stay in the sandbox",
     ]

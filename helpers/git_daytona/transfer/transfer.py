@@ -25,7 +25,7 @@ from git_daytona.base.secret import Secret, printable
 from git_daytona.base.threads import concurrently
 from git_daytona.git import environment
 from git_daytona.git.refs import url
-from git_daytona.git.repository import Repository, failure
+from git_daytona.git.repository import Repository, failure, to_bytes
 from git_daytona.settings import preferences
 from git_daytona.settings.preferences import MAX_FETCH_SIZE
 from git_daytona.settings.settings import Settings
@@ -50,21 +50,22 @@ a message without an end, into it."""
 # environment: variables are part of the command, too (the wrapper adds GIT_PROTOCOL).
 _SERVER = "LC_ALL=C git -c 'safe.directory=*' -c core.hooksPath=/dev/null -c receive.autogc=false"
 UPLOAD_PACK = f"{_SERVER} upload-pack"
-RECEIVE_PACK = (
+_RECEIVING = (
     f"{_SERVER} -c receive.denyCurrentBranch=updateInstead -c receive.shallowUpdate=true"
     " -c receive.denyNonFastForwards=true -c receive.certNonceSeed="
-    " -c receive.fsckObjects=false receive-pack"
+    " -c receive.fsckObjects=false"
 )
+RECEIVE_PACK = f"{_RECEIVING} receive-pack"
 # Nothing else is written here: no FETCH_HEAD, no tags, no submodules.
 _FETCH_OPTIONS = (
     "--progress --no-tags --no-write-fetch-head --no-recurse-submodules --no-auto-maintenance"
     " --refmap= --prune"
 )
-_FETCH = ("fetch", *_FETCH_OPTIONS.split(), f"--upload-pack={UPLOAD_PACK}")
+_FETCH = ("fetch", *_FETCH_OPTIONS.split(), f"--upload-pack={UPLOAD_PACK}", "--stdin")
 _PUSH_OPTIONS = (
     "--progress --no-verify --no-signed --no-follow-tags --no-recurse-submodules --porcelain"
 )
-_PUSH = ("push", *_PUSH_OPTIONS.split(), f"--receive-pack={RECEIVE_PACK}")
+_PUSH = ("push", *_PUSH_OPTIONS.split())
 
 
 Leased = contextlib.AbstractContextManager[tuple[SshAccess, Trust]]
@@ -79,6 +80,17 @@ class _Job:
     command: tuple[str, ...]
     refspecs: Sequence[str]
     show: bool
+
+    @property
+    def arguments(self) -> list[str]:
+        """The refspecs of a push, with git's bytes whatever the locale is."""
+        return [os.fsdecode(to_bytes(each)) for each in self.refspecs if self.stdin is None]
+
+    @property
+    def stdin(self) -> bytes | None:
+        """The refspecs of a fetch: no list of arguments holds thousands."""
+        lines = "".join(f"{refspec}\n" for refspec in self.refspecs)
+        return to_bytes(lines) if self.command[0] == "fetch" else None
 
 
 @dataclass
@@ -112,10 +124,15 @@ class Transfers:
         *,
         show: bool = False,
         ahead: Callable[[], Leased] | None = None,
+        relaxed: Sequence[str] = (),
     ) -> Trust:
         """Push by explicit refspecs, without hooks, signatures, tags or submodules; fast-forward
-        only unless a refspec has a ``+``. The first try uses the lease ``ahead``."""
-        return self._transfer(_Job(repository, _PUSH, refspecs, show), sandbox_id, ahead)
+        only unless a refspec has a ``+``. The first try uses the lease ``ahead``; filters that are
+        ``relaxed`` may fail in the sandbox's checkout."""
+        settings = [f" -c filter.{name}.required=false" for name in relaxed]
+        receive_pack = f"--receive-pack={_RECEIVING}{''.join(settings)} receive-pack"
+        job = _Job(repository, (*_PUSH, receive_pack), refspecs, show)
+        return self._transfer(job, sandbox_id, ahead)
 
     @contextlib.contextmanager
     def ahead(self, repository: Repository, sandbox_id: str) -> Iterator[Callable[[], Leased]]:
@@ -207,7 +224,8 @@ class Transfers:
         with connection(self.settings, token, trust, configured) as connected:
             try:
                 result = run(
-                    (*argv, *job.refspecs),
+                    (*argv, *job.arguments),
+                    stdin=job.stdin,
                     env=environment.base() | connected.env,
                     timeout=TRANSFER_SECONDS,
                     idle=IDLE_SECONDS,
