@@ -316,7 +316,8 @@ def test_which_names_are_taken():
 def test_more_branches_than_are_taken(local, repo, evil, watched, monkeypatch):
     monkeypatch.setattr(refs, "MOST", 20)
     evil.agent(
-        "echo x > work; for n in $(seq 100 140); do git update-ref refs/heads/b$n $(git commit-tree -m $n HEAD:); done"
+        "echo x > work; for n in $(seq 100 140); do"
+        " git update-ref refs/heads/b$n $(git commit-tree -m $n HEAD:); done"
     )
     with watched.nothing_else_changed("many branches"):
         outcome = evil.sync()

@@ -55,7 +55,7 @@ class Report:
     """Files that could not be committed, and why."""
     left_count: int = 0
     filters: list[str] = field(default_factory=list)
-    """Those that the sandbox's configuration requires (gitattributes(5))."""
+    """Those of the sandbox's configuration whose program is missing (gitattributes(5))."""
     ports: list[int] = field(default_factory=list)
     lfs: int = 0
     notes: list[str] = field(default_factory=list)
@@ -188,7 +188,8 @@ def _read(found: Report, key: str, value: str) -> None:
             found.notes.append(printable(value)[:200])
         case "left" if len(found.left) < NOTES:
             reason, _, name = value.partition("\t")
-            found.left.append(f"{printable(name)[:200]} ({printable(reason)[:200]})")
+            name = printable(name)[:200].replace("\n", "\\n")
+            found.left.append(f"{name} ({printable(reason).strip()[:200]})")
         case "left-count" if _NUMBER.fullmatch(value):
             found.left_count = int(value)
         case "filter" if _FILTER.fullmatch(value) and len(found.filters) < NOTES:

@@ -127,10 +127,13 @@ class Transfers:
         relaxed: Sequence[str] = (),
     ) -> Trust:
         """Push by explicit refspecs, without hooks, signatures, tags or submodules; fast-forward
-        only unless a refspec has a ``+``. The first try uses the lease ``ahead``; filters that are
-        ``relaxed`` may fail in the sandbox's checkout."""
-        settings = [f" -c filter.{name}.required=false" for name in relaxed]
-        receive_pack = f"--receive-pack={_RECEIVING}{''.join(settings)} receive-pack"
+        only unless a refspec has a ``+``. The first try uses the lease ``ahead``; the sandbox's
+        checkout passes the ``relaxed`` filters by."""
+        keys = [
+            f"filter.{name}.{key}" for name in relaxed for key in ("process=", "required=false")
+        ]
+        settings = environment.config_arguments(tuple(keys))
+        receive_pack = f"--receive-pack={' '.join((_RECEIVING, *settings))} receive-pack"
         job = _Job(repository, (*_PUSH, receive_pack), refspecs, show)
         return self._transfer(job, sandbox_id, ahead)
 

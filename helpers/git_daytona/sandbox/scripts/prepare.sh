@@ -1,4 +1,4 @@
-# Makes the sandbox's repository ready to be pushed to, and says which filters it requires. Arguments:
+# Makes the sandbox's repository ready to be pushed to, and says which filters it lacks. Arguments:
 # project directory, object format; "restore" as the third leaves HEAD as it is. May be run again: a
 # repository that is there stays as it is.
 mkdir -p "$1" && cd -P "$1" || give_up "cannot make $1 in the sandbox"
@@ -21,5 +21,5 @@ if [ "${3:-}" != restore ] && unborn; then g symbolic-ref HEAD refs/heads/openco
 g config user.name >/dev/null || g config user.name OpenCode
 g config user.email >/dev/null || g config user.email opencode@localhost
 say head "$(g rev-parse -q --verify HEAD || echo -)"
-for name in $(required); do say filter "$name"; done
+for name in $(lacking); do say filter "$name"; done
 say end ok

@@ -46,7 +46,7 @@ case $purpose in
   push)
     [ "$(g config --type=bool core.bare)" != true ] || # it would move the branch, not the files
       give_up "core.bare is set in the sandbox's repository, so its files would not follow a push"
-    for name in $(required); do say filter "$name"; done
+    for name in $(lacking); do say filter "$name"; done
     ;;
   adopt)
     # HEAD comes last: until then nothing has changed that matters.
@@ -314,6 +314,13 @@ say_left() {
 }
 try add -A --ignore-errors $sparse --pathspec-from-file="$index.paths" --pathspec-file-nul
 if [ "$status" -gt 1 ]; then
+  # Files as new as the index are compared whenever it is written, whatever is added (racy-git); a
+  # filter that is missing would end each try.
+  past=$(relaxed)
+  if [ -n "$past" ]; then
+    sleep 1
+    g $past update-index -q --refresh
+  fi
   changed_names >"$index.all"
   tries=0
   add_names "$index.all"

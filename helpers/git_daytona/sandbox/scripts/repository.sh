@@ -35,9 +35,16 @@ unborn() {
     *) refuse "$listing" ;;
   esac
 }
-# The filters that git requires, and the words for g that make it go on without their programs.
-required() {
-  g config --name-only --get-regexp '^filter\..*\.required$' |
-    sed -n 's/^filter\.\([A-Za-z0-9_-]*\)\.required$/\1/p'
+# The filters whose program is missing, and the words for g that make git pass them by: else it gives
+# up where they are required, or are of the kind that runs for all files (gitattributes(5)).
+lacking() {
+  g config --get-regexp '^filter\..*\.(process|smudge|clean)$' | while read -r key program _; do
+    case $program in
+      '' | *[!A-Za-z0-9_./-]*) ;;
+      *) command -v "$program" >/dev/null || printf '%s\n' "$key" ;;
+    esac
+  done | sed -n 's/^filter\.\([A-Za-z0-9_-]*\)\.[a-z]*$/\1/p' | sort -u
 }
-relaxed() { for name in $(required); do echo "-c filter.$name.required=false"; done; }
+relaxed() {
+  for name in $(lacking); do echo "-c filter.$name.required=false -c filter.$name.process="; done
+}
