@@ -2,9 +2,11 @@
 what stays is named; git is asked what the sandbox's repository is in, and what it refuses is not
 taken for missing."""
 
+import shlex
+
 import pytest
 
-from git_daytona.base.errors import TransferFailed
+from git_daytona.base.errors import SandboxCommandFailed, TransferFailed
 
 
 def files(repo, revision="opencode/1"):
@@ -201,3 +203,408 @@ def test_case_81_a_new_session_with_such_a_filter(local, repo, begin, monkeypatc
 
 
 # -- formats and settings --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("object_format", ["sha1", "sha256"])
+def test_case_82_defaults_of_the_image(local, repo, begin, monkeypatch, tmp_path, object_format):
+    """Start and sync work whatever the image's git would make by itself, or takes paths for."""
+    if object_format == "sha256":
+        path = tmp_path / "other"
+        path.mkdir()
+        repo = type(repo)(path)
+        repo.git("init", "-q", "--object-format=sha256")
+        repo.commit("README", "hello\n")
+    examples = {
+        "variables": (
+            {"GIT_DEFAULT_HASH": "sha256", "GIT_DEFAULT_REF_FORMAT": "reftable"},
+            {},
+        ),
+        "the other hash": ({"GIT_DEFAULT_HASH": "sha1", "GIT_LITERAL_PATHSPECS": "1"}, {}),
+        "configuration": (
+            {"GIT_ICASE_PATHSPECS": "1"},
+            {
+                ".gitconfig": "[init]\ndefaultObjectFormat = sha256\ndefaultRefFormat = reftable\n"
+                "defaultBranch = trunk\ntemplateDir = /home/daytona/template\n"
+                "[i18n]\ncommitEncoding = latin1\n[core]\nbare = true\n"
+            },
+        ),
+    }
+    for name, (env, written) in examples.items():
+        with monkeypatch.context() as patch:
+            image(local, patch, env, written)
+            session = begin(repo)
+        session.agent("echo x > x")
+        assert session.sync().changed, name
+        assert repo.show(f"opencode/{session.number}", "x") == "x", name
+        assert repo.git("rev-parse", f"opencode/{session.number}~1") == repo.git(
+            "rev-parse", "HEAD"
+        ), name
+
+
+# -- the repository --------------------------------------------------------------------------------
+
+
+def test_case_83_settings_that_hide_the_files(local, repo, begin):
+    """git is told where they are: syncs go on, and history with them."""
+    session = begin(repo)
+    examples = {
+        "bare": ("git config core.bare true", "git config --unset core.bare"),
+        "worktree": ("git config core.worktree /tmp", "git config --unset core.worktree"),
+        "a link": ("mv .git ../apart; ln -s ../apart .git", ":"),
+        "a file": ("rm .git; echo 'gitdir: ../apart' > .git; git config core.bare true", ":"),
+        "worktree configuration": (
+            "git config extensions.worktreeConfig true; git config --worktree core.bare true",
+            ":",
+        ),
+    }
+    before = repo.git("rev-parse", "opencode/1")
+    for number, (name, (script, back)) in enumerate(examples.items()):
+        session.agent(f"{script}; echo {number} > {number}")
+        outcome = session.sync()
+        assert repo.git("rev-parse", "opencode/1~1") == before, name
+        assert repo.show("opencode/1", str(number)) == str(number), name
+        assert "was gone" not in outcome.message, name
+        before = outcome.head
+        session.agent(back)
+
+
+def test_case_83_a_push_where_the_files_would_not_follow(local, repo, begin):
+    session = begin(repo)
+    session.agent("git config core.bare true")
+    repo.git("switch", "-q", "opencode/1")
+    repo.commit("mine")
+    with pytest.raises(SandboxCommandFailed, match=r"core\.bare is set"):
+        session.coordinator.push("1")
+    session.agent("git config core.bare false")
+    session.coordinator.push("1")
+    assert session.agent("cat mine") == "content\n"
+
+
+def test_case_83_a_repository_that_git_refuses_is_not_missing(local, repo, begin):
+    """It is said, and nothing is changed, here or there; mended, it goes on where it was."""
+    session = begin(repo)
+    session.agent("echo x > x; git add x; git commit -qm x; echo y > y")
+    refs = repo.git("for-each-ref")
+    examples = {
+        "an extension": (
+            "cp .git/config ../config; git config core.repositoryformatversion 1;"
+            " git config extensions.unheardOf true",
+            "cp ../config .git/config",
+        ),
+        "no HEAD": ("mv .git/HEAD ../HEAD", "mv ../HEAD .git/HEAD"),
+        "an empty HEAD": ("mv .git/HEAD ../HEAD; : > .git/HEAD", "mv ../HEAD .git/HEAD"),
+        "a broken branch": (
+            "cp .git/refs/heads/opencode ../branch; : > .git/refs/heads/opencode",
+            "cp ../branch .git/refs/heads/opencode",
+        ),
+        "configuration": (
+            "cp .git/config ../config; echo '[broken' >> .git/config",
+            "cp ../config .git/config",
+        ),
+        "a link to nothing": ("mv .git ../away; ln -s nothing .git", "rm .git; mv ../away .git"),
+        "no objects": ("mv .git/objects ../objects", "mv ../objects .git/objects"),
+    }
+    for name, (harm, mend) in examples.items():
+        session.agent(f"({harm}; find .git ../project -type f | sort | xargs cksum > ../sums)")
+        for work in (session.sync, lambda: session.coordinator.delete("1")):
+            with pytest.raises(SandboxCommandFailed, match="git refuses its repository") as failed:
+                work()
+            assert "exec N" in failed.value.hint, name
+        assert repo.git("for-each-ref") == refs, name
+        session.agent("find .git ../project -type f | sort | xargs cksum | cmp - ../sums")
+        session.agent(mend)
+    session.sync()
+    assert {"x", "y"} <= files(repo)
+    assert repo.git("log", "--format=%s", "opencode/1").split("\n")[1:] == ["x", "Add README"]
+
+
+def test_case_83_an_index_that_cannot_be_read(local, repo, begin):
+    examples = ("echo x > .git/index", ": > .git/index", "printf DIRC > .git/index")
+    session = begin(repo)
+    for number, harm in enumerate(examples):
+        session.agent(f"echo {number} > {number}; {harm}")
+        session.sync()
+        assert {"README", str(number)} <= files(repo), harm
+        session.agent("rm -rf .git/index; git reset -q")
+
+
+def test_case_83_a_repair_that_fails_leaves_all_as_it_was(local, repo, begin, monkeypatch):
+    """And is begun again by the next sync: one history, with the files on top."""
+    session = begin(repo)
+    session.agent("echo one > one")
+    first = session.sync().head
+    examples = {
+        "no repository": "rm -rf .git; echo two > two",
+        "a new one": "rm -rf .git; git init -q -b trunk; git add README; echo two > two",
+        "an empty one": "rm -rf .git; mkdir .git; echo two > two",
+        "no refs": "rm -rf .git/refs/heads .git/packed-refs; mkdir .git/refs/heads; echo two > two",
+    }
+    for name, harm in examples.items():
+        session.agent(harm)
+        before = session.agent("cat .git/HEAD 2>/dev/null; ls")
+        local.faults.gateway.git_server = "exit 1"
+        for _ in range(2):
+            with pytest.raises(TransferFailed):
+                session.sync()
+        local.faults.gateway.git_server = None
+        after = session.agent("cat .git/HEAD 2>/dev/null; ls")
+        assert after.endswith(before), name
+        assert repo.git("rev-parse", "opencode/1") == first, name
+        outcome = session.sync()
+        assert "was gone and was made again" in outcome.message, name
+        assert repo.git("rev-parse", "opencode/1~1") == first, name
+        assert repo.git("rev-list", "--max-parents=0", "opencode/1").count("\n") == 0, name
+        assert files(repo) == {"README", "one", "two"}, name
+        assert session.agent("git symbolic-ref HEAD; git status --porcelain").strip() == (
+            "refs/heads/opencode"
+        ), name
+        session.agent("git reset -q --hard HEAD~1; rm -f two")
+        session.sync()
+        assert repo.git("rev-parse", "opencode/1") == first, name
+
+
+def test_case_83_a_session_that_began_without_commits(local, repo, begin, tmp_path):
+    """There is no history to give it: its first commit is made there."""
+    path = tmp_path / "empty"
+    path.mkdir()
+    repo = type(repo)(path)
+    repo.git("init", "-q")
+    session = begin(repo)
+    examples = ("echo x > x", "rm -rf .git; echo y > y", "git checkout -q --orphan new; echo z > z")
+    for script in examples:
+        session.agent(script)
+        outcome = session.sync()
+        assert repo.git("rev-parse", f"opencode/{session.number}") == outcome.head
+    assert files(repo, f"opencode/{session.number}") == {"x", "y", "z"}
+
+
+CONFLICT = """
+echo base > f; git add f; git commit -qm base
+git switch -qc other; echo other > f; git commit -qam other
+git switch -q opencode; echo ours > f; git commit -qam ours
+"""
+
+
+def test_case_84_conflicts_of_every_kind(local, repo, begin):
+    """Markers are not committed, and the agent's index stays as it is."""
+    session = begin(repo)
+    session.agent(CONFLICT)
+    examples = {
+        "stash pop": "echo mine > f; git stash -q; echo again > f; git commit -qam again;"
+        " git stash pop",
+        "stash apply": "echo mine > f; git stash -q; echo more > f; git commit -qam more;"
+        " git stash apply",
+        "squash": "git merge --squash other",
+        "three ways": "git diff opencode other > ../patch; echo third > f; git commit -qam third;"
+        " git apply -3 ../patch",
+        "checkout": "echo mine > f; git checkout -m other",
+        "read-tree": "git read-tree -m $(git merge-base HEAD other) HEAD other",
+        "merge": "git merge other",
+        "am": "git format-patch -1 --stdout other > ../mail; git am -3 ../mail",
+    }
+    for name, script in examples.items():
+        session.agent(
+            f"({script}) >/dev/null 2>&1; echo {name} > extra; git ls-files -u | grep -q ."
+        )
+        before = session.agent("git status --porcelain=v2; git ls-files -s; cat f; git log -1")
+        tip = session.agent("git rev-parse HEAD").strip()
+        outcome = session.sync()
+        assert (outcome.head, repo.git("rev-parse", "opencode/1")) == (tip, tip), name
+        after = session.agent("git status --porcelain=v2; git ls-files -s; cat f; git log -1")
+        assert after == before, name
+        assert "a conflict is not resolved" in outcome.message or "in progress" in outcome.message
+        held = [each.ref for each in outcome.kept if "files as they are" in each.what]
+        assert len(held) == 1 and repo.show(held[0], "extra") == name, name
+        assert not session.sync().kept, name
+        session.agent(
+            "git am --abort 2>/dev/null; git reset -q --hard; git clean -qfd;"
+            " git switch -q opencode; git stash clear"
+        )
+    session.agent("git merge -q other >/dev/null; echo both > f; git commit -qam both")
+    session.sync()
+    assert repo.git("log", "-1", "--format=%s", "opencode/1") == "both"
+
+
+# -- the project -----------------------------------------------------------------------------------
+
+
+def test_case_89_a_project_that_was_moved(local, repo, begin):
+    """It is said where it is; nothing was deleted, and moved back, all comes."""
+    session = begin(repo)
+    session.agent("echo x > x; mkdir -p src; echo y > src/y")
+    before = session.sync().head
+    examples = {
+        "beside it": ("mv project elsewhere", "mv elsewhere project", "/home/daytona/elsewhere"),
+        "deeper": (
+            "mkdir -p a/b; mv project a/b/c",
+            "mv a/b/c project",
+            "/home/daytona/a/b/c",
+        ),
+        "to /tmp": (
+            "mv project /tmp/p; mkdir project",
+            "rm -r project; mv /tmp/p project",
+            "/tmp/p",
+        ),
+        "an empty one in its place": (
+            "mv project 'other one'; git init -q project",
+            "rm -r project; mv 'other one' project",
+            "/home/daytona/other one",
+        ),
+    }
+    for number, (name, (away, back, place)) in enumerate(examples.items()):
+        session.agent(f"echo {number} > new; cd ..; {away}")
+        for work in (session.sync, lambda: session.coordinator.delete("1")):
+            with pytest.raises(SandboxCommandFailed, match=f"was moved .* to {place}") as failed:
+                work()
+            assert shlex.quote(place) in failed.value.hint, name
+        assert repo.git("rev-parse", "opencode/1") == before, name
+        session.agent(f"cd ..; {back}")
+        before = session.sync().head
+        assert files(repo) == {"README", "x", "src/y", "new"}, name
+        assert repo.show("opencode/1", "new") == str(number), name
+
+
+def test_case_89_a_project_that_is_gone(local, repo, begin):
+    """Nobody deleted its files one by one: they are there again."""
+    session = begin(repo)
+    session.agent("echo x > x; mkdir -p src; echo y > src/y")
+    before = session.sync().head
+    examples = {
+        "removed": "rm -rf project",
+        "made anew": "rm -rf project; mkdir project",
+        "with another file": "rm -rf project; mkdir project; echo z > project/z",
+        "emptied": "find project -mindepth 1 -delete",
+    }
+    for name, script in examples.items():
+        session.agent(f"cd ..; {script}")
+        assert "was gone and was made again" in session.sync().message, name
+        after = repo.git("rev-parse", "opencode/1")
+        if name == "with another file":
+            assert repo.git("rev-parse", "opencode/1~1") == before, name
+            assert files(repo) == {"README", "x", "src/y", "z"}
+            before = after
+        assert after == before, name
+        assert session.agent("cat src/y; git status --porcelain") == "y\n", name
+
+
+def test_case_111_stale_locks(local, repo, begin):
+    """As a stale index.lock: said, and gone on."""
+    examples = {
+        "HEAD.lock": "touch .git/HEAD.lock",
+        "refs/heads/opencode.lock": "touch .git/refs/heads/opencode.lock",
+        "index.lock": "touch .git/index.lock",
+        "packed-refs.lock": "touch .git/packed-refs.lock",
+        "refs/daytona/head.lock": "touch .git/refs/daytona/head.lock",
+        "refs/heads/näh/🙂.lock": "git switch -qc näh/🙂; touch .git/refs/heads/näh/🙂.lock",
+    }
+    session = begin(repo)
+    session.sync()
+    for number, (name, script) in enumerate(examples.items()):
+        session.agent(f"{script}; echo {number} > x")
+        outcome = session.sync()
+        assert outcome.changed and f"a stale {name} was removed" in outcome.message, name
+        assert repo.show("opencode/1", "x") == str(number), name
+    repo.git("switch", "-q", "opencode/1")
+    mine = repo.commit("mine")
+    session.agent("touch .git/HEAD.lock .git/refs/heads/näh/🙂.lock")
+    assert session.coordinator.push("1") == mine
+
+
+def test_case_111_a_lock_of_a_git_that_runs(local, repo, begin):
+    session = begin(repo)
+    session.sync()
+    session.agent(
+        'cp "$(command -v sleep)" /tmp/git; touch .git/HEAD.lock .git/index.lock; echo x > x;'
+        " /tmp/git 1000 & echo $! > /tmp/pid"
+    )
+    assert "stale" not in session.sync().message
+    session.agent("ls .git/HEAD.lock .git/index.lock; kill $(cat /tmp/pid)")
+    assert session.sync().message.count("stale") == 2
+    assert repo.show("opencode/1", "x") == "x"
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+NAMES = {
+    "zwj": "👩‍💻/fix",
+    "newest emoji": "\U0001fae9\U0001f6d8",
+    "wide space": "a\u3000b",
+    "line separator": "a\u2028b\u2029c",
+    "next line": "a\u0085b",
+    "latin-1": "caf\udce9",
+    "no utf-8": "\udcff\udcfe/\udc80",
+    "unassigned": "\U000e0fff\u0378",
+    "blanks": "\u00a0\ufeff\u200b",
+}
+RENAMED = {"turned": "abc\u202edef", "acting": "\u009b2J", "long": "y" * 250}
+
+
+def octal(name: str) -> str:
+    data = name.encode("utf-8", "surrogateescape")
+    return "".join(f"\\{byte:03o}" for byte in data)
+
+
+def test_case_87_and_case_112_names_that_are_gits(local, repo, begin, command):
+    """Each comes back, whatever else is there, also by 'fetch' and by a process whose locale cannot
+    write it; each can be checked out, pushed to, deleted; those that cannot have their names here
+    get another one, which moves with them."""
+    session = begin(repo)
+    examples = NAMES | RENAMED
+    made = "".join(
+        f"git update-ref \"refs/heads/$(printf '{octal(name)}')\" $(git commit-tree -m {number} "
+        "HEAD:); "
+        for number, name in enumerate(examples.values())
+    )
+    session.agent(f"{made} git branch ordinary; echo x > x")
+    outcome = session.sync()
+    assert outcome.left_behind == ""
+    listing = repo.git("for-each-ref", "--format=%(contents:subject)%00%(refname)", "refs/remotes")
+    lines = [line.split("\0") for line in listing.split("\n")]
+    tracking = {ref.removeprefix("refs/remotes/sandbox-1/"): subject for subject, ref in lines}
+    for number, (kind, name) in enumerate(examples.items()):
+        if kind in NAMES:
+            assert tracking.pop(name) == str(number), kind
+    renamed = {name for name in tracking if name.startswith("renamed-")}
+    assert {tracking[name] for name in renamed} == {"9", "10", "11"}
+    assert set(tracking) - renamed == {"ordinary", "opencode"}
+    assert not session.sync().changed
+    session.agent(
+        f"git update-ref \"refs/heads/$(printf '{octal(RENAMED['long'])}')\" $(git commit-tree -m"
+        " moved HEAD:)"
+    )
+    assert session.sync().changed
+    subjects = repo.git("for-each-ref", "--format=%(contents:subject)", "refs/remotes").split("\n")
+    assert "moved" in subjects and "11" not in subjects
+    for number, name in enumerate((NAMES["latin-1"], NAMES["zwj"], NAMES["next line"])):
+        session.agent(f"git switch -q \"$(printf '{octal(name)}')\"; echo {number} > number")
+        done = command("git-daytona", "sync", "1", cwd=repo.path, env={"LC_ALL": "C"})
+        assert done.status == 0, done.err
+        repo.git("switch", "-q", "opencode/1")
+        mine = repo.commit(f"mine{number}")
+        done = command("git-daytona", "push", "1", cwd=repo.path, env={"LC_ALL": "C"})
+        assert done.status == 0, done.err
+        assert session.agent("git rev-parse HEAD").strip() == mine
+        repo.git("switch", "-q", "main")
+    session.coordinator.fetch("1")
+    session.coordinator.delete("1")
+    kept = {repo.git("log", "-1", "--format=%s", each) for each in repo.kept().values()}
+    assert {str(number) for number in range(len(examples) - 1)} - {"0", "4", "5"} <= kept
+
+
+def test_case_87_a_branch_that_cannot_be_taken_holds_up_only_what_is_not_here(
+    local, repo, begin, monkeypatch
+):
+    examples = {"contained": "HEAD", "an ancestor": "HEAD~1", "the base": "main-copy"}
+    session = begin(repo)
+    session.agent("git branch main-copy; echo x > x; git add x; git commit -qm x")
+    monkeypatch.setattr("git_daytona.git.refs.MOST", 3)
+    for name, tip in examples.items():
+        session.agent(f"for n in 1 2 3 4 5 6; do git update-ref refs/heads/z$n {tip}; done")
+        assert session.sync().left_behind == "", name
+    session.agent("git update-ref refs/heads/z6 $(git commit-tree -m other HEAD:)")
+    outcome = session.sync()
+    assert outcome.left_behind == "branches that cannot be taken stay in the sandbox: refs/heads/z6"
+    with pytest.raises(TransferFailed, match="not deleted: branches that cannot be taken"):
+        session.coordinator.delete("1")
+    session.agent("git update-ref refs/heads/z6 HEAD")
+    session.coordinator.delete("1")

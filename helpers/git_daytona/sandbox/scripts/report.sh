@@ -325,8 +325,8 @@ if [ "$status" -gt 1 ]; then
   tries=0
   add_names "$index.all"
 fi
-tree=$(g write-tree 2>&1) ||
-  give_up "git write-tree failed in the sandbox: $(printf %s "$tree" | one_line)"
+tree=$(g write-tree 2>"$index.why") ||
+  give_up "git write-tree failed in the sandbox: $(one_line <"$index.why")"
 [ -z "$complaint" ] || say_left
 changed=yes
 if [ -n "$head" ]; then
