@@ -16,7 +16,7 @@ missing() { # what
     case ${place##*/} in '*' | '.[!.]*' | .git) ;; *) say missing "$1"; exit 0 ;; esac
   done
   at=
-  moved=$(find "${project%/*}" /tmp -xdev -maxdepth 3 -name .git -type d -prune 2>/dev/null |
+  moved=$(find "${project%/*}" /tmp -xdev -maxdepth 4 -name .git -type d -prune 2>/dev/null |
     head -n 50 | while IFS= read -r place; do
       [ "$place" != "$project/.git" ] || continue
       ! g --git-dir="$place" rev-parse -q --verify refs/daytona/head >/dev/null 2>&1 || {
@@ -82,18 +82,24 @@ for stale in "$dir"/daytona-index.*; do
   [ ! -e "$stale" ] || [ -d "/proc/${process%%.*}" ] || rm -f "$stale"
 done
 break_locks() {
+  set --
   for lock in "$dir"/*.lock "$common"/*.lock "$common"/reftable/*.lock \
     "$common"/refs/daytona/*.lock "$common/${branch:-HEAD}.lock"; do
-    tries=0
-    while [ -e "$lock" ] && ! git_runs; do
-      tries=$((tries + 1))
-      if [ "$tries" -gt 20 ]; then
-        rm -f "$lock"
+    [ ! -e "$lock" ] || set -- "$@" "$lock"
+  done
+  tries=0
+  while [ "$#" -gt 0 ] && ! git_runs; do
+    tries=$((tries + 1))
+    for lock; do
+      shift
+      if [ "$tries" -gt 20 ] && rm "$lock" 2>/dev/null; then
         lock=${lock#"$dir"/}
         say note "a stale ${lock#"$common"/} was removed"
-      else sleep 0.1
+      elif [ -e "$lock" ]; then set -- "$@" "$lock"
       fi
     done
+    [ "$tries" -le 20 ] || return
+    sleep 0.1
   done
 }
 
