@@ -121,7 +121,7 @@ class SandboxBranch:
             )
         if report.operation is not None:
             raise TransferFailed(
-                f"{branches.running(report.operation)} in the sandbox",
+                f"nothing was pushed: {branches.running(report.operation)} in the sandbox",
                 hint="let the agent finish or abort it, then push again",
             )
         if report.branch is None:
