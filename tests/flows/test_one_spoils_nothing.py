@@ -88,12 +88,14 @@ def test_case_79_many_bad_paths(local, repo, begin):
     session = begin(repo)
     session.agent(
         "git config filter.none.required true; git config filter.none.clean no-such-program;"
-        " echo '*.bin filter=none' > .gitattributes; for n in $(seq 10 69); do echo $n > $n.bin;"
-        " echo $n > $n.txt; done; for n in $(seq 1 200); do echo > closed$n; done; chmod 0 closed*"
+        " echo '*.bin filter=none' > .gitattributes; echo 'w* working-tree-encoding=UTF-16' >>"
+        " .gitattributes; for n in $(seq 100 999); do echo $n > $n.bin; done; for n in $(seq 9); do"
+        " echo $n > w$n; echo $n > $n.txt; done; for n in $(seq 1 200); do echo > closed$n; done;"
+        " chmod 0 closed*; echo > z"
     )
     outcome = session.sync()
-    assert "; " not in outcome.left_behind and outcome.left_behind.endswith("240 more")
-    assert len(files(repo)) == 62
+    assert "; " not in outcome.left_behind and outcome.left_behind.endswith("1089 more")
+    assert files(repo) == {"README", ".gitattributes", "z", *(f"{n}.txt" for n in range(1, 10))}
 
 
 def test_case_79_ignored_ones_are_no_work(local, repo, begin):
@@ -319,13 +321,20 @@ def test_case_83_a_repository_that_git_refuses_is_not_missing(local, repo, begin
 
 
 def test_case_83_an_index_that_cannot_be_read(local, repo, begin):
-    examples = ("echo x > .git/index", ": > .git/index", "printf DIRC > .git/index")
+    """Or is gone: what HEAD has is not deleted, ignored or not."""
+    examples = (
+        "echo x > .git/index",
+        ": > .git/index",
+        "printf DIRC > .git/index",
+        "rm .git/index",
+    )
     session = begin(repo)
+    session.agent("echo kept | tee kept > .gitignore; git add -f kept; git commit -qm kept")
     for number, harm in enumerate(examples):
         session.agent(f"echo {number} > {number}; {harm}")
         session.sync()
-        assert {"README", str(number)} <= files(repo), harm
-        session.agent("rm -rf .git/index; git reset -q")
+        assert {"README", "kept", str(number)} <= files(repo), harm
+        assert session.agent("git status --porcelain") == "", harm
 
 
 def test_case_83_a_repair_that_fails_leaves_all_as_it_was(local, repo, begin, monkeypatch):

@@ -222,15 +222,12 @@ clean_up() {
 trap clean_up EXIT
 cp -p "$dir/index" "$index" 2>/dev/null || : >"$index"
 cp -p "$index" "$index.before"
-[ -s "$index" ] || rm -f "$index"
 export GIT_INDEX_FILE="$index"
-begin_anew() {
+# Without an index a file that is ignored, but in HEAD, would count as deleted.
+if [ ! -s "$index" ] || { [ -z "$answered" ] && ! g ls-files >/dev/null 2>&1; }; then
+  [ ! -s "$index" ] || say note "the index could not be read and was made anew"
   rm -f "$index"
   [ -z "$head" ] || g read-tree "$head"
-}
-if [ -z "$answered" ] && ! g ls-files >/dev/null 2>&1; then
-  begin_anew
-  say note "the index could not be read and was made anew"
 fi
 
 take_lock() { (set -C; : >"$dir/index.lock") 2>/dev/null && locked=yes; }
@@ -290,7 +287,7 @@ changed_names() {
         */) ;;
         *) if [ -f "$name" ] || [ -L "$name" ]; then printf "%s\0" "$name"; fi ;;
       esac
-    done' sh | swap | LC_ALL=C sort -u
+    done' sh | swap
 }
 closed_folders() {
   find . -name .git -prune -o -type d -exec sh -c 'for name; do
@@ -327,9 +324,18 @@ if [ "$status" -gt 1 ]; then
     sleep 1
     g $past update-index -q --refresh
   fi
+  # Those that git converts come last, but for those of which it is known that it cannot. (The line
+  # "/", which is no name, is there because busybox's grep takes no empty list.)
   changed_names >"$index.all"
+  swap <"$index.all" | g check-attr -z --stdin filter working-tree-encoding | swap >"$index.marked"
+  sed -n 'N;N;/\nunspecified$/d;s/\n.*//p' "$index.marked" >"$index.converted"
+  sed -nE "N;N;s,\nfilter\n($(lacking | tr '\n' '|')/)\$,,p" "$index.marked" >"$index.known"
+  echo / | tee -a "$index.known" >>"$index.converted"
+  grep -avxFf "$index.converted" "$index.all" >"$index.plain"
+  grep -avxFf "$index.known" "$index.converted" >"$index.able"
   tries=0
-  add_names "$index.all"
+  add_names "$index.plain"
+  add_names "$index.able"
 fi
 tree=$(g write-tree 2>"$index.why") ||
   give_up "git write-tree failed in the sandbox: $(one_line <"$index.why")"

@@ -35,15 +35,23 @@ unborn() {
     *) refuse "$listing" ;;
   esac
 }
-# The filters whose program is missing, and the words for g that make git pass them by: else it gives
-# up where they are required, or are of the kind that runs for all files (gitattributes(5)).
+# The filters that end git where their program is missing, because they are required or are of the
+# kind that runs for all files (gitattributes(5)); and the words for g that make it pass them by.
 lacking() {
-  g config --get-regexp '^filter\..*\.(process|smudge|clean)$' | while read -r key program _; do
-    case $program in
-      '' | *[!A-Za-z0-9_./-]*) ;;
-      *) command -v "$program" >/dev/null || printf '%s\n' "$key" ;;
-    esac
-  done | sed -n 's/^filter\.\([A-Za-z0-9_-]*\)\.[a-z]*$/\1/p' | sort -u
+  g config --get-regexp '^filter\..*\.(process|smudge|clean|required)$' |
+    while read -r key program _; do
+      case ${key##*.}:$program in
+        required:false | required:no | required:off | required:0) continue ;;
+        required:*) ;;
+        *: | *:*[!A-Za-z0-9_./-]*) continue ;;
+        *) ! command -v "$program" >/dev/null || continue ;;
+      esac
+      printf '%s\n' "$key"
+    done | sed -n 's/^filter\.\([A-Za-z0-9_-]*\)\.\([a-z]*\)$/\1 \2/p' | awk '
+      $2 == "process" { ends[$1] }
+      $2 == "required" { required[$1]; next }
+      { missing[$1] }
+      END { for (name in missing) if (name in ends || name in required) print name }'
 }
 relaxed() {
   for name in $(lacking); do echo "-c filter.$name.required=false -c filter.$name.process="; done
