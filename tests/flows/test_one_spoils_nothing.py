@@ -91,11 +91,11 @@ def test_case_79_many_bad_paths(local, repo, begin):
         " echo '*.bin filter=none' > .gitattributes; echo 'w* working-tree-encoding=UTF-16' >>"
         " .gitattributes; for n in $(seq 100 999); do echo $n > $n.bin; done; for n in $(seq 9); do"
         " echo $n > w$n; echo $n > $n.txt; done; for n in $(seq 1 200); do echo > closed$n; done;"
-        " chmod 0 closed*; echo > z"
+        " chmod 0 closed*; echo > z; rm README"
     )
     outcome = session.sync()
     assert "; " not in outcome.left_behind and outcome.left_behind.endswith("1089 more")
-    assert files(repo) == {"README", ".gitattributes", "z", *(f"{n}.txt" for n in range(1, 10))}
+    assert files(repo) == {".gitattributes", "z", *(f"{n}.txt" for n in range(1, 10))}
 
 
 def test_case_79_ignored_ones_are_no_work(local, repo, begin):
@@ -304,6 +304,7 @@ def test_case_83_a_repository_that_git_refuses_is_not_missing(local, repo, begin
             "cp ../config .git/config",
         ),
         "a link to nothing": ("mv .git ../away; ln -s nothing .git", "rm .git; mv ../away .git"),
+        "closed": ("chmod 000 .git", "chmod 755 .git"),
         "no objects": ("mv .git/objects ../objects", "mv ../objects .git/objects"),
     }
     for name, (harm, mend) in examples.items():
@@ -383,6 +384,7 @@ def test_case_83_a_session_that_began_without_commits(local, repo, begin, tmp_pa
         session.agent(script)
         outcome = session.sync()
         assert repo.git("rev-parse", f"opencode/{session.number}") == outcome.head
+        assert ("was gone" in outcome.message) == ("rm -rf" in script)
     assert files(repo, f"opencode/{session.number}") == {"x", "y", "z"}
 
 

@@ -226,7 +226,8 @@ class SandboxBranch:
                 hint="look into it: git daytona exec N -- ls -la",
             )
         what = ".git" if missing == "repository" else "project directory"
-        again.notes.append(f"the sandbox's {what} was gone and was made again")
+        if local is not None:
+            again.notes.append(f"the sandbox's {what} was gone and was made again")
         return again
 
 

@@ -278,16 +278,16 @@ add_names() { # a list: what of it makes git give up is found by halves, and lef
   add_names "$1.a"
   add_names "$1.b"
 }
-# What git's index does not have of the files here: one that is unlike its filter's output because
-# there is no such program is not changed by that.
-changed_names() {
-  g $(relaxed) ls-files -z -m -o --exclude-standard |
-    xargs -0 -r sh -c 'for name; do
-      case $name in
-        */) ;;
-        *) if [ -f "$name" ] || [ -L "$name" ]; then printf "%s\0" "$name"; fi ;;
-      esac
-    done' sh | swap
+# The files that are not as the index has them: one that is unlike its filter's output because there
+# is no such program is not changed by that.
+changed_names() { g $(relaxed) ls-files -z -m -o --exclude-standard; }
+there() {
+  xargs -0 -r sh -c 'for name; do
+    case $name in
+      */) ;;
+      *) if [ -f "$name" ] || [ -L "$name" ]; then printf "%s\0" "$name"; fi ;;
+    esac
+  done' sh
 }
 closed_folders() {
   find . -name .git -prune -o -type d -exec sh -c 'for name; do
@@ -298,7 +298,7 @@ closed_folders() {
 }
 # Names what is still not in the index, and why. Of a pipe or a socket there is nothing to keep.
 say_left() {
-  { changed_names; closed_folders; } >"$index.left"
+  { changed_names | there | swap; closed_folders; } >"$index.left"
   left=$(wc -l <"$index.left")
   say left-count "$left"
   count=0
@@ -326,7 +326,7 @@ if [ "$status" -gt 1 ]; then
   fi
   # Those that git converts come last, but for those of which it is known that it cannot. (The line
   # "/", which is no name, is there because busybox's grep takes no empty list.)
-  changed_names >"$index.all"
+  changed_names | swap | grep -av '/$' >"$index.all"
   swap <"$index.all" | g check-attr -z --stdin filter working-tree-encoding | swap >"$index.marked"
   sed -n 'N;N;/\nunspecified$/d;s/\n.*//p' "$index.marked" >"$index.converted"
   sed -nE "N;N;s,\nfilter\n($(lacking | tr '\n' '|')/)\$,,p" "$index.marked" >"$index.known"

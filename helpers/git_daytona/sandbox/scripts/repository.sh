@@ -20,7 +20,7 @@ g() {
 # Whether something like a repository is in the current directory: then it is git's to say whether
 # it can be used, and what git refuses is not missing.
 is_there() {
-  [ ! -d .git ] || set -- .git/*
+  [ ! -d .git ] || [ ! -r .git ] || set -- .git/*
   [ -e "${1:-.git}" ] || [ -L "${1:-.git}" ]
 }
 refuse() { say refused "$(printf %s "$1" | sed 's/^fatal: //' | one_line)"; exit 0; }
