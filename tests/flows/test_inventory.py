@@ -1,5 +1,6 @@
 """What a deletion would destroy is here before, or refused by name: whatever holds it there."""
 
+import base64
 import re
 import secrets
 
@@ -176,10 +177,10 @@ def test_case_75_what_cannot_be_read_is_named(local, repo, begin):
     for script in examples.values():
         session.agent(script)
     assert session.sync().changed
-    with pytest.raises(TransferFailed, match="not deleted: what cannot be read") as refused:
+    with pytest.raises(TransferFailed, match="not deleted: files that cannot be comm") as refused:
         session.coordinator.delete("1")
-    named = refused.value.message.partition("in the sandbox: ")[2].split(", ")
-    assert {name.removeprefix("/home/daytona") for name in named} == set(examples)
+    assert all(name in refused.value.message for name in examples)
+    assert "ignored" not in refused.value.message
     assert "--force" in refused.value.hint
     session.agent("chmod 700 dir deep/er ../wt/dir ../closed; rm -r ../cut")
     outcome = session.coordinator.delete("1")
@@ -307,6 +308,12 @@ def test_more_than_is_taken_is_refused(local, repo, begin, monkeypatch):
     session.coordinator.delete("1")
 
 
+def said(*records):
+    """The answer of a script that says these (scripts/records.sh)."""
+    data = "".join(f"{record}\0" for record in records).encode()
+    return Execution(0, f"m {base64.b64encode(data).decode()}")
+
+
 def test_an_inventory_that_does_not_end_or_lies():
     long = "x" * 500 + "\x1b[2J"
     lines = [
@@ -317,13 +324,13 @@ def test_an_inventory_that_does_not_end_or_lies():
         "inventory ok",
         "end ok",
     ]
-    found = report.parse(Execution(0, "\n".join(f"m {line}" for line in lines)), "m")
+    found = report.parse(said(*lines), "m")
     texts = (*found.inventory.held.values(), *found.inventory.ignored, *found.inventory.unread)
     assert len(texts) <= MOST + 1 + 2 * report.NOTES
     assert all(len(text) <= 200 and text.isprintable() for text in texts)
     assert found.refs == {}, "what is no part of it"
     with pytest.raises(BadAnswer):
-        report.parse(Execution(0, "m held -x refs/tags/y\nm end ok"), "m")
+        report.parse(said("held -x refs/tags/y", "end ok"), "m")
 
 
 # -- whatever an agent does ------------------------------------------------------------------------

@@ -134,7 +134,10 @@ def test_case_62_the_agent_makes_a_new_repository(local, repo, begin):
     session = begin(repo)
     session.agent("echo one > one")
     first = session.sync().head
-    session.agent("rm -rf .git; git init -q; git add .; git commit -qm unrelated; echo two > two")
+    session.agent(
+        "rm -rf .git; git init -q; git add .; git -c user.name=a -c user.email=a@b commit -qm"
+        " unrelated; echo two > two"
+    )
     outcome = session.sync()
     assert first in repo.kept().values()
     assert repo.git("rev-parse", "opencode/1") == outcome.head

@@ -5,6 +5,7 @@ Each has a bound, which stands in git-daytona-security(7); and nothing outside o
 the reset worktree changes.
 """
 
+import base64
 import contextlib
 import logging
 import os
@@ -26,7 +27,7 @@ from git_daytona.base.errors import (
 )
 from git_daytona.base.secret import printable, redact
 from git_daytona.git import refs
-from git_daytona.git.refs import Names, takeable
+from git_daytona.git.refs import Names, places
 from git_daytona.sandbox import report
 from git_daytona.sessions import sync
 from git_daytona.settings import preferences
@@ -242,8 +243,8 @@ def test_words_for_the_terminal(local, repo, evil, watched, capsys, monkeypatch,
 
 
 def test_names_of_branches(local, repo, evil, watched):
-    """What git allows comes back; what cannot be a ref here, or be shown, stays behind, is said,
-    and keeps a deletion from losing it."""
+    """What git allows comes back; what cannot have its name here, or would act on a terminal, comes
+    back under another one, which is said."""
     good = [
         "-option",
         "--upload-pack=x",
@@ -261,23 +262,22 @@ def test_names_of_branches(local, repo, evil, watched):
         "%s",
         "x" * 200,
     ]
-    odd = ["\u202etxt", "\u009b2J", "\u00a0", "y" * 245, "/".join(["z" * 100] * 11)]
+    good += ["\u00a0", "\u3000", "\u2028", "👩\u200d💻"]
+    odd = ["\u202etxt", "\u009b2J", "y" * 245, "/".join(["z" * 100] * 11)]
     create = "".join(
         f"git update-ref refs/heads/{shlex.quote(name)} HEAD\n" for name in [*good, *odd]
     )
     evil.agent(f"git switch -q -c work; git branch -D -q opencode; echo x > work; {create}")
     with watched.nothing_else_changed("names of branches"):
         outcome = evil.sync()
-    tracking = set(
-        repo.git("for-each-ref", "--format=%(refname)", "refs/remotes/sandbox-1").splitlines()
-    )
-    assert tracking == {f"refs/remotes/sandbox-1/{name}" for name in [*good, "work"]}
+    listing = repo.git("for-each-ref", "--format=%(refname)", "refs/remotes/sandbox-1")
+    tracking = {name.removeprefix("refs/remotes/sandbox-1/") for name in listing.split("\n")}
+    renamed = {name for name in tracking if name.startswith("renamed-")}
+    assert tracking - renamed == {*good, "work"} and len(renamed) == len(odd)
     fit(outcome.message)
-    fit(outcome.left_behind)
-    assert "\\u202etxt" in outcome.left_behind and "y" * 50 in outcome.left_behind
-    with pytest.raises(GitDaytonaError, match="not deleted") as refused:
-        evil.coordinator.delete("1")
-    fit(refused.value.message)
+    assert "'\\u202etxt' is sandbox-1/renamed-" in outcome.message and "y" * 50 in outcome.message
+    assert all(name in outcome.message for name in renamed)
+    assert outcome.left_behind == ""
     assert not evil.sync().changed, "and they are not fetched again and again"
 
 
@@ -285,55 +285,39 @@ def test_which_names_are_taken():
     def names(*short: str) -> list[str]:
         return [f"refs/heads/{each}" for each in short]
 
-    good = names("a", "b/c", "-x", "HEAD", "ä", "x" * 240)
-    assert takeable(good, folding=False) == (good, [])
+    def same(*found: str) -> dict[str, str]:
+        return {name: name for name in found}
+
+    good = names("a", "b/c", "-x", "HEAD", "ä", "x" * 240, "\u2028", "\u0085", "\udcff", "\u3000")
+    assert places(good, folding=False) == same(*good)
     bad = [
-        *names(
-            "",
-            "a..b",
-            "../x",
-            "x.lock",
-            "x.lock/y",
-            ".x",
-            "a/.x",
-            "a//b",
-            "a/",
-            "a.",
-            "a b",
-            "a\x1b",
-            "a\u202e",
-            "a\u2028",
-            "@{",
-            "a\\b",
-            "a~",
-            "a^",
-        )
-    ]
-    bad += [
-        *names("a:b", "a?b", "a*b", "a[b", "a\x7f", "x" * 241, "/".join(["x"] * 600)),
+        *names("", "a..b", "../x", "x.lock", "x.lock/y", ".x", "a/.x", "a//b", "a/", "a.", "a b"),
+        *names("a\x1b", "@{", "a\\b", "a~", "a^", "a:b", "a?b", "a*b", "a[b", "a\x7f", "x" * 5000),
         "refs/tags/x",
         "HEAD",
         "refs/heads",
         "-x",
         "refs/remotes/x/y",
     ]
-    assert takeable(bad, folding=False) == ([], bad)
-    assert takeable(names("a", "a/b"), folding=False) == (names("a"), names("a/b"))
-    assert takeable(names("a/b", "a"), folding=False) == (names("a/b"), names("a"))
-    alike = names("Main", "main", "\u00e9", "e\u0301", "A/x", "a/y")
-    assert takeable(alike, folding=False) == (alike, [])
-    assert takeable(alike, folding=True) == (
-        names("Main", "\u00e9", "A/x", "a/y"),
-        names("main", "e\u0301"),
-    )
-    taken, refused = takeable(names(*map(str, range(refs.MOST + 5))), folding=False)
-    assert (len(taken), len(refused)) == (refs.MOST, 5)
+    assert places(bad, folding=False) == {}
+    other = names("a\u202e", "a\x9b", "x" * 241, "/".join(["x"] * 600))
+    found = places(other, folding=False)
+    assert list(found) == other
+    assert all(re.fullmatch("refs/heads/renamed-[0-9a-f]{12}", each) for each in found.values())
+    alike = names("Main", "main", "\u00e9", "e\u0301", "A/x", "a/y", "a/y/z", "\udcff")
+    assert places(alike[:6], folding=False) == same(*alike[:6])
+    found = places(alike, folding=True)
+    assert [name for name in alike if found[name] == name] == names("Main", "\u00e9", "A/x", "a/y")
+    assert len(set(found.values())) == len(alike)
+    found = places(names(*map(str, range(refs.MOST + 5))), folding=False)
+    assert len(found) == refs.MOST
 
 
 def test_more_branches_than_are_taken(local, repo, evil, watched, monkeypatch):
     monkeypatch.setattr(refs, "MOST", 20)
     evil.agent(
-        "echo x > work; for n in $(seq 100 140); do git update-ref refs/heads/b$n HEAD; done"
+        "echo x > work; for n in $(seq 100 140); do"
+        " git update-ref refs/heads/b$n $(git commit-tree -m $n HEAD:); done"
     )
     with watched.nothing_else_changed("many branches"):
         outcome = evil.sync()
@@ -348,10 +332,13 @@ OID = "1" * 40
 MARK = "m"
 
 
-def parse(*lines: str) -> report.Report:
-    return report.parse(
-        Execution(0, "\n".join(f"{MARK} {line}" for line in [*lines, "end ok"])), MARK
-    )
+def printed(*records: str) -> str:
+    data = "".join(f"{record}\0" for record in [*records, "end ok"]).encode()
+    return f"{MARK} {base64.b64encode(data).decode()}\n"
+
+
+def parse(*records: str) -> report.Report:
+    return report.parse(Execution(0, printed(*records)), MARK)
 
 
 def test_a_report_that_does_not_end():
@@ -360,19 +347,15 @@ def test_a_report_that_does_not_end():
         f"head {OID}",
         *(f"nested {'x' * 5000}\x1b[2J" for _ in range(many // 100)),
         *(f"note {'x' * 5000}\x1b[2J" for _ in range(many // 100)),
+        *(f"left {'x' * 5000}\x1b[2J\t{'x' * 5000}" for _ in range(many // 100)),
         *(f"port {n % 65536:04x}" for n in range(many)),
         *(f"ref {OID} refs/heads/{n}" for n in range(many)),
         "lfs " + "9" * 4000,
     )
-    assert (
-        len(found.nested)
-        == len(found.notes)
-        == len(found.refused) + report.NOTES - 1
-        == report.NOTES
-    )
+    assert len(found.nested) == len(found.notes) == len(found.left) == report.NOTES
     assert (len(found.ports), len(found.refs)) == (report.PORTS, refs.MOST)
-    for text in (*found.nested, *found.notes, *found.refused):
-        fit(text, 250)
+    for text in (*found.nested, *found.notes, *found.refused, *found.left):
+        fit(text, 500)
     message = sync._message(Names(1), found, True, [], "; ".join(found.nested))
     fit(message, sync.MESSAGE_LENGTH)
 
@@ -476,7 +459,7 @@ def test_text_that_is_dear_to_clean():
         assert answers.output(text).isprintable()
         assert answers.line(text).isprintable()
         assert printable(redact(text)).isprintable()
-        fit(report.parse(Execution(0, f"{MARK} note {text}\n{MARK} end ok"), MARK).notes[0])
+        fit(parse(f"note {text}").notes[0])
     assert answers.output("abc\b\bX\n\bY") == "aX\nY"
 
 

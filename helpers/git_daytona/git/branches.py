@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from git_daytona.base import files, log, paths
 from git_daytona.base.endpoint import Endpoint
 from git_daytona.base.errors import NoRepository, TransferFailed
+from git_daytona.base.secret import printable
 from git_daytona.git import worktrees
 from git_daytona.git.refs import BASES, COUNTER, KEPT, NUMBER, SANDBOX_BRANCH, Names, number_in, url
 from git_daytona.git.repository import Repository
@@ -239,7 +240,7 @@ def keep_branches(repository: Repository, names: Names) -> list[Kept]:
         keeper = _Keeper(repository, names, here)
         tips = [here[names.ref]] if names.ref in here else []
         for name, oid in _below(here, names.tracking).items():
-            keeper.keep(f"the sandbox's branch '{name}'", oid, "branch", tips)
+            keeper.keep(f"the sandbox's branch '{printable(name)}'", oid, "branch", tips)
         keeper.create()
         return keeper.kept
 
@@ -358,7 +359,7 @@ def _moves(
     for name in sorted(fetched.keys() | tracked.keys()):
         before, after = tracked.get(name), fetched.get(name)
         if before is not None and before not in (after, old):
-            keeper.keep(f"the sandbox's earlier '{name}'", before, "branch", tips)
+            keeper.keep(f"the sandbox's earlier '{printable(name)}'", before, "branch", tips)
         if after is None:
             gone.append(f"delete {names.tracking}{name} {before}")
         elif after != before:
@@ -366,13 +367,18 @@ def _moves(
     return gone, moves
 
 
+def running(operation: str) -> str:
+    """Say what an operation of a sandbox's report is."""
+    words = {"git": "a git command is running", "conflict": "a conflict is not resolved"}
+    return words.get(operation, f"a {operation} is in progress")
+
+
 def _keep_extra(
     keeper: _Keeper, fetched: Mapping[str, str], head: str | None, operation: str | None
 ) -> None:
     """Keep what was fetched besides the branches: an operation in progress, a stash."""
-    running = f"the {operation or 'operation'} in progress"
-    running = "a git command that was running" if operation == "git" else running
-    for label, what in (("pending", f"the state of {running}"), ("stash", "the sandbox's stash")):
+    state = f"the sandbox's files as they are ({running(operation or 'operation')})"
+    for label, what in (("pending", state), ("stash", "the sandbox's stash")):
         oid = fetched.get(f"daytona/{label}")
         if oid is not None and oid != head:
             keeper.keep(what, oid, label)

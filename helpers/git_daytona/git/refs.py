@@ -1,5 +1,6 @@
 """The names that git sees: branches, remotes, and the refs of our own. Pure."""
 
+import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -28,11 +29,15 @@ MOST = 2000
 NAME_BYTES, COMPONENT_BYTES = 1000, 240
 """The longest name of a ref that is taken, and the longest piece between its slashes: file systems
 take 255 bytes, with git's ``.lock``."""
+TAKEN_LENGTH = 4096
+RENAMED = "renamed"
+"""What a sandbox's branch is called here, with a digest, if it cannot have its own name."""
 
-# What check-ref-format allows, without what it forbids in a piece: names become refs here, and
-# reach terminals.
-_NAME = re.compile(r"refs/(?:heads|daytona)/[^\s~^:?*\[\\\x00-\x20\x7f]+")
+# git-check-ref-format(1), for names of the refs that are taken.
+_NAME = re.compile(r"refs/(?:heads|daytona)/[^\x00-\x20\x7f~^:?*\[\\]+")
 _FORBIDDEN = re.compile(r"\.\.|@\{|//|/$|\.$|/\.|\.lock(?:/|$)")
+# What acts on a terminal: control characters and what turns the direction of text.
+_ACTING = re.compile("[\x80-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class _Name:
@@ -93,31 +98,46 @@ def is_prefix(text: str) -> bool:
     )
 
 
-def _is_well_formed(name: str) -> bool:
+def is_ref(name: str) -> bool:
+    """Whether git takes a text for the name of a branch or of a ref of ours."""
+    return _NAME.fullmatch(name) is not None and _FORBIDDEN.search(name) is None
+
+
+def _fits(name: str, *, folding: bool) -> bool:
+    """Whether files can have that name, and it is fit to be shown."""
+    data = name.encode("utf-8", "surrogateescape")
     return (
-        name.isprintable()  # half a character is not, nor can it be encoded
-        and _NAME.fullmatch(name) is not None
-        and _FORBIDDEN.search(name) is None
-        and len(name.encode()) <= NAME_BYTES
-        and all(len(piece.encode()) <= COMPONENT_BYTES for piece in name.split("/"))
+        len(data) <= NAME_BYTES
+        and all(len(piece) <= COMPONENT_BYTES for piece in data.split(b"/"))
+        and not _ACTING.search(name)
+        and not (folding and re.search("[\udc80-\udcff]", name))
     )
 
 
-def takeable(names: Iterable[str], *, folding: bool) -> tuple[list[str], list[str]]:
-    """Of the names that a sandbox gives to its refs those that can be refs here, at most MOST, and
-    those that cannot: not well-formed, not printable, too long, or in the way of another one.
-    ``folding``: the file system tells neither case nor Unicode forms apart."""
-    taken: dict[str, str] = {}
+def places(names: Iterable[str], *, folding: bool) -> dict[str, str]:
+    """Of the names that a sandbox gives to its refs those that are taken, at most MOST, and the
+    name that each gets here: the same or, for a branch for which that cannot be (too long, not fit
+    to be shown, or in the way of another one), a name of ours. ``folding``: the file system tells
+    neither case nor Unicode forms apart, and takes UTF-8 only."""
+    found: dict[str, str] = {}
+    keys: set[str] = set()
     folders: set[str] = set()
-    refused: list[str] = []
-    for name in names:
-        key = unicodedata.normalize("NFC", name).casefold() if folding else name
+
+    def take(name: str, place: str) -> bool:
+        key = unicodedata.normalize("NFC", place).casefold() if folding else place
         pieces = key.split("/")
         parents = {"/".join(pieces[:count]) for count in range(3, len(pieces))}
-        in_the_way = {key, *parents} & taken.keys() or key in folders
-        if len(taken) < MOST and _is_well_formed(name) and not in_the_way:
-            taken[key] = name
-            folders |= parents
-        else:
-            refused.append(name)
-    return list(taken.values()), refused
+        if {key, *parents} & keys or key in folders or not _fits(place, folding=folding):
+            return False
+        found[name] = place
+        keys.add(key)
+        folders.update(parents)
+        return True
+
+    for name in names:
+        if len(found) == MOST or len(name) > TAKEN_LENGTH or not is_ref(name):
+            continue
+        if not take(name, name) and name.startswith("refs/heads/"):
+            digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()
+            take(name, f"refs/heads/{RENAMED}-{digest[:12]}")
+    return found

@@ -84,14 +84,16 @@ class Repository:
     def refs(self, *prefixes: str) -> dict[str, str]:
         """Refs under the prefixes, name to object id."""
         listing = self.git("for-each-ref", "--format=%(refname) %(objectname)", *prefixes).text
-        return dict(line.split(" ", 1) for line in listing.splitlines())
+        return dict(line.split(" ", 1) for line in filter(None, listing.split("\n")))
 
     def update_refs(self, commands: Sequence[str]) -> bool:
         """Apply ``update-ref --stdin`` commands, all or none; False when a ref has moved."""
         if not commands:
             return True
         script = "".join(f"{command}\n" for command in ["start", *commands, "prepare", "commit"])
-        result = self.git("update-ref", "--no-deref", "--stdin", check=False, stdin=script.encode())
+        result = self.git(
+            "update-ref", "--no-deref", "--stdin", check=False, stdin=to_bytes(script)
+        )
         return result.status == 0
 
     def contains(self, tips: Sequence[str], oid: str) -> bool:
@@ -163,6 +165,11 @@ class Repository:
             return self
         top = self.git(*there, "--show-toplevel", check=False).text
         return replace(self, git_dir=git_dir, worktree=Path(top) if top else None)
+
+
+def to_bytes(text: str) -> bytes:
+    """Encode names of refs as git has them; those that are not UTF-8 came as surrogates."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 def failure(result: Result, what: str) -> TransferFailed:

@@ -24,11 +24,11 @@ from git_daytona.git.repository import LOCAL_SECONDS, Repository, failure
 from git_daytona.sandbox.parts import PART_BYTES, Parts
 from git_daytona.transfer import failures
 from git_daytona.transfer.transfer import (
-    RECEIVE_PACK,
     TRANSFER_SECONDS,
     Transfers,
     limits,
     most_bytes,
+    receive_pack,
     too_large,
 )
 
@@ -92,7 +92,13 @@ class Packs:
             raise failure(result, "the sandbox sent no pack that git can read")
 
     def push(
-        self, repository: Repository, sandbox_id: str, refspec: str, *, there: Collection[str] = ()
+        self,
+        repository: Repository,
+        sandbox_id: str,
+        refspec: str,
+        *,
+        there: Collection[str] = (),
+        relaxed: Sequence[str] = (),
     ) -> None:
         """Push by one explicit refspec, ``[+]OID:REF``, as Transfers.push does.
 
@@ -112,7 +118,7 @@ class Packs:
                 for pack in Path(folder).glob("*.pack"):
                     with pack.open("rb") as source:
                         parts.upload(source)
-                words = (parts.folder, repository.object_format, RECEIVE_PACK, refspec)
+                words = (parts.folder, repository.object_format, receive_pack(relaxed), refspec)
                 [*_, status], output = parts.run_loud("receive-objects", *words)
             except BaseException:
                 parts.remove()

@@ -1,10 +1,12 @@
 """git inside the sandbox: preparing its repository, committing what is pending, and reading what it
 reports.
 
-The sandbox is untrusted: its report is data, checked line by line, and no string of it becomes an
-option or a path here.
+The sandbox is untrusted: its report is data, checked record by record, and no string of it becomes
+an option or a path here.
 """
 
+import base64
+import binascii
 import re
 import secrets
 import shlex
@@ -16,7 +18,7 @@ from git_daytona.api.cloud import Cloud, Execution
 from git_daytona.base import log
 from git_daytona.base.errors import BadAnswer, SandboxBusy, SandboxCommandFailed
 from git_daytona.base.secret import printable
-from git_daytona.git.refs import INVENTORY, MOST, PROJECT, takeable
+from git_daytona.git.refs import INVENTORY, MOST, PROJECT, is_ref, places
 from git_daytona.sandbox import scripts
 from git_daytona.transfer import leases
 
@@ -24,17 +26,18 @@ PREPARE_SECONDS = 60.0
 REPORT_SECONDS = 300.0
 """Limits of the scripts in the sandbox: a commit of a large tree takes its time."""
 NOTES = 20
-"""How many nested repositories, notes, refused branches, ignored and unreadable files of one report
-are listed."""
+"""How many nested repositories, files, notes and refused branches of one report are listed."""
 KNOWN = 500
 """How many objects that are here an inventory is told of: they are arguments of a command."""
 PORTS = 1000
 CANNOT_WRITE = 125
 """Exit status of scripts/guard.sh where it cannot write down what a script printed."""
-OPERATIONS = ("merge", "rebase", "cherry-pick", "revert", "bisect", "git")
+OPERATIONS = ("merge", "rebase", "cherry-pick", "revert", "bisect", "conflict", "git")
 
 _OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _PORT = re.compile(r"[0-9A-Fa-f]{4}")
+_NUMBER = re.compile(r"\s*[0-9]{1,9}\s*")
+_FILTER = re.compile(r"[A-Za-z0-9_-]{1,50}")
 
 
 @dataclass
@@ -58,11 +61,19 @@ class Report:
     """The commit for opencode/N: HEAD, or the branch's tip while it is rebased or bisected."""
     branch: str | None = None
     operation: str | None = None
-    """One of OPERATIONS; ``git`` is a command that holds the index."""
+    """One of OPERATIONS; ``git`` is a command that holds the index, ``conflict`` one without a name
+    (of a stash)."""
     refs: dict[str, str] = field(default_factory=dict)
-    refused: list[str] = field(default_factory=list)
-    """Branches that cannot be taken, by what can be shown of their names."""
+    places: dict[str, str] = field(default_factory=dict)
+    """What each of ``refs`` is called here: the same where that is possible."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Branches that cannot be taken, by what can be shown of their names, and their commits."""
     nested: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    """Files that could not be committed, and why."""
+    left_count: int = 0
+    filters: list[str] = field(default_factory=list)
+    """Those of the sandbox's configuration whose program is missing (gitattributes(5))."""
     ports: list[int] = field(default_factory=list)
     lfs: int = 0
     notes: list[str] = field(default_factory=list)
@@ -95,16 +106,17 @@ def _reported(
     cloud: Cloud, sandbox_id: str, source: str, *arguments: str, timeout: float
 ) -> Report:
     """Run a script that reports on the project. Raises SandboxCommandFailed, BadAnswer."""
-    mark = secrets.token_hex(8)
-    words = (source, PROJECT, mark, *arguments)
+    mark, source = secrets.token_hex(8), scripts.read("repository") + source
+    words = (scripts.read("records"), source, mark, PROJECT, *arguments)
     return parse(run_once(cloud, sandbox_id, *words, timeout=timeout), mark)
 
 
-def prepare(cloud: Cloud, sandbox_id: str, object_format: str) -> str | None:
-    """Make the sandbox's repository; return its HEAD if it has one. Raises SandboxCommandFailed."""
-    words = (scripts.read("prepare"), object_format)
+def prepare(cloud: Cloud, sandbox_id: str, object_format: str, *, restore: bool = False) -> Report:
+    """Make the sandbox's repository; report its HEAD, if it has one, and filters. What is to be
+    restored keeps its HEAD until it is. Raises SandboxCommandFailed."""
+    words = (scripts.read("prepare"), object_format, *(["restore"] if restore else []))
     with log.event("sandbox.prepare", sandbox=sandbox_id):
-        return _reported(cloud, sandbox_id, *words, timeout=PREPARE_SECONDS).head
+        return _reported(cloud, sandbox_id, *words, timeout=PREPARE_SECONDS)
 
 
 def make_project(cloud: Cloud, sandbox_id: str) -> None:
@@ -121,17 +133,18 @@ def report(
     cloud: Cloud,
     sandbox_id: str,
     message: str,
+    purpose: str = "",
     *,
-    adopt: bool = False,
     known: Sequence[str] | None = None,
 ) -> Report:
     """Commit what is pending and report what is there, in one call. Raises what ``refs`` does.
 
+    ``purpose`` is ``adopt``, ``new``, ``push`` or nothing; what they do is in scripts/report.sh.
     ``known`` asks for an inventory, too, without what these objects hold, which are here already.
     """
     parts = ("ports", "look", *(["inventory"] if known is not None else []), "report")
     source = "".join(map(scripts.read, parts))
-    words = (source, message, "adopt" if adopt else "", " ".join((known or ())[:KNOWN]))
+    words = (source, message, purpose, " ".join((known or ())[:KNOWN]))
     with log.event("sandbox.report", sandbox=sandbox_id) as event:
         found = leases.patiently(
             lambda: _reported(cloud, sandbox_id, *words, timeout=REPORT_SECONDS),
@@ -160,67 +173,80 @@ def ports(cloud: Cloud, sandbox_id: str) -> list[int]:
 
 
 def parse(result: Execution, mark: str) -> Report:
-    """Read ``MARK key value`` lines (scripts/report.sh) and ignore all others: what git or a shell
-    profile printed."""
+    """Read the records that a script said (scripts/records.sh): ``KEY VALUE``."""
     found, ended = Report(), False
-    for line in result.output.splitlines():
-        if line.startswith(mark + " "):
-            key, _, value = line[len(mark) + 1 :].partition(" ")
-            ended |= key == "end"
-            _read(found, key, value)
-            _read_inventory(found.inventory, key, value)
+    records = _records(result.output, mark)
+    for record in records:
+        key, _, value = record.partition(" ")
+        ended |= key == "end"
+        _read(found, key, value)
+        _read_inventory(found.inventory, key, value)
     # Of an earlier inventory, what it found is here.
     held = found.inventory.held if found.inventory.complete else {}
     found.refs = {
         ref: oid for ref, oid in found.refs.items() if not ref.startswith(INVENTORY) or oid in held
     }
-    taken, refused = takeable(found.refs, folding=sys.platform == "darwin")
-    found.refs = {name: found.refs[name] for name in taken}
-    found.refused = [printable(name)[:100] for name in refused[:NOTES]]
-    if not ended and result.status in (0, CANNOT_WRITE):  # what it said got lost, or some of it
+    # What is only there comes first, should there be too many.
+    ordered = sorted(found.refs, key=lambda name: not name.startswith(INVENTORY))
+    found.places = places(ordered, folding=sys.platform == "darwin")
+    refused = [name for name in found.refs if name not in found.places]
+    found.refused = {printable(name)[:100]: found.refs.pop(name) for name in refused}
+    if ended or found.missing is not None:
+        return found
+    if not any(records) and result.status in (0, CANNOT_WRITE):  # what it said got lost
         raise SandboxCommandFailed(
             "nothing can be written in the sandbox: its disk is full",
             hint="make room there: git daytona exec N -- df -h; its work is still in it",
             details=printable(result.output[-2000:]),
         )
-    if not ended and found.missing is None:
-        raise SandboxCommandFailed(
-            f"the sandbox's git did not finish (exit status {result.status})",
-            hint="'git daytona exec N -- git status' shows what it says",
-            details=printable(result.output[-2000:]),
-        )
-    return found
+    raise SandboxCommandFailed(
+        f"the sandbox's git did not finish (exit status {result.status})",
+        hint="'git daytona exec N -- git status' shows what it says",
+        details=printable(result.output[-2000:]),
+    )
+
+
+def _records(output: str, mark: str) -> list[str]:
+    """Take the records out of the line after the mark, and ignore all else: what git or a shell
+    profile printed. Bytes that are not UTF-8 survive as surrogates."""
+    lines = [line for line in output.split("\n") if line.startswith(f"{mark} ")]
+    try:
+        data = base64.b64decode("".join(lines[:1])[len(mark) + 1 :].strip(), validate=True)
+    except (binascii.Error, ValueError):  # cut short, or it is no base64
+        return []
+    texts = data.decode("utf-8", "surrogateescape").split("\0")
+    return [text.removeprefix("\n") for text in texts]
 
 
 def _read(found: Report, key: str, value: str) -> None:
+    if key in ("error", "refused", "moved", "busy"):
+        raise _failed(key, value)
     match key:
-        case "error":
-            raise SandboxCommandFailed(
-                printable(value)[:500],
-                hint="'git daytona exec N -- COMMAND' lets you look into the sandbox",
-            )
-        case "busy":
-            raise SandboxBusy(
-                "the agent's git changed the repository while it was being synced",
-                hint="it is tried again; or sync once it is done",
-            )
         case "head" if value != "-":
             found.head = _oid(value)
-        case "branch" if value.startswith("refs/heads/") and takeable([value], folding=False)[0]:
+        case "branch" if value.startswith("refs/heads/") and is_ref(value):
             found.branch = value
         case "operation" if value in OPERATIONS:
             found.operation = value
-        case "ref" if len(found.refs) <= MOST:
+        case "ref" if len(found.refs) <= 2 * MOST:  # branches, and an inventory
             oid, _, name = value.partition(" ")
             found.refs[name] = _oid(oid)
         case "nested" if len(found.nested) < NOTES:
             found.nested.append(printable(value)[:200])
         case "note" if len(found.notes) < NOTES:
             found.notes.append(printable(value)[:200])
+        case "left" if len(found.left) < NOTES:
+            reason, _, name = value.partition("\t")
+            name = printable(name)[:200].replace("\n", "\\n")
+            found.left.append(f"{name} ({printable(reason).strip()[:200]})")
+        case "left-count" if _NUMBER.fullmatch(value):
+            found.left_count = int(value)
+        case "filter" if _FILTER.fullmatch(value) and len(found.filters) < NOTES:
+            found.filters.append(value)
         case "port" if _PORT.fullmatch(value) and len(found.ports) < PORTS:
             found.ports.append(int(value, 16))
-        case "lfs" if re.fullmatch(r"\s*[0-9]+\s*", value):  # isdigit() would take "²", too
-            found.lfs = int(value.strip()[:9])
+        case "lfs" if _NUMBER.fullmatch(value):
+            found.lfs = int(value)
         case "missing" if value in ("project", "repository"):
             found.missing = value
 
@@ -236,6 +262,30 @@ def _read_inventory(found: Inventory, key: str, value: str) -> None:
             found.unread.append(printable(value)[:200])
         case "inventory":
             found.complete = True
+
+
+def _failed(key: str, value: str) -> SandboxCommandFailed:
+    text = printable(value)[:500]
+    match key:
+        case "busy":
+            return SandboxBusy(
+                "the agent's git changed the repository while it was being synced",
+                hint="it is tried again; or sync once it is done",
+            )
+        case "refused":
+            return SandboxCommandFailed(
+                f"the sandbox's git refuses its repository: {text}",
+                hint="mend it there: git daytona exec N -- git status; or remove its .git, and the"
+                " next sync makes it again from what is here",
+            )
+        case "moved":
+            return SandboxCommandFailed(
+                f"the project was moved in the sandbox, to {text}",
+                hint=f"move it back: git daytona exec N -- mv {shlex.quote(text)} {PROJECT}",
+            )
+    return SandboxCommandFailed(
+        text, hint="'git daytona exec N -- COMMAND' lets you look into the sandbox"
+    )
 
 
 def _oid(text: str) -> str:

@@ -64,18 +64,23 @@ class Transport:
         self,
         refspec: str,
         there: Collection[str] = (),
+        *,
+        relaxed: Sequence[str] = (),
         ahead: Callable[[], Leased] | None = None,
     ) -> None:
         """Push by an explicit refspec, ``[+]OID:REF``; ``there`` are commits that the sandbox has.
-        Raises TransferFailed and its kinds."""
+        Its checkout passes the ``relaxed`` filters by. Raises TransferFailed and its kinds."""
         self._either(
             lambda blocked: self.transfers.push(
                 *(self.repository, self.sandbox_id, [refspec]),
                 show=self.show,
                 ahead=ahead,
+                relaxed=relaxed,
                 blocked=blocked,
             ),
-            lambda packs: packs.push(self.repository, self.sandbox_id, refspec, there=there),
+            lambda packs: packs.push(
+                self.repository, self.sandbox_id, refspec, there=there, relaxed=relaxed
+            ),
         )
 
     def _either(

@@ -11,10 +11,10 @@ from git_daytona.sessions.connect import connect
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.sessions.state import Session
 from git_daytona.sessions.sync import ready_for_push
-from git_daytona.transfer.transfer import RECEIVE_PACK, SERVER, UPLOAD_PACK
+from git_daytona.transfer.transfer import SERVER, UPLOAD_PACK, receive_pack
 
 UPLOAD, RECEIVE, ARCHIVE = "git-upload-pack", "git-receive-pack", "git-upload-archive"
-SERVICES = {UPLOAD: UPLOAD_PACK, RECEIVE: RECEIVE_PACK, ARCHIVE: f"{SERVER} upload-archive"}
+SERVICES = {UPLOAD: UPLOAD_PACK, RECEIVE: receive_pack(), ARCHIVE: f"{SERVER} upload-archive"}
 """git's names for its servers (gitremote-helpers(7), connect), and what runs in the sandbox."""
 
 
@@ -69,6 +69,7 @@ def serve(coordinator: Coordinator, name: str, service: str, begin: Callable[[],
                 "the sandbox has work that is not here; a push to its branch will be rejected\n"
                 f"hint: bring it here first: git daytona sync {found.name}"
             )
+        command = f"{receive_pack(report.filters)} {shlex.quote(PROJECT)}"
         return connect(coordinator, found.sandbox_id, command, begin=begin)
 
 

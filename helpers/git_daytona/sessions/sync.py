@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from git_daytona.api.cloud import Cloud
 from git_daytona.base import log
 from git_daytona.base.errors import NotFound, TransferFailed
+from git_daytona.base.secret import printable
 from git_daytona.base.threads import concurrently
 from git_daytona.git import branches
 from git_daytona.git.branches import Integrated, Kept
-from git_daytona.git.refs import INVENTORY, PROJECT, SANDBOX_BRANCH, Names
+from git_daytona.git.refs import INVENTORY, SANDBOX_BRANCH, Names
 from git_daytona.git.repository import Repository
 from git_daytona.sandbox import ownership
 from git_daytona.sandbox import report as sandbox
@@ -77,9 +78,10 @@ class SandboxBranch:
             cloud = self.transfers.cloud
             there = sandbox.prepare(cloud, self.sandbox_id, repository.object_format)
             remote.result()
-            if there is None and head is not None:
+            if there.head is None and head is not None:
                 self.tell(f"pushing {head[:10]}")
-                transport.push(f"{head}:refs/heads/{SANDBOX_BRANCH}", ahead=ahead)
+                refspec = f"{head}:refs/heads/{SANDBOX_BRANCH}"
+                transport.push(refspec, relaxed=there.filters, ahead=ahead)
                 # As a push to a remote by name would: then a first turn without changes needs no
                 # fetch.
                 repository.git("update-ref", f"{names.tracking}{SANDBOX_BRANCH}", head)
@@ -137,7 +139,9 @@ class SandboxBranch:
                     f"the sandbox has work that '{names.branch}' does not contain",
                     hint=f"bring it back first: git daytona sync {names.number}",
                 )
-            self.transport.push(f"{local}:{report.branch}", [head] if head else [])
+            known = [head] if head else []
+            refspec = f"{local}:{report.branch}"
+            self.transport.push(refspec, known, relaxed=report.filters)
         return local
 
     # -- the parts ---------------------------------------------------------------------------------
@@ -157,15 +161,15 @@ class SandboxBranch:
         refs = self.repository.refs(self.names.ref, self.names.base, self.names.kept)
         return list(dict.fromkeys(oid for _, oid in sorted(refs.items(), reverse=True)))
 
-    def _report(self, *, adopt: bool = False, known: Sequence[str] | None = None) -> Report:
-        cloud = self.transfers.cloud
-        return sandbox.report(cloud, self.sandbox_id, MESSAGE, adopt=adopt, known=known)
+    def _report(self, purpose: str = "", *, known: Sequence[str] | None = None) -> Report:
+        return sandbox.report(self.transfers.cloud, self.sandbox_id, MESSAGE, purpose, known=known)
 
     def _fetch(self, report: Report) -> None:
         """Fetch what the report names, nothing else, to where ``branches.integrate`` expects it."""
         incoming = self.names.incoming
         if report.refs:
-            refspecs = [f"+{ref}:{incoming}{ref.removeprefix('refs/')}" for ref in report.refs]
+            places = report.places.items()
+            refspecs = [f"+{ref}:{incoming}{place.removeprefix('refs/')}" for ref, place in places]
             here = self.repository.refs(self.names.tracking, self.names.base).values()
             self.transport.fetch(report.refs, refspecs, here)
 
@@ -189,47 +193,57 @@ class SandboxBranch:
             )
             kept, where = kept + done.kept, _where(self.names, report, done)
             self.repository.tidy()
+        more = report.left_count - len(report.left)
         left = {
             "nested repositories do not travel": dict.fromkeys(report.nested),
-            "branches that cannot be taken stay in the sandbox": report.refused,
-            "what cannot be read stays in the sandbox": report.inventory
-            and report.inventory.unread,
+            "files that cannot be committed stay in the sandbox": [
+                *report.left,
+                *([f"{more} more"] if more > 0 else []),
+            ],
+            "branches that cannot be taken stay in the sandbox": self._only_there(report.refused),
+            "what cannot be read stays in the sandbox": report.inventory.unread,
         }
         behind = "; ".join(f"{what}: {', '.join(which)}" for what, which in left.items() if which)
-        message = _message(where, report, kept, behind)
+        message = _message(self.names, where, report, kept, behind)
         return Outcome(changed, report.head, tuple(kept), tuple(report.ports), behind, message)
 
+    def _only_there(self, refused: Mapping[str, str]) -> list[str]:
+        """Of branches that cannot be taken those whose commits are not here."""
+        names, here = self.names, self.repository
+        tips = [*here.refs(names.ref, names.tracking, names.kept).values()] if refused else []
+        return [
+            name
+            for name, oid in list(refused.items())[: sandbox.NOTES]
+            if not (here.resolve(oid) and here.contains(tips, oid))
+        ]
+
     def _restore(self, missing: str, known: Sequence[str] | None = None) -> Report:
-        """Give a sandbox without .git (case 62) our history, so that its files come on top."""
-        cloud, local = self.transfers.cloud, self._local()
+        """Give a sandbox without history (case 62) ours, so that its files come on top. Until all
+        is done it counts as being without: what fails is begun again."""
+        cloud, names = self.transfers.cloud, self.names
         log.logger.warning("session.restore sandbox=%s %s is missing", self.sandbox_id, missing)
-        sandbox.prepare(cloud, self.sandbox_id, self.repository.object_format)
+        there = sandbox.prepare(cloud, self.sandbox_id, self.repository.object_format, restore=True)
+        ours = (names.ref, f"{names.tracking}{SANDBOX_BRANCH}", names.base)
+        refs = self.repository.refs(*ours)
+        local = next((refs[ref] for ref in ours if ref in refs), None)
         if local is not None:
-            # HEAD must not be the pushed branch: the push would check it out over the agent's
-            # files.
-            sandbox.run_once(
-                cloud,
-                self.sandbox_id,
-                'cd "$1" && git -c "safe.directory=*" symbolic-ref HEAD refs/heads/daytona-restore',
-                PROJECT,
-                timeout=sandbox.PREPARE_SECONDS,
-            )
-            self.transport.push(f"+{local}:refs/heads/{SANDBOX_BRANCH}")
-        again = self._report(adopt=local is not None, known=known)
+            self.transport.push(f"+{local}:refs/daytona/restore", relaxed=there.filters)
+        again = self._report("new" if local is None else "adopt", known=known)
         if again.missing is not None:
             raise TransferFailed(
                 "the repository in the sandbox could not be made again",
                 hint="look into it: git daytona exec N -- ls -la",
             )
         what = ".git" if missing == "repository" else "project directory"
-        again.notes.append(f"the sandbox's {what} was gone and was made again")
+        if local is not None:
+            again.notes.append(f"the sandbox's {what} was gone and was made again")
         return again
 
 
 def ready_for_push(cloud: Cloud, sandbox_id: str, session: int | str) -> Report:
     """Commit what is pending in a sandbox that is to be pushed to; return its report. Raises
     TransferFailed where a push would be in the agent's way."""
-    report = sandbox.report(cloud, sandbox_id, MESSAGE)
+    report = sandbox.report(cloud, sandbox_id, MESSAGE, "push")
     if report.missing is not None:
         raise TransferFailed(
             "the sandbox has no repository any more",
@@ -237,7 +251,7 @@ def ready_for_push(cloud: Cloud, sandbox_id: str, session: int | str) -> Report:
         )
     if report.operation is not None:
         raise TransferFailed(
-            f"a {report.operation} is in progress in the sandbox",
+            f"nothing was pushed: {branches.running(report.operation)} in the sandbox",
             hint="let the agent finish or abort it, then push again",
         )
     if report.branch is None:
@@ -250,8 +264,8 @@ def ready_for_push(cloud: Cloud, sandbox_id: str, session: int | str) -> Report:
 def _moved(names: Names, report: Report, here: Mapping[str, str]) -> bool:
     """Tell whether anything in the sandbox is not where it belongs here."""
     there = {
-        names.tracking + ref.removeprefix("refs/heads/"): oid
-        for ref, oid in report.refs.items()
+        names.tracking + place.removeprefix("refs/heads/"): report.refs[ref]
+        for ref, place in report.places.items()
         if ref.startswith("refs/heads/")
     }
     tracking = {ref: oid for ref, oid in here.items() if ref.startswith(names.tracking)}
@@ -277,12 +291,23 @@ def _ignored(names: Sequence[str]) -> str:
     return f"ignored files do not travel: {', '.join(names[:MOST_IGNORED])}{more}" if names else ""
 
 
-def _message(where: str, report: Report, kept: list[Kept], left: str) -> str:
+def _renamed(names: Names, report: Report) -> str:
+    renamed = ", ".join(
+        f"'{printable(ref.removeprefix('refs/heads/'))[:100]}' is"
+        f" {names.remote}/{place.removeprefix('refs/heads/')}"
+        for ref, place in report.places.items()
+        if ref != place
+    )
+    return renamed and f"branches that cannot have their own names here: {renamed}"
+
+
+def _message(names: Names, where: str, report: Report, kept: list[Kept], left: str) -> str:
     parts = [
         where or "nothing new in the sandbox",
-        report.operation and f"a {report.operation} is in progress in the sandbox",
+        report.operation and f"{branches.running(report.operation)} in the sandbox",
         *report.notes,
         kept and branches.describe(kept),
+        _renamed(names, report),
         left,
         report.lfs and f"{report.lfs} LFS objects stay in the sandbox",
         _ignored(report.inventory.ignored),

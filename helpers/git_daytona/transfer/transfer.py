@@ -24,7 +24,7 @@ from git_daytona.base.secret import Secret, printable
 from git_daytona.base.threads import concurrently
 from git_daytona.git import environment
 from git_daytona.git.refs import url
-from git_daytona.git.repository import Repository, failure
+from git_daytona.git.repository import Repository, failure, to_bytes
 from git_daytona.settings import preferences
 from git_daytona.settings.preferences import MAX_FETCH_SIZE
 from git_daytona.settings.settings import Settings
@@ -54,21 +54,21 @@ _HOOKS = (
 SERVER = "LC_ALL=C git -c 'safe.directory=*' -c core.hooksPath=/dev/null -c receive.autogc=false"
 SERVER += "".join(f" -c hook.{event}.enabled=false" for event in _HOOKS.split())
 UPLOAD_PACK = f"{SERVER} upload-pack"
-RECEIVE_PACK = (
+_RECEIVING = (
     f"{SERVER} -c receive.denyCurrentBranch=updateInstead -c receive.shallowUpdate=true"
     " -c receive.denyNonFastForwards=true -c receive.certNonceSeed="
-    " -c receive.fsckObjects=false receive-pack"
+    " -c receive.fsckObjects=false"
 )
 # Nothing else is written here: no FETCH_HEAD, no tags, no submodules.
 _FETCH_OPTIONS = (
     "--progress --no-tags --no-write-fetch-head --no-recurse-submodules --no-auto-maintenance"
     " --refmap= --prune"
 )
-_FETCH = ("fetch", *_FETCH_OPTIONS.split(), f"--upload-pack={UPLOAD_PACK}")
+_FETCH = ("fetch", *_FETCH_OPTIONS.split(), f"--upload-pack={UPLOAD_PACK}", "--stdin")
 _PUSH_OPTIONS = (
     "--progress --no-verify --no-signed --no-follow-tags --no-recurse-submodules --porcelain"
 )
-_PUSH = ("push", *_PUSH_OPTIONS.split(), f"--receive-pack={RECEIVE_PACK}")
+_PUSH = ("push", *_PUSH_OPTIONS.split())
 
 
 Leased = contextlib.AbstractContextManager[tuple[SshAccess, Trust]]
@@ -84,6 +84,17 @@ class _Job:
     refspecs: Sequence[str]
     show: bool
     blocked: Callable[[], bool] = lambda: False
+
+    @property
+    def arguments(self) -> list[str]:
+        """The refspecs of a push, with git's bytes whatever the locale is."""
+        return [os.fsdecode(to_bytes(each)) for each in self.refspecs if self.stdin is None]
+
+    @property
+    def stdin(self) -> bytes | None:
+        """The refspecs of a fetch: no list of arguments holds thousands."""
+        lines = "".join(f"{refspec}\n" for refspec in self.refspecs)
+        return to_bytes(lines) if self.command[0] == "fetch" else None
 
 
 @dataclass
@@ -119,11 +130,15 @@ class Transfers:
         *,
         show: bool = False,
         ahead: Callable[[], Leased] | None = None,
+        relaxed: Sequence[str] = (),
         blocked: Callable[[], bool] = lambda: False,
     ) -> Trust:
         """Push by explicit refspecs, without hooks, signatures, tags or submodules; fast-forward
-        only unless a refspec has a ``+``. The first try uses the lease ``ahead``."""
-        return self._transfer(_Job(repository, _PUSH, refspecs, show, blocked), sandbox_id, ahead)
+        only unless a refspec has a ``+``. The first try uses the lease ``ahead``; the sandbox's
+        checkout passes the ``relaxed`` filters by."""
+        command = (*_PUSH, f"--receive-pack={receive_pack(relaxed)}")
+        job = _Job(repository, command, refspecs, show, blocked)
+        return self._transfer(job, sandbox_id, ahead)
 
     @contextlib.contextmanager
     def ahead(self, repository: Repository, sandbox_id: str) -> Iterator[Callable[[], Leased]]:
@@ -228,6 +243,13 @@ class Transfers:
             raise failure(result, "git fetch failed")
 
 
+def receive_pack(relaxed: Sequence[str] = ()) -> str:
+    """Build the command of git's server for a push; its checkout passes the ``relaxed`` filters
+    by."""
+    keys = [f"filter.{name}.{key}" for name in relaxed for key in ("process=", "required=false")]
+    return " ".join((_RECEIVING, *environment.config_arguments(tuple(keys)), "receive-pack"))
+
+
 def _git(
     job: _Job,
     address: str,
@@ -245,7 +267,8 @@ def _git(
     before = leftovers(job.repository)
     try:
         result = run(
-            (*argv, *job.refspecs),
+            (*argv, *job.arguments),
+            stdin=job.stdin,
             env=environment.base() | dict(env),
             timeout=TRANSFER_SECONDS,
             idle=IDLE_SECONDS,

@@ -2,13 +2,13 @@
 # the report: looks for what would be gone with the sandbox, and is in nothing that a sync brings
 # back. One rule: every object that can be reached from any ref, any entry of a reflog, and HEAD and
 # index of any worktree, and every file of the project's worktrees that differs from these and is not
-# ignored. It is put under refs/daytona/inventory, from which a fetch takes it. Argument 5 of the
+# ignored. It is put under refs/daytona/inventory, from which a fetch takes it. Argument 4 of the
 # report: object ids that are known where it goes to.
 #
 # Of what does not travel it reports each: ignored files, repositories with work of their own, and
 # what cannot be read.
 inventory=take_inventory
-known=${5:-}
+known=${4:-}
 most_worktrees=100
 most_tags=200
 most_commits=20000
@@ -18,7 +18,7 @@ take_inventory() {
   unset GIT_INDEX_FILE
   # As a transfer sees it: it sends what is there, not what that is replaced by.
   export GIT_NO_REPLACE_OBJECTS=1
-  locate
+  cd -P "$project" || give_up "cannot enter $project in the sandbox"
   work=$dir/daytona-inventory
   rm -rf "$work"
   mkdir "$work" || give_up "cannot write to $dir in the sandbox"
@@ -26,7 +26,7 @@ take_inventory() {
   g for-each-ref --format='delete %(refname)' refs/daytona/inventory | g update-ref --stdin
   : >"$work/revisions"
   : >"$work/names"
-  files_left ''
+  say_ignored '' # of the project's own files the report names what is left
   unreadable "$common" -name objects -prune -o | while IFS= read -r name; do say unread "$name"; done
   take_worktrees
   for modules in "$common/modules" "$common"/worktrees/*/modules; do
@@ -42,13 +42,16 @@ take_inventory() {
 # Reports what stays of a worktree, the current directory. Only a complaint of git's makes it worth
 # to look for what cannot be read.
 files_left() { # what goes before the names
-  g ls-files -o -i --exclude-standard --directory | head -n 21 |
-    while read -r name; do say ignored "$1$name"; done
+  say_ignored "$1"
   GIT_OPTIONAL_LOCKS=0 g status --porcelain --untracked-files=all 2>&1 >/dev/null | grep -q . ||
     return 0
   unreadable . -path ./.git -prune -o | while IFS= read -r name; do
     g check-ignore -q -- "$name" || say unread "$1$name"
   done
+}
+say_ignored() { # what goes before the names
+  g ls-files -o -i --exclude-standard --directory | head -n 21 |
+    while read -r name; do say ignored "$1$name"; done
 }
 unreadable() { # where, what not: a line for each
   find "$@" \( -type d -o -type f \) -exec sh -c 'for path; do

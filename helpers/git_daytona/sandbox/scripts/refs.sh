@@ -1,4 +1,5 @@
-# Reports the refs as they are. Arguments: project directory, marker of our lines, most refs.
+# Reports the refs as they are. Arguments: project directory, most refs.
 cd "$1" || exit
-git -c safe.directory='*' for-each-ref --count="$3" --format="$2 ref %(objectname) %(refname)" \
-  refs/heads refs/daytona && echo "$2 end ok"
+check
+g for-each-ref --count="$2" --format='ref %(objectname) %(refname)%00' refs/heads refs/daytona &&
+  say end ok
