@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from git_daytona.base import files, log, paths
 from git_daytona.base.endpoint import Endpoint
@@ -223,7 +224,7 @@ def integrate(
     names: Names,
     head: str | None,
     operation: str | None,
-    held: Mapping[str, str] | None = None,
+    held: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Kept]:
     """Move what was fetched under ``names.incoming`` to where it belongs; what that overwrites is
     kept under a ref and returned, and so is what an inventory found, ``held`` by what there.
@@ -244,7 +245,7 @@ def integrate(
             keeper = _Keeper(repository, names, here)
             gone, moves = _moves(keeper, here, head)
             _keep_extra(keeper, fetched, head, operation)
-            _keep_inventory(keeper, fetched, held or {})
+            _keep_inventory(keeper, fetched, held)
             # while the branch still is where it was
             shown = head is not None and head != old and keeper.keep_worktrees(head, old)
             if shown:

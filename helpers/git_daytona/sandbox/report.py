@@ -167,11 +167,7 @@ def parse(result: Execution, mark: str) -> Report:
             ended |= key == "end"
             _read(found, key, value)
             _read_inventory(found.inventory, key, value)
-    # Of an earlier inventory, what it found is here.
-    held = found.inventory.held if found.inventory.complete else {}
-    found.refs = {
-        ref: oid for ref, oid in found.refs.items() if not ref.startswith(INVENTORY) or oid in held
-    }
+    _forget_earlier_inventory(found)
     taken, refused = takeable(found.refs, folding=sys.platform == "darwin")
     found.refs = {name: found.refs[name] for name in taken}
     found.refused = [printable(name)[:100] for name in refused[:NOTES]]
@@ -182,6 +178,14 @@ def parse(result: Execution, mark: str) -> Report:
             details=printable(result.output[-2000:]),
         )
     return found
+
+
+def _forget_earlier_inventory(found: Report) -> None:
+    """Leave out the refs of an inventory before this one: what it found is here."""
+    held = found.inventory.held if found.inventory.complete else {}
+    found.refs = {
+        ref: oid for ref, oid in found.refs.items() if not ref.startswith(INVENTORY) or oid in held
+    }
 
 
 def _read(found: Report, key: str, value: str) -> None:
