@@ -127,9 +127,11 @@ def report(
 
     ``known`` asks for an inventory, too, without what these objects hold, which are here already.
     """
-    parts = ("ports", "look", *(["inventory"] if known is not None else []), "report")
-    source = "".join(map(scripts.read, parts))
-    words = (source, message, "adopt" if adopt else "", " ".join((known or ())[:KNOWN]))
+    inventory = "" if known is None else scripts.read("inventory")
+    source = f"known='{' '.join((known or ())[:KNOWN])}'\n" + "".join(
+        (scripts.read("ports"), scripts.read("look"), inventory, scripts.read("report"))
+    )
+    words = (source, message, *(["adopt"] if adopt else []))
     with log.event("sandbox.report", sandbox=sandbox_id) as event:
         found = leases.patiently(
             lambda: _reported(cloud, sandbox_id, *words, timeout=REPORT_SECONDS),

@@ -2,13 +2,12 @@
 # the report: looks for what would be gone with the sandbox, and is in nothing that a sync brings
 # back. One rule: every object that can be reached from any ref, any entry of a reflog, and HEAD and
 # index of any worktree, and every file of the project's worktrees that differs from these and is not
-# ignored. It is put under refs/daytona/inventory, from which a fetch takes it. Argument 5 of the
-# report: object ids that are known where it goes to.
+# ignored. It is put under refs/daytona/inventory, from which a fetch takes it, but for what
+# $known, object ids that are known where it goes to, hold.
 #
 # Of what does not travel it reports each: ignored files, repositories with work of their own, and
 # what cannot be read.
 inventory=take_inventory
-known=${5:-}
 most_worktrees=100
 most_tags=200
 most_commits=20000
@@ -18,7 +17,7 @@ take_inventory() {
   unset GIT_INDEX_FILE
   # As a transfer sees it: it sends what is there, not what that is replaced by.
   export GIT_NO_REPLACE_OBJECTS=1
-  locate
+  dir=$(g rev-parse --absolute-git-dir)
   work=$dir/daytona-inventory
   rm -rf "$work"
   mkdir "$work" || give_up "cannot write to $dir in the sandbox"
@@ -66,7 +65,6 @@ say_modules() { # folder
     [ "$looked" -le 100 ] &&
       [ -z "$(g rev-list --max-count=1 --all --reflog --not --remotes 2>&1)" ] ||
       say nested "${at#"--git-dir=$1/"}/"
-    at=
   done
 }
 
@@ -77,7 +75,7 @@ take_worktrees() {
   [ -s "$work/worktrees" ] || say unread "the list of worktrees"
   # One that was moved without git's knowing is found where it is now.
   repositories | head -n "$most_worktrees" | while read -r name; do
-    (cd "./$(unquote "$name")" 2>/dev/null && [ "$(common_dir)" = "$common" ] &&
+    (at= && cd "./$(unquote "$name")" 2>/dev/null && [ "$(common_dir)" = "$common" ] &&
       [ "$(g rev-parse --show-toplevel)" = "$(pwd -P)" ] && pwd -P | tr '\n' '\1' | sed 's/.$//' && echo)
   done >>"$work/worktrees"
   sort -u "$work/worktrees" | head -n "$((most_worktrees + 2))" >"$work/listed"
@@ -90,6 +88,7 @@ take_worktrees() {
 }
 
 take_worktree() ( # path
+  at=
   name=$(printf %s "$1" | one_line)
   above=$1
   while [ ! -e "$above" ] && [ "$above" != "${above%/*}" ]; do above=${above%/*}; done
