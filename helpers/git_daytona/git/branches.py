@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from git_daytona.base import files, log, paths
 from git_daytona.base.endpoint import Endpoint
@@ -282,7 +283,7 @@ def integrate(
     names: Names,
     head: str | None,
     operation: str | None,
-    held: Mapping[str, str] | None = None,
+    held: Mapping[str, str] = MappingProxyType({}),
 ) -> Integrated:
     """Move what was fetched under ``names.incoming`` to where it belongs; what that overwrites is
     kept under a ref and returned, and so is what an inventory found, ``held`` by what there.
@@ -300,7 +301,7 @@ def integrate(
             new, in_use = _destination(keeper, fetched, head, old)
             gone, moves = _moves(keeper, here, new)
             _keep_extra(keeper, fetched, head, operation)
-            _keep_inventory(keeper, fetched, held or {})
+            _keep_inventory(keeper, fetched, held)
             # while the branch still is where it was
             shown = new is not None and keeper.keep_worktrees(new, old)
             before = old or new or ""

@@ -142,9 +142,11 @@ def report(
     ``purpose`` is ``adopt``, ``new``, ``push`` or nothing; what they do is in scripts/report.sh.
     ``known`` asks for an inventory, too, without what these objects hold, which are here already.
     """
-    parts = ("ports", "look", *(["inventory"] if known is not None else []), "report")
-    source = "".join(map(scripts.read, parts))
-    words = (source, message, purpose, " ".join((known or ())[:KNOWN]))
+    inventory = "" if known is None else scripts.read("inventory")
+    source = f"known='{' '.join((known or ())[:KNOWN])}'\n" + "".join(
+        (scripts.read("ports"), scripts.read("look"), inventory, scripts.read("report"))
+    )
+    words = (source, message, purpose)
     with log.event("sandbox.report", sandbox=sandbox_id) as event:
         found = leases.patiently(
             lambda: _reported(cloud, sandbox_id, *words, timeout=REPORT_SECONDS),
@@ -181,11 +183,7 @@ def parse(result: Execution, mark: str) -> Report:
         ended |= key == "end"
         _read(found, key, value)
         _read_inventory(found.inventory, key, value)
-    # Of an earlier inventory, what it found is here.
-    held = found.inventory.held if found.inventory.complete else {}
-    found.refs = {
-        ref: oid for ref, oid in found.refs.items() if not ref.startswith(INVENTORY) or oid in held
-    }
+    _forget_earlier_inventory(found)
     # What is only there comes first, should there be too many.
     ordered = sorted(found.refs, key=lambda name: not name.startswith(INVENTORY))
     found.places = places(ordered, folding=sys.platform == "darwin")
@@ -216,6 +214,14 @@ def _records(output: str, mark: str) -> list[str]:
         return []
     texts = data.decode("utf-8", "surrogateescape").split("\0")
     return [text.removeprefix("\n") for text in texts]
+
+
+def _forget_earlier_inventory(found: Report) -> None:
+    """Leave out the refs of an inventory before this one: what it found is here."""
+    held = found.inventory.held if found.inventory.complete else {}
+    found.refs = {
+        ref: oid for ref, oid in found.refs.items() if not ref.startswith(INVENTORY) or oid in held
+    }
 
 
 def _read(found: Report, key: str, value: str) -> None:

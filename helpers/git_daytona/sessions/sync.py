@@ -269,13 +269,11 @@ def _moved(names: Names, report: Report, here: Mapping[str, str]) -> bool:
         if ref.startswith("refs/heads/")
     }
     tracking = {ref: oid for ref, oid in here.items() if ref.startswith(names.tracking)}
-    extra = {report.refs.get(f"refs/daytona/{what}") for what in ("pending", "stash")}
-    extra |= {oid for ref, oid in report.refs.items() if ref.startswith(INVENTORY)}
     known = {oid for ref, oid in here.items() if not ref.startswith(names.incoming)}
     return (
         report.head not in (None, here.get(names.ref))
         or there != tracking
-        or not extra <= {*known, report.head, None}
+        or not _besides_branches(report) <= {*known, report.head}
     )
 
 
@@ -284,6 +282,12 @@ def _where(names: Names, report: Report, done: Integrated) -> str:
     if done.in_use:
         return f"{names.branch} stays where it is: {done.in_use}"
     return f"{names.branch} is at {report.head[:10]}" if report.head else ""
+
+
+def _besides_branches(report: Report) -> set[str]:
+    """The objects that are kept: an operation in progress, a stash, an inventory."""
+    kept = ("refs/daytona/pending", "refs/daytona/stash")
+    return {oid for ref, oid in report.refs.items() if ref in kept or ref.startswith(INVENTORY)}
 
 
 def _ignored(names: Sequence[str]) -> str:

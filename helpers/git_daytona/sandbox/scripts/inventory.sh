@@ -2,13 +2,12 @@
 # the report: looks for what would be gone with the sandbox, and is in nothing that a sync brings
 # back. One rule: every object that can be reached from any ref, any entry of a reflog, and HEAD and
 # index of any worktree, and every file of the project's worktrees that differs from these and is not
-# ignored. It is put under refs/daytona/inventory, from which a fetch takes it. Argument 4 of the
-# report: object ids that are known where it goes to.
+# ignored. It is put under refs/daytona/inventory, from which a fetch takes it, but for what
+# $known, object ids that are known where it goes to, hold.
 #
 # Of what does not travel it reports each: ignored files, repositories with work of their own, and
 # what cannot be read.
 inventory=take_inventory
-known=${4:-}
 most_worktrees=100
 most_tags=200
 most_commits=20000
@@ -69,7 +68,6 @@ say_modules() { # folder
     [ "$looked" -le 100 ] &&
       [ -z "$(g rev-list --max-count=1 --all --reflog --not --remotes 2>&1)" ] ||
       say nested "${at#"--git-dir=$1/"}/"
-    at=
   done
 }
 
@@ -80,7 +78,7 @@ take_worktrees() {
   [ -s "$work/worktrees" ] || say unread "the list of worktrees"
   # One that was moved without git's knowing is found where it is now.
   repositories | head -n "$most_worktrees" | while read -r name; do
-    (cd "./$(unquote "$name")" 2>/dev/null && [ "$(common_dir)" = "$common" ] &&
+    (at= && cd "./$(unquote "$name")" 2>/dev/null && [ "$(common_dir)" = "$common" ] &&
       [ "$(g rev-parse --show-toplevel)" = "$(pwd -P)" ] && pwd -P | tr '\n' '\1' | sed 's/.$//' && echo)
   done >>"$work/worktrees"
   sort -u "$work/worktrees" | head -n "$((most_worktrees + 2))" >"$work/listed"
@@ -93,6 +91,7 @@ take_worktrees() {
 }
 
 take_worktree() ( # path
+  at=
   name=$(printf %s "$1" | one_line)
   above=$1
   while [ ! -e "$above" ] && [ "$above" != "${above%/*}" ]; do above=${above%/*}; done

@@ -5,7 +5,7 @@
 #
 # Works on an index of its own, so that a merge, rebase, cherry-pick, revert or bisect of the agent,
 # a conflict, or a git command that is running just now, is not disturbed: its state is then captured
-# beside it, in refs/daytona/pending. Behind an inventory (inventory.sh) the fourth argument is its.
+# beside it, in refs/daytona/pending.
 project=$1
 message=$2
 purpose=${3:-}
