@@ -177,8 +177,6 @@ def test_case_85_in_the_middle_of_something_here(local, repo, begin, tmp_path):
         "rebase of it": ("git rebase -q --apply other", "rebase --continue"),
         "bisection": ("git bisect start -q HEAD HEAD~2", "bisect reset"),
         "merge": ("git merge -q other", "commit -qm merged"),
-        "cherry-pick": ("git cherry-pick other", "cherry-pick --continue"),
-        "revert": ("git revert --no-edit HEAD~2", "revert --continue"),
         "git am": ("git format-patch -q --stdout HEAD..other | git am -q -3", "am --continue"),
         "conflicts": ("git stash apply -q", "commit -qm mine"),
         "a rebase of it": (
@@ -221,6 +219,19 @@ def test_case_85_in_the_middle_of_something_here(local, repo, begin, tmp_path):
         assert session.sync().head == outcome.head == repo.git("rev-parse", "opencode/1"), name
         assert mine in repo.kept().values(), name
         assert (place.path / "new").read_text() == f"{number}\n", name
+
+
+def test_case_85_the_operation_is_named(repo):
+    repo.git("switch", "-q", "-c", "opencode/1")
+    for text in ("one\n", "two\n", "three\n"):
+        repo.commit("f", text)
+    examples = {"cherry-pick": "HEAD~2", "revert": "HEAD~1"}
+    for name, commit in examples.items():
+        assert worktrees.in_use(discover(repo.path), "refs/heads/opencode/1") == ""
+        repo.git(name, commit, check=False)
+        told = worktrees.in_use(discover(repo.path), "refs/heads/opencode/1")
+        assert told == f"a {name} is in progress in '{repo.path}'"
+        repo.git(name, "--abort")
 
 
 def test_case_85_a_worktree_that_is_gone_holds_nothing(local, repo, begin, tmp_path):
@@ -270,7 +281,8 @@ plain() {{
   env -u GIT_INDEX_FILE -u GIT_OBJECT_DIRECTORY -u GIT_ALTERNATE_OBJECT_DIRECTORIES \\
     {git} -C {repo} "$@"
 }}
-case " $* " in *" update-ref "*) doomed=$(plain prune -n --expire=now) ;; esac
+gc() {{ plain gc --quiet --prune=now >/dev/null 2>&1; }}
+case " $* " in *" update-ref "*) doomed=$(plain prune -n --expire=now); gc ;; esac
 {git} "$@"
 status=$?
 for oid in $(printf '%s' "$doomed" | cut -d ' ' -f 1); do # a gc that had looked before
@@ -278,8 +290,7 @@ for oid in $(printf '%s' "$doomed" | cut -d ' ' -f 1); do # a gc that had looked
   rm -f {repo}/.git/objects/"${{oid%"$rest"}}/$rest"
 done
 case " $* " in
-  *" add "* | *" write-tree "* | *" commit-tree "* | *" pack-objects "* | *" update-ref "*)
-    plain gc --quiet --prune=now >/dev/null 2>&1 ;;
+  *" add "* | *" write-tree "* | *" commit-tree "* | *" pack-objects "*) gc ;;
 esac
 exit $status
 """
@@ -347,6 +358,7 @@ def test_case_114_what_is_used_during_a_sync_needs_another(local, repo, begin, m
     session = begin(repo)
     monkeypatch.setattr(state, "now", lambda: 1_800_000_000_000)
     session.agent("echo 1 >theirs")
+    monkeypatch.setattr(state, "now", lambda: 1_900_000_000_000)
     report = session.coordinator._sync
 
     def used_meanwhile(current):
