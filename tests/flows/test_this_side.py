@@ -131,32 +131,36 @@ def test_case_77_from_a_linked_worktree(local, repo, begin, tmp_path, form):
 # -- sparse worktrees ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["cone", "no-cone", "sparse-index"])
-def test_case_80_a_sparse_worktree_here(local, repo, begin, how):
+def test_case_80_sparse_worktrees_here(local, repo, begin, tmp_path):
     """The agent's files outside of the patterns come back and are not checked out; mine that lie
     there are kept, whether git would look at them or not."""
+    examples = ("--cone", "--no-cone", "--sparse-index")
     for name in ("src/one", "out/one", "out/two"):
         repo.commit(name)
     session = begin(repo)
-    repo.git("switch", "-q", "opencode/1")
-    mode = {"cone": "--cone", "no-cone": "--no-cone", "sparse-index": "--sparse-index"}[how]
-    repo.git("sparse-checkout", "set", mode, "src")
-    assert not (repo.path / "out").exists()
+    places = [Repo(tmp_path / mode) for mode in examples]
+    for place, mode in zip(places, examples, strict=True):
+        repo.git("worktree", "add", "-q", "--force", str(place.path), "opencode/1")
+        place.git("sparse-checkout", "set", mode, "src")
+        assert not (place.path / "out").exists()
     session.agent("echo x >src/new; mkdir deep; echo x >deep/new; echo agent >out/one")
     outcome = session.sync()
     assert outcome.kept == () and repo.show("opencode/1", "deep/new") == "x"
-    assert (repo.path / "src/new").exists() and not (repo.path / "deep").exists()
-    repo.write("deep/mine", "mine\n")
-    repo.write("out/one", "edited\n")
-    repo.write("src/one", "edited\n")
+    for place in places:
+        assert (place.path / "src/new").exists() and not (place.path / "deep").exists()
+        place.write("deep/mine", "mine\n")
+        place.write("out/one", f"edited in {place.path}\n")
+        place.write("src/one", "edited\n")
     session.agent("echo y >deep/new; echo again >out/one; echo z >src/one")
-    (kept,) = session.sync().kept
-    for name, text in (("deep/mine", "mine"), ("out/one", "edited"), ("src/one", "edited")):
-        assert repo.show(kept.ref, name) == text, name
-    assert repo.show(kept.ref, "out/two") == "content", "what is not checked out is not deleted"
+    kept = {repo.show(each.ref, "out/one"): each.ref for each in session.sync().kept}
     assert repo.show("opencode/1", "deep/new") == "y"
-    assert (repo.path / "src/one").read_text() == "z\n"
-    assert repo.git("status", "--porcelain", "--untracked-files=no") == ""
+    for place in places:
+        ref = kept.pop(f"edited in {place.path}")
+        assert repo.show(ref, "deep/mine") == "mine" and repo.show(ref, "src/one") == "edited"
+        assert repo.show(ref, "out/two") == "content", "what is not checked out is not deleted"
+        assert (place.path / "src/one").read_text() == "z\n"
+        assert place.git("status", "--porcelain", "--untracked-files=no") == ""
+    assert kept == {}
 
 
 # -- in the middle of something --------------------------------------------------------------------
