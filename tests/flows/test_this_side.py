@@ -1,6 +1,8 @@
 """The user's side of a sync: worktrees wherever git has them, sparse ones, and those in which
 somebody is in the middle of something."""
 
+import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
@@ -486,3 +488,21 @@ def test_case_118_a_lock_that_is_held_stays(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(enter, range(200)))
     assert (most, [*tmp_path.iterdir()]) == (1, [])
+
+
+def test_case_118_a_lock_whose_file_was_removed_meanwhile_holds_nothing(tmp_path, monkeypatch):
+    """Between the opening of the file and its lock the holder lets go, and another one begins."""
+    path, flock = tmp_path / "one", fcntl.flock
+    with contextlib.ExitStack() as other:
+
+        def late(descriptor, operation):
+            monkeypatch.setattr(fcntl, "flock", flock)
+            path.unlink()
+            other.enter_context(files.lock(path))
+            flock(descriptor, operation)
+
+        monkeypatch.setattr(fcntl, "flock", late)
+        with pytest.raises(TimedOut), files.lock(path, seconds=0.05):
+            pass
+    with files.lock(path, seconds=0):
+        pass
