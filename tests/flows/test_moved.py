@@ -117,7 +117,8 @@ def test_case_88_state_files_of_earlier_versions(local, repo, begin, coordinate,
 
 
 def test_case_88_two_ways_to_one_repository(local, repo, begin, coordinate, tmp_path):
-    """A link in front of it, and a linked worktree: the same sessions, and nobody is a copy."""
+    """A link in front of it, a linked worktree, a path that a mount gives it: the same sessions,
+    and nobody is a copy."""
     session = begin(repo)
     (tmp_path / "link").symlink_to(repo.path)
     repo.git("worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
@@ -125,3 +126,6 @@ def test_case_88_two_ways_to_one_repository(local, repo, begin, coordinate, tmp_
         coordinator = coordinate(place)
         assert [each.sandbox_id for each in coordinator.sessions()] == [session.sandbox_id]
         assert coordinator.state.warnings == []
+    coordinator.state.edit(coordinator.find("1").id, git_dir=str(tmp_path / "link" / ".git"))
+    assert coordinator.find("1").git_dir == coordinator.git_dir
+    assert coordinator.state.warnings == []

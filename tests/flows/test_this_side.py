@@ -1,6 +1,8 @@
 """The user's side of a sync: worktrees wherever git has them, sparse ones, and those in which
 somebody is in the middle of something."""
 
+import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
@@ -131,32 +133,36 @@ def test_case_77_from_a_linked_worktree(local, repo, begin, tmp_path, form):
 # -- sparse worktrees ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["cone", "no-cone", "sparse-index"])
-def test_case_80_a_sparse_worktree_here(local, repo, begin, how):
+def test_case_80_sparse_worktrees_here(local, repo, begin, tmp_path):
     """The agent's files outside of the patterns come back and are not checked out; mine that lie
     there are kept, whether git would look at them or not."""
+    examples = ("--cone", "--no-cone", "--sparse-index")
     for name in ("src/one", "out/one", "out/two"):
         repo.commit(name)
     session = begin(repo)
-    repo.git("switch", "-q", "opencode/1")
-    mode = {"cone": "--cone", "no-cone": "--no-cone", "sparse-index": "--sparse-index"}[how]
-    repo.git("sparse-checkout", "set", mode, "src")
-    assert not (repo.path / "out").exists()
+    places = [Repo(tmp_path / mode) for mode in examples]
+    for place, mode in zip(places, examples, strict=True):
+        repo.git("worktree", "add", "-q", "--force", str(place.path), "opencode/1")
+        place.git("sparse-checkout", "set", mode, "src")
+        assert not (place.path / "out").exists()
     session.agent("echo x >src/new; mkdir deep; echo x >deep/new; echo agent >out/one")
     outcome = session.sync()
     assert outcome.kept == () and repo.show("opencode/1", "deep/new") == "x"
-    assert (repo.path / "src/new").exists() and not (repo.path / "deep").exists()
-    repo.write("deep/mine", "mine\n")
-    repo.write("out/one", "edited\n")
-    repo.write("src/one", "edited\n")
+    for place in places:
+        assert (place.path / "src/new").exists() and not (place.path / "deep").exists()
+        place.write("deep/mine", "mine\n")
+        place.write("out/one", f"edited in {place.path}\n")
+        place.write("src/one", "edited\n")
     session.agent("echo y >deep/new; echo again >out/one; echo z >src/one")
-    (kept,) = session.sync().kept
-    for name, text in (("deep/mine", "mine"), ("out/one", "edited"), ("src/one", "edited")):
-        assert repo.show(kept.ref, name) == text, name
-    assert repo.show(kept.ref, "out/two") == "content", "what is not checked out is not deleted"
+    kept = {repo.show(each.ref, "out/one"): each.ref for each in session.sync().kept}
     assert repo.show("opencode/1", "deep/new") == "y"
-    assert (repo.path / "src/one").read_text() == "z\n"
-    assert repo.git("status", "--porcelain", "--untracked-files=no") == ""
+    for place in places:
+        ref = kept.pop(f"edited in {place.path}")
+        assert repo.show(ref, "deep/mine") == "mine" and repo.show(ref, "src/one") == "edited"
+        assert repo.show(ref, "out/two") == "content", "what is not checked out is not deleted"
+        assert (place.path / "src/one").read_text() == "z\n"
+        assert place.git("status", "--porcelain", "--untracked-files=no") == ""
+    assert kept == {}
 
 
 # -- in the middle of something --------------------------------------------------------------------
@@ -177,8 +183,6 @@ def test_case_85_in_the_middle_of_something_here(local, repo, begin, tmp_path):
         "rebase of it": ("git rebase -q --apply other", "rebase --continue"),
         "bisection": ("git bisect start -q HEAD HEAD~2", "bisect reset"),
         "merge": ("git merge -q other", "commit -qm merged"),
-        "cherry-pick": ("git cherry-pick other", "cherry-pick --continue"),
-        "revert": ("git revert --no-edit HEAD~2", "revert --continue"),
         "git am": ("git format-patch -q --stdout HEAD..other | git am -q -3", "am --continue"),
         "conflicts": ("git stash apply -q", "commit -qm mine"),
         "a rebase of it": (
@@ -221,6 +225,19 @@ def test_case_85_in_the_middle_of_something_here(local, repo, begin, tmp_path):
         assert session.sync().head == outcome.head == repo.git("rev-parse", "opencode/1"), name
         assert mine in repo.kept().values(), name
         assert (place.path / "new").read_text() == f"{number}\n", name
+
+
+def test_case_85_the_operation_is_named(repo):
+    repo.git("switch", "-q", "-c", "opencode/1")
+    for text in ("one\n", "two\n", "three\n"):
+        repo.commit("f", text)
+    examples = {"cherry-pick": "HEAD~2", "revert": "HEAD~1"}
+    for name, commit in examples.items():
+        assert worktrees.in_use(discover(repo.path), "refs/heads/opencode/1") == ""
+        repo.git(name, commit, check=False)
+        told = worktrees.in_use(discover(repo.path), "refs/heads/opencode/1")
+        assert told == f"a {name} is in progress in '{repo.path}'"
+        repo.git(name, "--abort")
 
 
 def test_case_85_a_worktree_that_is_gone_holds_nothing(local, repo, begin, tmp_path):
@@ -270,7 +287,8 @@ plain() {{
   env -u GIT_INDEX_FILE -u GIT_OBJECT_DIRECTORY -u GIT_ALTERNATE_OBJECT_DIRECTORIES \\
     {git} -C {repo} "$@"
 }}
-case " $* " in *" update-ref "*) doomed=$(plain prune -n --expire=now) ;; esac
+gc() {{ plain gc --quiet --prune=now >/dev/null 2>&1; }}
+case " $* " in *" update-ref "*) doomed=$(plain prune -n --expire=now); gc ;; esac
 {git} "$@"
 status=$?
 for oid in $(printf '%s' "$doomed" | cut -d ' ' -f 1); do # a gc that had looked before
@@ -278,8 +296,7 @@ for oid in $(printf '%s' "$doomed" | cut -d ' ' -f 1); do # a gc that had looked
   rm -f {repo}/.git/objects/"${{oid%"$rest"}}/$rest"
 done
 case " $* " in
-  *" add "* | *" write-tree "* | *" commit-tree "* | *" pack-objects "* | *" update-ref "*)
-    plain gc --quiet --prune=now >/dev/null 2>&1 ;;
+  *" add "* | *" write-tree "* | *" commit-tree "* | *" pack-objects "*) gc ;;
 esac
 exit $status
 """
@@ -347,6 +364,7 @@ def test_case_114_what_is_used_during_a_sync_needs_another(local, repo, begin, m
     session = begin(repo)
     monkeypatch.setattr(state, "now", lambda: 1_800_000_000_000)
     session.agent("echo 1 >theirs")
+    monkeypatch.setattr(state, "now", lambda: 1_900_000_000_000)
     report = session.coordinator._sync
 
     def used_meanwhile(current):
@@ -470,3 +488,21 @@ def test_case_118_a_lock_that_is_held_stays(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(enter, range(200)))
     assert (most, [*tmp_path.iterdir()]) == (1, [])
+
+
+def test_case_118_a_lock_whose_file_was_removed_meanwhile_holds_nothing(tmp_path, monkeypatch):
+    """Between the opening of the file and its lock the holder lets go, and another one begins."""
+    path, flock = tmp_path / "one", fcntl.flock
+    with contextlib.ExitStack() as other:
+
+        def late(descriptor, operation):
+            monkeypatch.setattr(fcntl, "flock", flock)
+            path.unlink()
+            other.enter_context(files.lock(path))
+            flock(descriptor, operation)
+
+        monkeypatch.setattr(fcntl, "flock", late)
+        with pytest.raises(TimedOut), files.lock(path, seconds=0.05):
+            pass
+    with files.lock(path, seconds=0):
+        pass

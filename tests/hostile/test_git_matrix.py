@@ -155,7 +155,7 @@ class Stage:
                 ("refs/heads/opencode/", "refs/remotes/sandbox-", "refs/daytona/")
             ):
                 found[name] = path.read_text()
-        ours = {"description", "objects", "refs", "logs"}
+        ours = {"description", "objects", "refs", "logs", "git-daytona-id"}
         found["files of git"] = sorted(
             path.name for path in self.dot_git.iterdir() if path.name not in ours
         )
