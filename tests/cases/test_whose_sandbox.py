@@ -462,7 +462,7 @@ def test_the_names_on_a_sandbox_are_those_that_people_know(local, repo, coordina
 
 
 def test_case_93_what_ends_by_itself_is_named_in_time(local, repo, tell):
-    """At the start, in status, to OpenCode's user, and by whom it is adopted."""
+    """At the start, in status, and to the user of a tool."""
     examples = {
         "ttlMinutes": (30, "its sandbox destroys itself on "),
         "autoDeleteInterval": (90, "its sandbox is deleted 90 minutes after it stops"),
