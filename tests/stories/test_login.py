@@ -105,10 +105,8 @@ def test_a_key_that_the_api_does_not_take_is_not_stored(keyless, tell, keyrings,
     key = keyless.api_key
     told = tell(PROGRAM, "login", stdin=b"dtn_wrong_but_well_formed\n")
     assert told.status == 6
-    assert (
-        "does not accept the API key from standard input; the key was not stored"
-        in told.complaint[0]
-    )
+    assert "does not accept the API key from standard input: Invalid" in told.complaint[0]
+    assert "; the key was not stored" in told.complaint[0]
     assert "wrong_but" not in told.err
     for fault, status in (
         ({"status": 403}, 7),

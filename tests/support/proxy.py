@@ -20,10 +20,15 @@ def serving(
     """Handle connections in a thread until the block ends; yields the port."""
     loop, started = asyncio.new_event_loop(), threading.Event()
     port, over = 0, asyncio.Event()
+    accepted: list[asyncio.StreamWriter] = []
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Awaitable[None]:
+        accepted.append(writer)
+        return handler(reader, writer)
 
     async def serve() -> None:
         nonlocal port
-        server = await asyncio.start_server(handler, host, 0, ssl=tls)
+        server = await asyncio.start_server(accept, host, 0, ssl=tls)
         port = server.sockets[0].getsockname()[1]
         started.set()
         await over.wait()
@@ -32,6 +37,8 @@ def serving(
         for each in rest:
             each.cancel()
         await asyncio.gather(*rest, return_exceptions=True)
+        for writer in accepted:  # the task of one may not have begun
+            writer.transport.abort()
         for _ in range(5):  # what was cut is closed in the next rounds of the loop
             await asyncio.sleep(0)
 
