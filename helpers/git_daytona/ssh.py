@@ -178,12 +178,19 @@ def find_ssh(named: str, path: str) -> str:
                 EXIT_MISSING, "DAYTONA_SSH_BINARY names a file that cannot be executed", hint
             )
         return named
-    # Relative entries of PATH would mean the repository in which we are.
-    folders = filter(os.path.isabs, (path or os.defpath).split(os.pathsep))
-    if found := shutil.which("ssh", path=os.pathsep.join(folders)):
+    if found := shutil.which("ssh", path=search_path(path)):
         return found
     hint = "install it (Debian: apt install openssh-client), or set DAYTONA_SSH_BINARY"
     raise Refusal(EXIT_MISSING, "no OpenSSH client found on PATH", hint)
+
+
+def search_path(path: str) -> str:
+    """Leave out of PATH what is relative, since that means the repository in which we are, and what
+    is Windows' in WSL: a program there knows no path of ours."""
+    folders = list(filter(os.path.isabs, (path or os.defpath).split(os.pathsep)))
+    if "microsoft" in os.uname().release.lower():
+        folders = [each for each in folders if not re.match(r"/mnt/[a-z](/|$)", each)]
+    return os.pathsep.join(folders)
 
 
 def nameless() -> Refusal | None:

@@ -23,6 +23,7 @@ from git_daytona.git.refs import url
 from git_daytona.sandbox import report
 from git_daytona.transfer.environment import inheritable, ssh_environment
 from git_daytona.transfer.transfer import RECEIVE_PACK, UPLOAD_PACK
+from support.lacking import needs_ps
 from support.processes import descendants, until
 
 SHARES = (0.0, 0.2, 0.8, 1.0)
@@ -132,6 +133,7 @@ def test_a_signal_counts_while_the_reader_has_stopped(local, wrapper, number):
         assert process.wait(30) == 128 + number
 
 
+@needs_ps
 def test_a_gateway_without_a_mark_is_never_believed(local, repo, begin, wrapper):
     """The shells of the remote side are killed: the status that comes is that of nobody."""
     local.faults.gateway.lost_statuses = 0
@@ -412,6 +414,7 @@ def test_a_connection_that_was_cut_is_no_success(local, line, verb):
         assert not line.transfer(verb)
 
 
+@needs_ps
 def test_a_killed_client_leaves_nothing_half_done_there(local, line):
     """The sandbox's side goes on after the client is gone; it must come to its end, and leave no
     lock behind."""

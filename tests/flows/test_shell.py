@@ -9,6 +9,7 @@ import pytest
 from git_daytona.local.core.faults import CallFault
 from git_daytona.sandbox import terminal as sandbox_terminal
 from support import tmux
+from support.lacking import needs_ps
 from support.processes import descendants, gone, until
 from support.round_trip import BIN
 
@@ -119,6 +120,7 @@ def test_how_a_shell_ended(reason, status):
     assert sandbox_terminal._status(reason) == status
 
 
+@needs_ps
 def test_a_hangup_ends_everything(local, repo, session):
     with tmux.start([str(BIN / "git-daytona"), "shell", "1"], cwd=repo.path) as screen:
         screen.type("echo here $((6*7)); sleep 1234\n")

@@ -14,6 +14,7 @@ import pytest
 from git_daytona.local.server import LocalDaytona
 from git_daytona.tools import answers, bash
 from git_daytona.tools.context import Cancelled, Denied, Result, ToolError
+from support.lacking import needs_ps
 from support.round_trip import Repo, Session
 from support.tool_context import RealContext, Toolbox
 
@@ -166,6 +167,7 @@ def test_case_51_bash_survives_fifty_megabytes_and_binary_output(tools: Toolbox)
     assert tools.sh(f"wc -c <{result.metadata['outputPath']}").strip() == "40000"
 
 
+@needs_ps
 def test_bash_ends_a_command_at_its_time(tools: Toolbox, local: LocalDaytona) -> None:
     begun = time.monotonic()
     result = tools(
@@ -198,6 +200,7 @@ def test_bash_shows_what_a_long_command_says(
     assert tools.context.shown[0]["description"] == "Wait"
 
 
+@needs_ps
 def test_a_cancelled_command_ends_in_the_sandbox(tools: Toolbox) -> None:
     started = threading.Event()
     tools.context.when_shown = lambda _shown: started.set()
@@ -231,6 +234,7 @@ def test_bash_leaves_a_server_running(tools: Toolbox, local: LocalDaytona) -> No
     tools.sh(f"kill -0 {pid} && kill -- -{pid}")
 
 
+@needs_ps
 def test_case_51_a_server_started_with_an_ampersand_does_not_hold_the_call(tools: Toolbox) -> None:
     result = tools("bash", command="sleep 300 & echo started")
     assert result.output.startswith(

@@ -14,9 +14,10 @@ import pytest
 from git_daytona import sandbox
 from git_daytona.base.errors import BadSetting, NoRepository
 from git_daytona.git.environment import reset
-from git_daytona.transfer.transfer import RECEIVE_PACK, UPLOAD_PACK
+from git_daytona.transfer.transfer import UPLOAD_PACK, receive_pack
 from support import hostile_git_config
 from support.hostile_git_config import HOOKS
+from support.lacking import needs_man
 from support.round_trip import BIN, Repo
 
 
@@ -375,7 +376,7 @@ def test_every_key_of_gits_manual_is_tried(tmp_path):
 
 def test_no_shell_expands_what_the_sandbox_runs():
     """Its login shell may be zsh, which refuses a * that matches no file."""
-    for command in (UPLOAD_PACK, RECEIVE_PACK):
+    for command in (UPLOAD_PACK, receive_pack()):
         assert shlex.join(shlex.split(command)) == command
 
 
@@ -742,6 +743,7 @@ def test_a_repository_that_is_named_but_does_not_belong_to_the_place(
 # -- hooks -----------------------------------------------------------------------------------------
 
 
+@needs_man
 def test_every_hook_of_gits_manual_is_there():
     manual = subprocess.run(
         ("man", "-P", "cat", "githooks"),
@@ -749,6 +751,8 @@ def test_every_hook_of_gits_manual_is_there():
         text=True,
         env=os.environ | {"MANWIDTH": "80"},
     )
+    if manual.returncode != 0:
+        pytest.skip("there is no manual page of githooks")
     assert set(re.findall(r"^   ([a-z0-9-]+)$", manual.stdout, re.MULTILINE)) - set(HOOKS) == set()
 
 

@@ -20,6 +20,7 @@ import git_daytona
 from git_daytona.local.core.model import ApiError, Isolation, Sandbox
 from git_daytona.local.isolation.choose import choose
 from git_daytona.local.isolation.plain import replace_home
+from support.lacking import needs_ps
 
 SECONDS = 20.0
 
@@ -174,6 +175,7 @@ def test_git_trusts_what_either_side_made(any_isolation: Isolation, any_sandbox:
     )
 
 
+@needs_ps
 def test_a_background_server_lives_until_stop(
     any_isolation: Isolation, any_sandbox: Sandbox
 ) -> None:
@@ -300,6 +302,7 @@ def _is_sleep(pid: int) -> bool:
 # --------------------------------------------------------------------------------------------
 
 
+@needs_ps
 def test_sandboxes_do_not_see_each_other(
     isolation: Isolation, sandbox: Sandbox, root: Path
 ) -> None:
@@ -423,6 +426,7 @@ def test_devices_and_shared_memory_of_its_own(isolation: Isolation, sandbox: San
     assert run(isolation, sandbox, "ls /dev | grep -E '^(sd|vd|nvme|mem|kmsg)'")[0] == 1
 
 
+@needs_ps
 def test_orphans_are_reaped(isolation: Isolation, sandbox: Sandbox) -> None:
     run(isolation, sandbox, "for n in 1 2 3 4 5; do (setsid sleep 0.05 >/dev/null 2>&1 &); done")
     assert eventually(lambda: "sleep" not in run(isolation, sandbox, "ps -eo stat,comm")[1])
@@ -617,6 +621,7 @@ with tempfile.TemporaryDirectory() as folder:
 """
 
 
+@needs_ps
 @pytest.mark.parametrize("mode", ["bubblewrap", "namespaces"])
 def test_works_for_an_ordinary_user(mode: str) -> None:
     if os.geteuid() != 0 or shutil.which("setpriv") is None:

@@ -13,6 +13,7 @@ import pytest
 from filelock import FileLock
 
 from git_daytona.local.server import LocalDaytona
+from support.lacking import ask_npm_for
 
 pytestmark = [pytest.mark.npm, pytest.mark.timeout(300)]
 
@@ -32,6 +33,7 @@ def package() -> Path:
     with FileLock(CACHE / "lock"):
         installed = CACHE / "installed.json"
         if not installed.exists() or installed.read_bytes() != wanted:
+            ask_npm_for("@daytona/sdk", npm)
             (CACHE / "package.json").write_bytes(wanted)
             subprocess.run(
                 [

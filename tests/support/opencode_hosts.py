@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import pytest
 from filelock import FileLock
 
+from support.lacking import ask_npm_for
 from support.plugin import PLUGIN
 from support.processes import until
 from support.scripted_model import Call, Model, content
@@ -89,6 +90,7 @@ def install(release: Release) -> Path:
         installed = place / "installed"
         if not installed.exists() or installed.read_text() != release.version:
             name = f"{release.package}@{release.version}"
+            ask_npm_for(name, npm)
             quiet = ("--no-audit", "--no-fund", "--loglevel=error")
             subprocess.run(
                 (npm, "install", "--prefix", place, "--cache", place / "cache", *quiet, name),

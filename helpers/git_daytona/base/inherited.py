@@ -22,11 +22,14 @@ def settle() -> None:
 
 
 def _open_streams() -> None:
-    """Open what is closed of descriptors 0 to 2, so that no file of ours becomes one. Python's own
-    streams stay None."""
+    """Open what is closed of descriptors 0 to 2, so that no file of ours becomes one, and what
+    Python has of them: it would be None."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # the lowest that is free (open(2))
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8"))
 
 
 def _settle_signals() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from git_daytona.base import files, paths
-from git_daytona.base.errors import GitDaytonaError
+from git_daytona.base.errors import BadSetting, GitDaytonaError
 from git_daytona.base.secret import printable, redact
 
 TRIM_ABOVE = 3 * 1024 * 1024
@@ -60,10 +60,14 @@ class _Handler(logging.Handler):
 
 def to_file() -> None:
     """Send what is logged from now on to the log file; called once by each executable."""
+    try:
+        place = paths.log_file()
+    except BadSetting:  # no home directory: whoever needs one says so
+        return
     with contextlib.suppress(GitDaytonaError):
-        files.private_directory(paths.log_file().parent)
+        files.private_directory(place.parent)
     if not any(isinstance(handler, _Handler) for handler in logger.handlers):
-        logger.addHandler(_Handler(paths.log_file()))
+        logger.addHandler(_Handler(place))
         debug = os.environ.get("DAYTONA_DEBUG", "").strip().lower() in {"1", "true", "yes", "on"}
         logger.setLevel(logging.DEBUG if debug else logging.INFO)
 

@@ -17,7 +17,8 @@ def home() -> Path:
     named = os.environ.get("HOME")
     found = Path(os.path.expanduser("~"))  # noqa: PTH111 — pathlib's raises RuntimeError
     if named == "" or not found.is_absolute():
-        why = f"HOME is not set, and user id {os.getuid()} has no name"
+        unset = f"HOME is not set, and user id {os.getuid()} has no name"
+        why = unset if named is None else "HOME is not an absolute path"
         raise BadSetting(
             f"there is no home directory: {why}",
             hint="set HOME to the absolute path of a directory that you may write to",
@@ -71,8 +72,9 @@ def log_file() -> Path:
 
 def own_state() -> Path:
     """What only this suite uses: locks and the lease journal."""
-    place = Path(platformdirs.user_state_dir(APP, appauthor=False))
-    return place if place.is_absolute() else home() / place
+    if not os.environ.get("XDG_STATE_HOME"):
+        home()  # what platformdirs does without one depends on its version
+    return Path(platformdirs.user_state_dir(APP, appauthor=False))
 
 
 def locks() -> Path:

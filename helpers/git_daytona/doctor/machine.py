@@ -42,12 +42,7 @@ def shim() -> Seen:
 
 def find_opencode() -> str | None:
     """The program on PATH, never one of the directory that we happen to be in."""
-    absolute = [
-        folder
-        for folder in os.environ.get("PATH", os.defpath).split(os.pathsep)
-        if Path(folder).is_absolute()
-    ]
-    return shutil.which("opencode", path=os.pathsep.join(absolute))
+    return shutil.which("opencode", path=ssh.search_path(os.environ.get("PATH", "")))
 
 
 def opencode() -> Seen:
