@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from support.program import tell
 from support.round_trip import begin, command, coordinate, local, program, repo, server
 
-__all__ = ["begin", "command", "coordinate", "local", "repo", "server"]
+__all__ = ["begin", "command", "coordinate", "local", "repo", "server", "tell"]
 
 
 @pytest.fixture

@@ -344,8 +344,8 @@ def test_case_39_numbers_are_not_used_again(local, repo, begin):
     assert session.number == 2
     session.coordinator.delete("2")
     repo.git("branch", "-D", "opencode/2")
-    repo.git("branch", "opencode/7")
-    assert begin(repo).number == 8
+    repo.git("branch", "opencode/3")
+    assert begin(repo).number == 4
 
 
 def test_case_38_and_case_58_a_branch_named_opencode(local, repo, coordinate):

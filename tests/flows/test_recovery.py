@@ -378,7 +378,7 @@ def test_case_45_many_processes_find_the_same_corrupt_state_file(local, repo, co
         one = state.Session(
             f"ses_{number}",
             f"sandbox-{number}",
-            number,
+            number + 1,
             str(repo.path),
             1,
             1,

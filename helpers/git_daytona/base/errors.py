@@ -74,6 +74,10 @@ class NoRepository(GitDaytonaError, entry="no-repository", status=9):
     """There is no git repository here, or not one that can be used."""
 
 
+class RepositoryRefused(NoRepository, entry="repository-refused"):
+    """There is a repository, but git does not work with it, or does not work here at all."""
+
+
 class TransferFailed(GitDaytonaError, entry="transfer-failed", status=10):
     """Git or ssh failed while it talked to the sandbox."""
 

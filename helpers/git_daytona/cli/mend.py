@@ -132,6 +132,8 @@ def prune(dry_run: bool, yes: bool) -> None:
     """
     with common.coordinator(anywhere=True) as coordinator:
         found = recovery.leftovers(coordinator)
+        for sandbox, name in found.spared.items():
+            common.warn(f"sandbox {sandbox} stays: '{name}' names it, and cannot be read")
         for info in found.sandboxes:
             created = info.created_at or "at an unknown time"
             click.echo(f"sandbox {info.id} ({info.state}, created {created})")

@@ -6,14 +6,14 @@ import hashlib
 import itertools
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from git_daytona.base import files, log, paths
 from git_daytona.base.endpoint import Endpoint
 from git_daytona.base.errors import NoRepository, TransferFailed
 from git_daytona.git import worktrees
-from git_daytona.git.refs import COUNTER, KEPT, NUMBER, SANDBOX_BRANCH, Names, url
+from git_daytona.git.refs import COUNTER, KEPT, LAST_NUMBER, NUMBER, SANDBOX_BRANCH, Names, url
 from git_daytona.git.repository import Repository
 
 RESERVE_TRIES = 200
@@ -46,8 +46,9 @@ def in_the_way(repository: Repository, prefix: str = SANDBOX_BRANCH) -> NoReposi
     return None
 
 
-def highest(repository: Repository, prefix: str = SANDBOX_BRANCH) -> tuple[int, str | None]:
-    """The highest number that was ever given, and the counter's blob (None: there is none yet)."""
+def _used(repository: Repository, prefix: str = SANDBOX_BRANCH) -> tuple[int, str | None, set[int]]:
+    """The last number that was given, the counter's blob (None: there is none yet), and the numbers
+    that names here have."""
     refs = repository.refs(COUNTER, f"refs/heads/{prefix}", "refs/remotes")
     remotes = repository.git(
         "config", "--name-only", "--get-regexp", r"^remote\.sandbox-[0-9]+\.url$", check=False
@@ -58,28 +59,34 @@ def highest(repository: Repository, prefix: str = SANDBOX_BRANCH) -> tuple[int, 
         r"(?:/.*|\.url)?"
     )
     names = [taken.fullmatch(name) for name in (*refs, *remotes.text.splitlines())]
-    numbers = [int(name[1]) for name in names if name]
-    if counter := refs.get(COUNTER):
+    last, counter = 0, refs.get(COUNTER)
+    if counter:
         text = repository.git("cat-file", "blob", counter, check=False).text.strip()
-        numbers += [int(text)] if re.fullmatch(NUMBER, text) else []
-    return max(numbers, default=0), counter
+        last = int(text) if re.fullmatch(NUMBER, text) else 0
+    return last, counter, {int(name[1]) for name in names if name}
 
 
 def reserve(
-    repository: Repository, prefix: str = SANDBOX_BRANCH, *, above: int = 0, base: bool = True
+    repository: Repository,
+    prefix: str = SANDBOX_BRANCH,
+    *,
+    known: Collection[int] = (),
+    base: bool = True,
 ) -> Names:
-    """Reserve the next number: the counter moves and ``opencode/N`` is created at HEAD in one
-    transaction, which one process wins.
+    """Reserve the next number, the first one after the last that no name has: the counter moves and
+    ``opencode/N`` is created at HEAD in one transaction, which one process wins.
 
-    ``above`` is the highest number that the state file knows. In a repository without commits, or
+    ``known`` are the numbers in the state file. In a repository without commits, or
     with ``base`` off, only the counter moves; where a branch is in the way, the branch is left to a
     later sync. Raises TransferFailed.
     """
     head = repository.resolve("HEAD")
     blocked = in_the_way(repository, prefix)
     for _ in range(RESERVE_TRIES):
-        known, counter = highest(repository, prefix)
-        names = Names(max(known, above) + 1, prefix)
+        last, counter, taken = _used(repository, prefix)
+        # Beyond the last of all numbers, which somebody else must have given, they begin anew.
+        free = itertools.chain(range(last + 1, LAST_NUMBER + 1), itertools.count(1))
+        names = Names(next(n for n in free if n not in taken and n not in known), prefix)
         number = f"{names.number}\n".encode()
         blob = repository.git("hash-object", "-w", "--stdin", stdin=number).text
         commands = [f"update {COUNTER} {blob} {counter or repository.zero}"]

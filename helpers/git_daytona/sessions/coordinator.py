@@ -1,7 +1,7 @@
 """The life of a session, for the command line, the service and hooks."""
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -89,7 +89,9 @@ class Coordinator:
     def sessions(self) -> list[Session]:
         """List the sessions of this repository, not of the project's other clones, by number."""
         self.state.gather()
-        found = self.state.sessions()
+        return self._ours(self.state.sessions())
+
+    def _ours(self, found: Sequence[Session]) -> list[Session]:
         places = {str(self.directory)}
         # Only the existing plugin's records do not name their repository.
         if self._repository and not all(each.git_dir for each in found):
@@ -100,6 +102,17 @@ class Coordinator:
             if (each.git_dir == self.git_dir if each.git_dir else each.worktree in places)
         ]
 
+    def get(self, session_id: str) -> Session | None:
+        """Return the session of an id; None where there is none. Raises NotFound for one that lives
+        in another repository, BadRecord for one that cannot be read."""
+        session = self.state.get(session_id)
+        if session is not None and not self._ours([session]):
+            raise errors.NotFound(
+                f"session '{session_id}' lives in another repository, that of '{session.worktree}'",
+                hint="use it there, or start another one here",
+            )
+        return session
+
     def find(self, name: str) -> Session:
         """Find the session of ``3``, ``sandbox-3``, ``opencode/3`` or an id. Raises NotFound."""
         number = number_in(name) or -1
@@ -107,6 +120,7 @@ class Coordinator:
             branch = f"{session.prefix}/{session.number}"
             if name in (session.id, session.sandbox_id, branch) or session.number == number:
                 return session
+        self.get(name)  # raises what is known of it
         raise errors.NotFound(
             f"there is no session '{name}' in this repository",
             hint="'git daytona status' lists them",
@@ -127,7 +141,7 @@ class Coordinator:
         """
         session_id = _usable(session_id)
         with self.one_at_a_time(session_id), log.event("session.start", session=session_id):
-            session = self.state.get(session_id)
+            session = self.get(session_id)
             synced = session.number is not None if session else synced
             if synced:
                 need_worktree(self.repository)
@@ -178,9 +192,9 @@ class Coordinator:
 
     def reserve(self, *, base: bool = True) -> Names:
         """Reserve the next number, with its branch at HEAD unless ``base`` is off."""
-        above = max((each.number or 0 for each in self.sessions()), default=0)
+        known = {each.number for each in self.sessions() if each.number}
         prefix = preferences.load(self.directory).branch_prefix()
-        return branches.reserve(self.repository, prefix, above=above, base=base)
+        return branches.reserve(self.repository, prefix, known=known, base=base)
 
     def record(
         self,
@@ -263,7 +277,7 @@ class Coordinator:
         A directory that cannot be synced (no repository, a bare one) gets an empty project. A setup
         that failed raises (case 58); the next call tries it again.
         """
-        session = self.state.get(session_id)
+        session = self.get(session_id)
         if session is not None and (
             session.git_return.state != state.SETUP_FAILED or self._only_blocked(session)
         ):

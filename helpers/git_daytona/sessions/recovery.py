@@ -124,6 +124,9 @@ class Leftovers:
     leases: int
     kept: dict[str, str]
     """Refs with what a sync kept longer ago than daytona.keptAge, and their commits."""
+    spared: dict[str, str] = field(default_factory=dict)
+    """Sandboxes that are left alone, and where they are named: a record or a state file that cannot
+    be read."""
 
     def __bool__(self) -> bool:
         return bool(self.sandboxes or self.remotes or self.leases or self.kept)
@@ -132,15 +135,23 @@ class Leftovers:
 def leftovers(coordinator: Coordinator) -> Leftovers:
     """Look for what nobody uses: of sandboxes, what no state file of any project knows."""
     known = {session.sandbox_id for session in state.all_sessions()}
+    unread = state.all_unreadable()
     being_made = {mark.session_id for mark in lifecycle.marks()}
-    sandboxes = tuple(
+    unknown = [
         info
         for info in coordinator.cloud.find({lifecycle.HOST: lifecycle.host_label()})
         if info.id not in known and info.labels.get(lifecycle.SESSION) not in being_made
-    )
+    ]
+    spared = {
+        info.id: name
+        for info in unknown
+        for name, text in unread.items()
+        if info.id in text or info.labels.get(lifecycle.SESSION) == name
+    }
+    sandboxes = tuple(info for info in unknown if info.id not in spared)
     journals = len(leases.stale(coordinator.settings.api_url))
     if not coordinator.has_repository:
-        return Leftovers(sandboxes, {}, journals, {})
+        return Leftovers(sandboxes, {}, journals, {}, spared)
     until = preferences.load(coordinator.directory).kept_until()
     numbers = {session.number for session in coordinator.sessions()}
     remotes = {
@@ -149,7 +160,7 @@ def leftovers(coordinator: Coordinator) -> Leftovers:
         if (number := number_of_remote(name)) and number not in numbers
     }
     kept = branches.kept_before(coordinator.repository, until)
-    return Leftovers(sandboxes, remotes, journals, kept)
+    return Leftovers(sandboxes, remotes, journals, kept, spared)
 
 
 def prune(coordinator: Coordinator, found: Leftovers) -> None:
