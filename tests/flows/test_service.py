@@ -597,3 +597,32 @@ def test_hooks_that_make_no_sense(command, repo, local, event, stdin):
     done = command("git-daytona", "hook", event, cwd=repo.path, stdin=stdin)
     assert done.status == 2 and "error:" in done.err and "hint:" in done.err
     assert local.calls == []
+
+
+@pytest.mark.parametrize("how", ["deleted", "deleted there", "stopped"])
+def test_case_92_and_case_106_a_tool_that_runs_meanwhile(host, repo, local, coordinate, how):
+    """The agent is told, and neither its command nor a look at it makes another sandbox of a
+    session that was deleted."""
+    here = host(repo.path)
+    here.bash("true")
+    command = "echo once >>~/ran; touch begun; sleep 60"
+    arguments = {"command": command}
+    number = here.begin("tool", name="bash", sessionID="ses_a", arguments=arguments)
+    coordinator = coordinate(repo.path)
+    until(lambda: coordinator.execute("1", "ls begun 2>/dev/null; true")[0].output)
+    sandbox_id = coordinator.sessions()[0].sandbox_id
+    if how == "deleted":
+        coordinator.delete("1")
+    elif how == "deleted there":
+        coordinator.cloud.delete(sandbox_id)
+    else:
+        stop(coordinator.cloud, sandbox_id)
+    said = here.result(number)["error"]
+    assert said["data"]["kind"] == "CutShort" and "while this ran" in said["message"]
+    if how == "deleted":
+        assert "session 1 was deleted" in said["message"]
+        assert local.counts["create"] == 1 and coordinator.sessions() == []
+    elif how == "deleted there":
+        assert here.bash("cat ~/ran; true").endswith("No such file or directory")
+    else:
+        assert here.bash("cat ~/ran") == "once"

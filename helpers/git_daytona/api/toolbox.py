@@ -71,6 +71,7 @@ class Toolbox(Account):
         with contextlib.suppress(NotFound):
             info = self._described(self._ask(doing, "GET", f"/sandbox/{sandbox_id}"))
         if info is None or info.state in ("destroyed", "destroying"):
+            self._reached.pop(sandbox_id, None)
             raise SandboxGone(
                 f"sandbox '{sandbox_id}' does not exist (any more)",
                 hint="'git daytona status' lists the sessions",

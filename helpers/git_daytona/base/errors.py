@@ -137,6 +137,17 @@ class SandboxCommandFailed(GitDaytonaError, entry="sandbox-command-failed", stat
     """A preparation or commit inside the sandbox failed."""
 
 
+class CutShort(SandboxCommandFailed, entry="cut-short"):
+    """A command's sandbox stopped or was deleted while it ran; it is not run again.
+
+    ``output`` is what it had printed, as far as that is known.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, output: str = ""):
+        super().__init__(message, hint=hint or "see how far it came before you run it again")
+        self.output = output
+
+
 class SandboxBusy(SandboxCommandFailed, entry="sandbox-busy", transient=True):
     """The agent's git moved HEAD or the index while we looked."""
 

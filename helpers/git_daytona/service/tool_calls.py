@@ -105,6 +105,8 @@ class ToolCall:
         self.notices: list[str] = []
         self._place = ""
         self.sandbox_id = ""
+        self._session: state.Session | None = None
+        """The session that something was done in for this call."""
         self._question: Future[Any] | None = None
         self._lock = threading.Lock()
 
@@ -132,15 +134,9 @@ class ToolCall:
     # -- Context -----------------------------------------------------------------------------------
 
     def execute(self, script: str, *arguments: str, timeout: float) -> Execution:
-        words = (PROJECT, script, *arguments)
+        once = report.Command(_IN_PROJECT, PROJECT, script, *arguments, timeout=timeout)
         return self._in_sandbox(
-            lambda sandbox_id: report.run_once(
-                self._shared.workspace.coordinator().cloud,
-                sandbox_id,
-                _IN_PROJECT,
-                *words,
-                timeout=timeout,
-            )
+            lambda sandbox_id: once.run(self._shared.workspace.coordinator().cloud, sandbox_id)
         )
 
     def upload(self, path: str, content: bytes) -> None:
@@ -217,15 +213,19 @@ class ToolCall:
         def reached(sandbox_id: str) -> T:
             workspace.patience.done()  # from here on it is the tool that takes its time
             self.sandbox_id = sandbox_id
+            self._session = self._session or workspace.coordinator().state.get(root)
             return work(sandbox_id)
+
+        def once() -> tuple[T, state.Session, str]:
+            return workspace.coordinator().within(root, reached, begun=self._session)
 
         try:
             try:
-                value, session, notice = workspace.coordinator().within(root, reached)
+                value, session, notice = once()
             except NoKey:
                 if not workspace.key_came():
                     raise
-                value, session, notice = workspace.coordinator().within(root, reached)
+                value, session, notice = once()
         finally:
             workspace.patience.done()
         if notice:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from git_daytona.api.cloud import Cloud, Execution
 from git_daytona.base import errors, files, log, paths
-from git_daytona.base.errors import GitDaytonaError, NoRepository, SandboxGone
+from git_daytona.base.errors import CutShort, GitDaytonaError, NoRepository, SandboxGone
 from git_daytona.git import branches, legacy_remotes
 from git_daytona.git.refs import SANDBOX_BRANCH, Names, number_in
 from git_daytona.git.repository import Repository, need_worktree
@@ -129,19 +129,27 @@ class Coordinator:
     # -- start -------------------------------------------------------------------------------------
 
     def start(
-        self, session_id: str | None = None, *, synced: bool = True, for_tools: bool = False
+        self,
+        session_id: str | None = None,
+        *,
+        synced: bool = True,
+        for_tools: bool = False,
+        again: Session | None = None,
     ) -> Started:
         """Create a sandbox with local HEAD in it, and ``opencode/N`` for what comes back.
 
         Starting a session that exists makes good what an earlier start left undone.
         Without ``synced``, a new one has no branch. ``for_tools`` goes on where only a branch is in
-        the way: tools then work on the project, and the agent is told (case 38). Raises what any
+        the way: tools then work on the project, and the agent is told (case 38). ``again`` is a
+        session that was in use: if it was deleted meanwhile, CutShort is raised. Raises what any
         step raises; the state file says ``setup-failed`` when the sandbox exists but its repository
         is not ready, or nothing can come back.
         """
         session_id = _usable(session_id)
         with self.one_at_a_time(session_id), log.event("session.start", session=session_id):
             session = self.get(session_id)
+            if again is not None and (session is None or session.deleting):
+                raise _deleted(again)
             synced = session.number is not None if session else synced
             if synced:
                 need_worktree(self.repository)
@@ -149,6 +157,8 @@ class Coordinator:
             leases.reap(self.cloud)
             fresh = not self.is_there(session)
             replaced = fresh and session is not None
+            if session and session.deleting:
+                self.state.touch(session.id)
             if session and not fresh and session.git_return.state != state.SETUP_FAILED:
                 return Started(session, new=False)
             if synced:
@@ -256,19 +266,30 @@ class Coordinator:
         self, name: str, command: str, *, timeout: float = EXEC_SECONDS
     ) -> tuple[Execution, str]:
         """Run a shell command in a session's project; return its result and ``within``'s notice."""
-        result, _, notice = self._work_in(
-            self.find(name),
-            lambda sandbox_id: report.execute(self.cloud, sandbox_id, command, timeout=timeout),
-        )
+        once = report.in_project(command, timeout=timeout)
+
+        def work(sandbox_id: str) -> Execution:
+            with log.event("sandbox.exec", sandbox=sandbox_id) as event:
+                result = once.run(self.cloud, sandbox_id)
+                event["status"] = result.status
+            return result
+
+        result, _, notice = self._work_in(self.find(name), work)
         return result, notice
 
-    def within(self, session_id: str, work: Callable[[str], T]) -> tuple[T, Session, str]:
+    def within(
+        self, session_id: str, work: Callable[[str], T], *, begun: Session | None = None
+    ) -> tuple[T, Session, str]:
         """Do something in the sandbox, by its id, of the session that a tool call is for.
 
         The sandbox is made at the first call, and started or replaced (HEAD is then what was synced
         last) when the work finds it stopped or gone; then the work is done again. Returns what it
         gave, the session, and a notice: what the agent has to be told besides (empty: nothing).
+        ``begun`` is the session that the same call has worked in before; raises CutShort if it was
+        deleted since then.
         """
+        if begun is not None and self.state.get(session_id) is None:
+            raise _deleted(begun)
         return self._work_in(self.ensure(session_id).session, work)
 
     def ensure(self, session_id: str) -> Started:
@@ -301,7 +322,7 @@ class Coordinator:
         try:
             value = self._awake(session, work)
         except SandboxGone:
-            session = self.start(session.id, for_tools=True).session
+            session = self.start(session.id, for_tools=True, again=session).session
             value = self._awake(session, work)
         return value, session, self.state.take_notice(session.id)
 
@@ -358,7 +379,8 @@ class Coordinator:
         None where there was no work to bring back.
 
         Raises whatever keeps the work from coming back, unless ``force`` is on; then nothing is
-        deleted.
+        deleted. That the session shall go is on record until it has gone, is used again, or
+        ``keep``; not that its work may be lost: a later try (recovery) brings it back first.
         """
         if mark_for(name, self.state.project_id, self.git_dir).path.exists():
             # it is being created just now: then it is there when that has ended
@@ -368,17 +390,35 @@ class Coordinator:
         event = log.event("session.delete", session=session.id, sandbox=session.sandbox_id)
         with self.one_at_a_time(session.id), event:
             current = self.find(session.id)
+            self.state.edit(current.id, deleting=current.deleting or state.now())
             outcome, kept = None, []
             if current.number is not None:
                 outcome = self._bring_back(current, force=force)
                 kept = branches.keep_branches(self.repository, current.names)
-            self.state.edit(current.id, deleting=state.now())
-            self.finish_deletion(current)
+            self._remove(current)
             return replace(outcome, kept=(*outcome.kept, *kept)) if outcome else None
 
-    def finish_deletion(self, session: Session) -> None:
-        """Do the part of a deletion that a crash may interrupt: no work depends on it any more."""
-        self.sandboxes.delete(session.sandbox_id)
+    def keep(self, name: str) -> bool:
+        """Take back a deletion that did not succeed; return whether there was one."""
+        session = self.find(name)
+        with self.one_at_a_time(session.id):
+            before = self.state.edit(session.id, deleting=0)
+        return before is not None and before.deleting > 0
+
+    def _remove(self, session: Session) -> None:
+        """Do the part of a deletion that no work depends on any more."""
+        name = session.number or session.id
+        try:
+            self.sandboxes.delete(session.sandbox_id)
+        except GitDaytonaError as problem:
+            current = self.state.get(session.id) or session
+            message = f"its sandbox was not deleted: {problem.message}"
+            self.state.note(session.id, current.git_return.state, message)
+            problem.hint = (
+                f"{problem.hint or 'the log has more'}; 'git daytona recover' tries again, after a "
+                f"sync; or keep it: git daytona delete --cancel {name}"
+            )
+            raise
         if session.number is not None:
             branches.remove_remote(self.repository, session.names)
         self.state.remove(session.id)
@@ -395,7 +435,10 @@ class Coordinator:
             if force:
                 return None
             remedy = problem.hint or "the log has more"
-            problem.hint = f"nothing was deleted; {remedy}; or lose its work: {lose}"
+            problem.hint = (
+                f"nothing was deleted; {remedy}; or lose its work: {lose}; or keep it: "
+                f"git daytona delete --cancel {session.number}"
+            )
             self._note_failure(session.id, problem)
             raise
         if outcome.left_behind and not force:
@@ -431,6 +474,10 @@ class Coordinator:
                 return False
         except errors.TimedOut:
             return True
+
+
+def _deleted(session: Session) -> CutShort:
+    return CutShort(f"session {session.number or session.id} was deleted while this ran")
 
 
 def _usable(session_id: str | None) -> str:

@@ -79,9 +79,11 @@ def _finish_creation(coordinator: Coordinator, mark: lifecycle.Mark) -> str:
 
 def _finish(coordinator: Coordinator, session: Session) -> str:
     if session.deleting:
-        with coordinator.one_at_a_time(session.id):
-            coordinator.finish_deletion(session)
-        return f"session {session.number or session.id}: its interrupted deletion was finished"
+        if coordinator.busy(session.id):
+            return ""
+        outcome = coordinator.delete(session.id)
+        brought = f"; {outcome.message}" if outcome and outcome.changed else ""
+        return f"session {session.number or session.id}: it was deleted, as wished{brought}"
     if session.number is None or not session.needs_sync or session.git_return.message == GONE:
         return ""
     try:

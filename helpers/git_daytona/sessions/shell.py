@@ -32,7 +32,7 @@ def shell(coordinator: Coordinator, name: str) -> int:
     session = coordinator.find(name)
     coordinator.state.touch(session.id)
     if not coordinator.is_there(session):
-        session = coordinator.start(session.id).session
+        session = coordinator.start(session.id, again=session).session
     with log.event("shell", session=session.id, sandbox=session.sandbox_id) as event:
         for attempt in range(1, TRIES + 1):
             status, begun = _once(coordinator, session.sandbox_id)

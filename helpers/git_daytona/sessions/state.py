@@ -120,7 +120,7 @@ class Session:
     git_dir: Annotated[str | None, _git_dir] = None
     """The repository's common directory (ours): tells clones of one project apart."""
     deleting: Milliseconds = 0
-    """When the deletion of its sandbox began, its work being here (ours); 0: it did not."""
+    """When a deletion began that has not succeeded (ours); 0: none did."""
     synced_at: Milliseconds = 0
     """When the last successful sync began (ours): what was done later may not be here."""
     title: Annotated[str, lambda value: one_line(value) if isinstance(value, str) else ""] = ""

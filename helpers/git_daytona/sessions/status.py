@@ -51,6 +51,8 @@ class Row:
     title: str
     created: int
     last_accessed: int
+    deleting: int
+    """When a deletion began that has not succeeded."""
 
     def document(self) -> dict[str, object]:
         """Return it as ``git daytona status --json`` prints it."""
@@ -118,6 +120,7 @@ def _row(session: Session, seen: Seen, positions: dict[int, BranchPosition]) -> 
         title=session.title,
         created=session.created,
         last_accessed=session.last_accessed,
+        deleting=session.deleting,
     )
 
 
@@ -170,17 +173,18 @@ def verdict(session: Session) -> GitDaytonaError | None:
 
 
 def wait(coordinator: Coordinator, name: str, timeout: float) -> str:
-    """Wait, at most ``timeout`` seconds, until a session's last sync has ended; return its message.
-    Raises its verdict, or TimedOut.
-
-    A session that is ``pending`` waits for its first sync, which somebody else (OpenCode, another
-    terminal) has to make.
+    """Wait, at most ``timeout`` seconds, until nobody is at work on a session, and sync it if it
+    was used since its last sync; return that one's message. Raises its verdict, or TimedOut.
     """
     until = time.monotonic() + timeout
     while True:
         session = coordinator.find(name)
-        if session.git_return.state != state.PENDING and not coordinator.busy(session.id):
-            break
+        if not coordinator.busy(session.id):
+            session = coordinator.find(name)  # it may have ended just now
+            if verdict(session) or not session.needs_sync:
+                break
+            if time.monotonic() < until:
+                return printable(coordinator.sync(session.id).message)
         if time.monotonic() >= until:
             raise errors.TimedOut(
                 f"session '{name}' was not synced within {timeout:.0f} seconds",
