@@ -101,6 +101,24 @@ def reserve(
     )
 
 
+def give_back(repository: Repository, names: Names) -> None:
+    """Remove what says nothing of a session that is gone: where it began, its branch unless there
+    is work on it, and, if nothing else has its number, that."""
+    with changing(repository):
+        refs = repository.refs(names.base, names.ref, names.kept)
+        base, tip = refs.pop(names.base, None), refs.get(names.ref)
+        commands = [f"delete {names.base} {base}"] if base else []
+        if tip and tip == base and not repository.showing(names.ref):
+            commands.append(f"delete {names.ref} {refs.pop(names.ref)}")
+        last, counter, _ = _used(repository, names.prefix)
+        if counter and last == names.number and not refs:
+            before = f"{last - 1}\n".encode()
+            blob = repository.git("hash-object", "-w", "--stdin", stdin=before).text
+            new = f"update {COUNTER} {blob}" if last > 1 else f"delete {COUNTER}"
+            commands.append(f"{new} {counter}")
+        repository.update_refs(commands)
+
+
 # -- the remote ------------------------------------------------------------------------------------
 
 

@@ -468,18 +468,19 @@ def _place(url: str) -> str:
     return f"{host.lower()}/{path}" if host and path else ""
 
 
-def _all_files() -> list[StateFile]:
+def all_files() -> list[StateFile]:
+    """Return the state file of every project on this machine."""
     return [StateFile(unquote(path.stem), "") for path in sorted(paths.storage().glob("*.json"))]
 
 
 def all_sessions() -> list[Session]:
     """Read the sessions of every project on this machine."""
-    return [session for file in _all_files() for session in file.sessions()]
+    return [session for file in all_files() for session in file.sessions()]
 
 
 def all_unreadable() -> dict[str, str]:
     """Return what cannot be read of every project, as text, by what it is: the ids of sessions,
     and paths of state files that were set aside."""
-    found = {id_: text for file in _all_files() for id_, text in file.unreadable().items()}
+    found = {id_: text for file in all_files() for id_, text in file.unreadable().items()}
     aside = paths.storage().glob("*.json.corrupt-*")
     return found | {str(path): path.read_text("utf-8", "replace") for path in aside}
