@@ -12,7 +12,7 @@ import threading
 from contextlib import ExitStack, suppress
 
 from git_daytona.base import log, run
-from git_daytona.base.errors import ConnectionClosed
+from git_daytona.base.errors import ConnectionClosed, GitDaytonaError
 from git_daytona.git.refs import PROJECT
 from git_daytona.sandbox import scripts, terminal
 from git_daytona.sessions.coordinator import Coordinator
@@ -51,6 +51,7 @@ def _once(coordinator: Coordinator, sandbox_id: str) -> tuple[int, bool]:
     if terminal.is_there():
         return terminal.join(coordinator.cloud, sandbox_id, PROJECT), True
     begun, decided, ending = threading.Event(), threading.Event(), threading.Lock()
+    unread: list[OSError] = []
     with ExitStack() as held, ExitStack() as lease:
         access, trust = lease.enter_context(coordinator.transfers.lease(sandbox_id))
         connected = held.enter_context(connection(coordinator.settings, access.token, trust))
@@ -72,7 +73,8 @@ def _once(coordinator: Coordinator, sandbox_id: str) -> tuple[int, bool]:
             decided.set()
             if begun.is_set():
                 end_lease()
-                _feed(writing)
+                if problem := _feed(writing):
+                    unread.append(problem)
             os.close(writing)
 
         threading.Thread(target=watch, name="lease", daemon=True).start()
@@ -83,12 +85,26 @@ def _once(coordinator: Coordinator, sandbox_id: str) -> tuple[int, bool]:
             decided.wait(5)
             os.close(reading)
             end_lease()
+        if unread:
+            raise GitDaytonaError(
+                f"standard input could not be read: {unread[0].strerror}",
+                hint="what was read of it has run; run the rest",
+            )
         return status, begun.is_set()
 
 
-def _feed(writing: int) -> None:
-    """Hand our standard input on to the shell until one of them ends."""
-    with suppress(OSError):  # the shell has ended
-        while data := os.read(0, 65536):
+def _feed(writing: int) -> OSError | None:
+    """Hand our standard input on to the shell until one of them ends; return why it could not be
+    read to its end."""
+    while True:
+        try:
+            data = os.read(0, 65536)
+        except OSError as problem:
+            return problem
+        if not data:
+            return None
+        with suppress(OSError):
             while data:
                 data = data[os.write(writing, data) :]
+        if data:  # the shell has ended
+            return None
