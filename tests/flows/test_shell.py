@@ -254,9 +254,7 @@ def test_case_113_a_script_runs_once_and_whole_or_the_status_says_no(
         assert done.status != 0 or runs == whole, what
     assert outcomes["the first before its handshake"] == (0, True)
     assert outcomes["the first two after it"] == (0, True)
-    unread = tmp_path / "directory"
-    unread.mkdir()
-    descriptor = os.open(unread, os.O_RDONLY)
+    descriptor = os.open(tmp_path / "for writing only", os.O_WRONLY | os.O_CREAT)
     told = subprocess.run(
         (str(BIN / "git-daytona"), "shell", "1"),
         cwd=repo.path,
@@ -265,4 +263,4 @@ def test_case_113_a_script_runs_once_and_whole_or_the_status_says_no(
         timeout=60,
     )
     os.close(descriptor)
-    assert told.returncode == 1 and b"standard input could not be read: Is a dir" in told.stderr
+    assert told.returncode == 1 and b"standard input could not be read: Bad file" in told.stderr
