@@ -72,15 +72,17 @@ def reserve(
     *,
     known: Collection[int] = (),
     base: bool = True,
+    begin: str | None = None,
 ) -> Names:
     """Reserve the next number, the first one after the last that no name has: the counter moves and
-    ``opencode/N`` is created at HEAD in one transaction, which one process wins.
+    ``opencode/N`` is created at HEAD (or another commit, ``begin``) in one transaction, which one
+    process wins.
 
     ``known`` are the numbers in the state file. In a repository without commits, or
     with ``base`` off, only the counter moves; where a branch is in the way, the branch is left to a
     later sync. Raises TransferFailed.
     """
-    head = repository.resolve("HEAD")
+    head = begin or repository.resolve("HEAD")
     blocked = in_the_way(repository, prefix)
     for _ in range(RESERVE_TRIES):
         last, counter, taken = _used(repository, prefix)

@@ -72,6 +72,29 @@ class Events:
             current = parent
         return current
 
+    def origin(self, session_id: str) -> str | None:
+        """The session with a sandbox that a new one was forked from, by its id, or an id without
+        one where that is all that is known; None for no fork."""
+        state, current, found = self._workspace.coordinator().state, session_id, None
+        for _ in range(DEPTH):
+            try:
+                answer = self._peer.ask("fork", {"sessionID": current}).result(PARENT_SECONDS)
+            except (Refused, Closed, TimeoutError):  # a client that cannot say
+                break
+            ids = answer.get("sessionIDs") if isinstance(answer, dict) else None
+            roots = [
+                state.root_of(each) or each
+                for each in (ids if isinstance(ids, list) else ())
+                if isinstance(each, str) and each != session_id
+            ]
+            if not roots:
+                break
+            found = next((each for each in roots if state.get(each)), None)
+            if found:
+                return found
+            found = current = roots[0]
+        return found
+
     def _parent(self, session_id: str) -> str | None:
         with self._lock:
             if session_id in self._parents:

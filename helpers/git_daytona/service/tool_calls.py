@@ -34,9 +34,16 @@ class Shared:
     """What all calls of a service have in common."""
 
     def __init__(
-        self, workspace: Workspace, toasts: Toasts, turns: Turns, previews: Previews
+        self,
+        workspace: Workspace,
+        toasts: Toasts,
+        turns: Turns,
+        previews: Previews,
+        origin: Callable[[str], str | None] = lambda _root: None,
     ) -> None:
         self.workspace, self.toasts, self.turns, self.previews = workspace, toasts, turns, previews
+        self.origin = origin
+        """Which session a new one was forked from."""
         self._lock = threading.Lock()
         self._files: weakref.WeakValueDictionary[tuple[str, str], Any] = (
             weakref.WeakValueDictionary()
@@ -119,7 +126,8 @@ class ToolCall:
             "title": result.title,
             "output": "\n\n".join([*filter(None, self.notices), result.output]),
             "place": self._place,
-            "metadata": dict(result.metadata),
+            # whose sandbox it was: what is left of it in a fork, which has copies of all messages
+            "metadata": dict(result.metadata) | {"daytona": self.session_id},
             "attachments": [dict(each) for each in result.attachments],
         }
 
@@ -209,6 +217,8 @@ class ToolCall:
         if self._shared.turns.is_deleted(root):
             raise ToolError("this session was deleted")
         known = self._shared.known(root)
+        new = not known and workspace.coordinator().state.get(root) is None
+        origin = self._shared.origin(root) if new else None
 
         def reached(sandbox_id: str) -> T:
             workspace.patience.done()  # from here on it is the tool that takes its time
@@ -217,7 +227,7 @@ class ToolCall:
             return work(sandbox_id)
 
         def once() -> tuple[T, state.Session, str]:
-            return workspace.coordinator().within(root, reached, begun=self._session)
+            return workspace.coordinator().within(root, reached, begun=self._session, origin=origin)
 
         try:
             try:

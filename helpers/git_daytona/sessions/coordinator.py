@@ -29,6 +29,14 @@ T = TypeVar("T")
 
 EXEC_SECONDS = 3600.0
 REPLACED = "the sandbox was gone and was replaced; work that had not been synced is lost"
+FORK = (
+    "this session is a fork of session {number}: its sandbox is a new one, with what is on "
+    "{branch} ({commit}), without what git does not hold (ignored files, packages, servers)"
+)
+FORK_OF_UNKNOWN = (
+    "this session is a fork of one whose work is not known here: its sandbox is a new one and does "
+    "not have what that one did"
+)
 NO_REPOSITORY = "there is no git repository here, so nothing is synced"
 
 
@@ -135,15 +143,18 @@ class Coordinator:
         synced: bool = True,
         for_tools: bool = False,
         again: Session | None = None,
+        origin: str | None = None,
     ) -> Started:
         """Create a sandbox with local HEAD in it, and ``opencode/N`` for what comes back.
 
         Starting a session that exists makes good what an earlier start left undone.
         Without ``synced``, a new one has no branch. ``for_tools`` goes on where only a branch is in
         the way: tools then work on the project, and the agent is told (case 38). ``again`` is a
-        session that was in use: if it was deleted meanwhile, CutShort is raised. Raises what any
-        step raises; the state file says ``setup-failed`` when the sandbox exists but its repository
-        is not ready, or nothing can come back.
+        session that was in use: if it was deleted meanwhile, CutShort is raised. A new session that
+        was forked from another one (``origin``, its id) begins where that one's work is, not at
+        HEAD, and its agent is told. Raises what any step raises; the state file says
+        ``setup-failed`` when the sandbox exists but its repository is not ready, or nothing can
+        come back.
         """
         session_id = _usable(session_id)
         with self.one_at_a_time(session_id), log.event("session.start", session=session_id):
@@ -163,9 +174,15 @@ class Coordinator:
                 return Started(session, new=False)
             if synced:
                 self._check(session, for_tools=for_tools)
+            told, begin = "", None
+            if session is None and origin is not None:
+                told, begin = self._forked(origin, synced=synced)
             if session is None or fresh:
-                session = self._create(session_id, session, synced=synced)
+                session = self._create(session_id, session, synced=synced, begin=begin)
             self._set_up(session, fresh=fresh, replaced=replaced)
+            if told:
+                notice = (self.state.get(session_id) or session).notice
+                self.state.edit(session_id, notice="; ".join(filter(None, (told, notice))))
             return Started(session, new=True, replaced=replaced)
 
     def is_there(self, session: Session | None) -> bool:
@@ -185,8 +202,33 @@ class Coordinator:
             raise blocked
         self.transfers.check()
 
-    def _create(self, session_id: str, earlier: Session | None, *, synced: bool) -> Session:
-        """Create and record a session's sandbox; an earlier one, which is gone, had its number."""
+    def _forked(self, origin: str, *, synced: bool) -> tuple[str, str | None]:
+        """Return what the agent of a fork has to know, and the commit that it begins with."""
+        session = self.state.get(origin)
+        if not synced or session is None or session.number is None or not self._ours([session]):
+            return FORK_OF_UNKNOWN, None
+        names, problem = session.names, ""
+        if session.needs_sync:
+            try:
+                self.sync(session.id)
+            except GitDaytonaError as failed:
+                problem = f", without what could not be brought there ({failed.message})"
+        begin = self.repository.refs(names.ref).get(names.ref)
+        if begin is None:
+            return FORK_OF_UNKNOWN, None
+        told = FORK.format(number=names.number, branch=names.branch, commit=begin[:10])
+        return f"{told}{problem}", begin
+
+    def _create(
+        self,
+        session_id: str,
+        earlier: Session | None,
+        *,
+        synced: bool,
+        begin: str | None = None,
+    ) -> Session:
+        """Create and record a session's sandbox; an earlier one, which is gone, had its number.
+        ``begin`` is the commit of a new one's branch; None: HEAD."""
         mark = mark_for(session_id, self.state.project_id, self.git_dir)
         # the snapshot, as it is set now
         self.cloud.settings = preferences.load(self.directory).applied(self.settings)
@@ -194,17 +236,17 @@ class Coordinator:
         number, prefix = (earlier.number, earlier.prefix) if earlier else (mark.number, mark.prefix)
         names = Names(number, prefix) if number else None
         if names is None and synced and earlier is None:
-            names = self.reserve()
+            names = self.reserve(begin=begin)
             mark = mark.write(names.number, names.prefix)
         session = self.record(session_id, info.id, names, earlier=earlier)
         mark.path.unlink(missing_ok=True)
         return session
 
-    def reserve(self, *, base: bool = True) -> Names:
-        """Reserve the next number, with its branch at HEAD unless ``base`` is off."""
+    def reserve(self, *, base: bool = True, begin: str | None = None) -> Names:
+        """Reserve the next number, with its branch at a commit, or HEAD, unless ``base`` is off."""
         known = {each.number for each in self.sessions() if each.number}
         prefix = preferences.load(self.directory).branch_prefix()
-        return branches.reserve(self.repository, prefix, known=known, base=base)
+        return branches.reserve(self.repository, prefix, known=known, base=base, begin=begin)
 
     def record(
         self,
@@ -278,7 +320,12 @@ class Coordinator:
         return result, notice
 
     def within(
-        self, session_id: str, work: Callable[[str], T], *, begun: Session | None = None
+        self,
+        session_id: str,
+        work: Callable[[str], T],
+        *,
+        begun: Session | None = None,
+        origin: str | None = None,
     ) -> tuple[T, Session, str]:
         """Do something in the sandbox, by its id, of the session that a tool call is for.
 
@@ -286,13 +333,13 @@ class Coordinator:
         last) when the work finds it stopped or gone; then the work is done again. Returns what it
         gave, the session, and a notice: what the agent has to be told besides (empty: nothing).
         ``begun`` is the session that the same call has worked in before; raises CutShort if it was
-        deleted since then.
+        deleted since then. ``origin`` is the id of the session that a new one was forked from.
         """
         if begun is not None and self.state.get(session_id) is None:
             raise _deleted(begun)
-        return self._work_in(self.ensure(session_id).session, work)
+        return self._work_in(self.ensure(session_id, origin=origin).session, work)
 
-    def ensure(self, session_id: str) -> Started:
+    def ensure(self, session_id: str, *, origin: str | None = None) -> Started:
         """Return the session for a tool call: made at the first one, without any API call later.
 
         A directory that cannot be synced (no repository, a bare one) gets an empty project. A setup
@@ -304,7 +351,7 @@ class Coordinator:
         ):
             return Started(session, new=False)
         synced = self._repository is not None and self._repository.worktree is not None
-        return self.start(session_id, synced=synced, for_tools=True)
+        return self.start(session_id, synced=synced, for_tools=True, origin=origin)
 
     def _only_blocked(self, session: Session) -> bool:
         """Tell whether the project is in the sandbox, and only its branch cannot be here."""
