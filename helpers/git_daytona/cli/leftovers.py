@@ -37,6 +37,10 @@ def clear(sandboxes: Set[str], gateway: Endpoint, variables: Mapping[str, str], 
                 say(f"{name}: {line}")
         except (GitDaytonaError, OSError) as problem:
             say(f"{name} stays in the list of sessions: {problem}")
+    _forget_pin(gateway, say)
+
+
+def _forget_pin(gateway: Endpoint, say: Say) -> None:
     try:
         with pin_file.changing(paths.pin_file()):
             pins = pin_file.load(paths.pin_file())

@@ -99,22 +99,20 @@ def _print_table(rows: Sequence[Row], colour: bool) -> None:
 
 
 def _print_failures(rows: Sequence[Row]) -> None:
-    deleting = [row for row in rows if row.deleting]
-    failed = [row for row in rows if row.git_return in (state.FAILED, state.SETUP_FAILED)]
-    for row in [*deleting, *(row for row in failed if not row.deleting)][:FAILURES]:
+    kinds = (state.FAILED, state.SETUP_FAILED)
+    failed = [row for row in rows if row.deleting or row.git_return in kinds]
+    for row in failed[:FAILURES]:
         what = "not deleted yet: " if row.deleting else ""
         text = " ".join(row.message.split())
         messages.note(f"session {row.number or row.session_id}: {what}{text}")
-    if deleting:
-        name = deleting[0].number or deleting[0].session_id
-        messages.note(
-            f"hint: delete it: git daytona delete {name}; or keep it: "
-            f"git daytona delete --cancel {name}"
-        )
-    elif failed:
+    if failed:
         more = f"; and {len(failed) - FAILURES} more failed" if len(failed) > FAILURES else ""
-        first = failed[0].number or failed[0].session_id
-        messages.note(f"hint: try again: git daytona sync {first}{more}")
+        name = failed[0].number or failed[0].session_id
+        remedy = f"try again: git daytona sync {name}"
+        if failed[0].deleting:
+            delete = "git daytona delete"
+            remedy = f"delete it: {delete} {name}; or keep it: {delete} --cancel {name}"
+        messages.note(f"hint: {remedy}{more}")
 
 
 def _watch(coordinator: Coordinator, *, offline: bool, color: str | None) -> None:

@@ -45,10 +45,9 @@ def collect() -> tuple[Settings, list[SettingRow], list[GitDaytonaError]]:
     problems: list[GitDaytonaError] = []
     try:
         directory = repository.discover(directory).worktree or directory
-    except repository.NotInRepository:
-        pass
     except NoRepository as problem:
-        problems.append(problem)
+        if not isinstance(problem, repository.NotInRepository):
+            problems.append(problem)
     preferred = preferences.load(directory)
     found = preferred.applied(settings.load(directory))
     key = None

@@ -66,6 +66,12 @@ def _used(repository: Repository, prefix: str = SANDBOX_BRANCH) -> tuple[int, st
     return last, counter, {int(name[1]) for name in names if name}
 
 
+def _next(last: int, taken: Collection[int]) -> int:
+    # Beyond the last of all numbers, which somebody else must have given, they begin anew.
+    numbers = itertools.chain(range(last + 1, LAST_NUMBER + 1), itertools.count(1))
+    return next(number for number in numbers if number not in taken)
+
+
 def reserve(
     repository: Repository,
     prefix: str = SANDBOX_BRANCH,
@@ -86,9 +92,7 @@ def reserve(
     blocked = in_the_way(repository, prefix)
     for _ in range(RESERVE_TRIES):
         last, counter, taken = _used(repository, prefix)
-        # Beyond the last of all numbers, which somebody else must have given, they begin anew.
-        free = itertools.chain(range(last + 1, LAST_NUMBER + 1), itertools.count(1))
-        names = Names(next(n for n in free if n not in taken and n not in known), prefix)
+        names = Names(_next(last, taken.union(known)), prefix)
         number = f"{names.number}\n".encode()
         blob = repository.git("hash-object", "-w", "--stdin", stdin=number).text
         commands = [f"update {COUNTER} {blob} {counter or repository.zero}"]

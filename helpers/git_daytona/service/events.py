@@ -75,25 +75,24 @@ class Events:
     def origin(self, session_id: str) -> str | None:
         """The session with a sandbox that a new one was forked from, by its id, or an id without
         one where that is all that is known; None for no fork."""
-        state, current, found = self._workspace.coordinator().state, session_id, None
+        state, found = self._workspace.coordinator().state, None
         for _ in range(DEPTH):
-            try:
-                answer = self._peer.ask("fork", {"sessionID": current}).result(PARENT_SECONDS)
-            except (Refused, Closed, TimeoutError):  # a client that cannot say
+            ids = [state.root_of(each) or each for each in self._forked_from(found or session_id)]
+            if not ids:
                 break
-            ids = answer.get("sessionIDs") if isinstance(answer, dict) else None
-            roots = [
-                state.root_of(each) or each
-                for each in (ids if isinstance(ids, list) else ())
-                if isinstance(each, str) and each != session_id
-            ]
-            if not roots:
+            found = next(filter(state.get, ids), ids[0])
+            if state.get(found):
                 break
-            found = next((each for each in roots if state.get(each)), None)
-            if found:
-                return found
-            found = current = roots[0]
         return found
+
+    def _forked_from(self, session_id: str) -> list[str]:
+        """What the client says; nothing where it cannot say."""
+        try:
+            answer = self._peer.ask("fork", {"sessionID": session_id}).result(PARENT_SECONDS)
+        except (Refused, Closed, TimeoutError):
+            return []
+        ids = answer.get("sessionIDs") if isinstance(answer, dict) else None
+        return [each for each in ids if isinstance(each, str)] if isinstance(ids, list) else []
 
     def _parent(self, session_id: str) -> str | None:
         with self._lock:

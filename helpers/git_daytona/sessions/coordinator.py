@@ -1,7 +1,7 @@
 """The life of a session, for the command line, the service and hooks."""
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -97,9 +97,7 @@ class Coordinator:
     def sessions(self) -> list[Session]:
         """List the sessions of this repository, not of the project's other clones, by number."""
         self.state.gather()
-        return self._ours(self.state.sessions())
-
-    def _ours(self, found: Sequence[Session]) -> list[Session]:
+        found = self.state.sessions()
         places = {str(self.directory)}
         # Only the existing plugin's records do not name their repository.
         if self._repository and not all(each.git_dir for each in found):
@@ -114,7 +112,7 @@ class Coordinator:
         """Return the session of an id; None where there is none. Raises NotFound for one that lives
         in another repository, BadRecord for one that cannot be read."""
         session = self.state.get(session_id)
-        if session is not None and not self._ours([session]):
+        if session is not None and session.git_dir not in (None, self.git_dir):
             raise errors.NotFound(
                 f"session '{session_id}' lives in another repository, that of '{session.worktree}'",
                 hint="use it there, or start another one here",
@@ -158,9 +156,7 @@ class Coordinator:
         """
         session_id = _usable(session_id)
         with self.one_at_a_time(session_id), log.event("session.start", session=session_id):
-            session = self.get(session_id)
-            if again is not None and (session is None or session.deleting):
-                raise _deleted(again)
+            session = self._current(session_id, again)
             synced = session.number is not None if session else synced
             if synced:
                 need_worktree(self.repository)
@@ -168,22 +164,22 @@ class Coordinator:
             leases.reap(self.cloud)
             fresh = not self.is_there(session)
             replaced = fresh and session is not None
-            if session and session.deleting:
-                self.state.touch(session.id)
             if session and not fresh and session.git_return.state != state.SETUP_FAILED:
                 return Started(session, new=False)
             if synced:
                 self._check(session, for_tools=for_tools)
-            told, begin = "", None
-            if session is None and origin is not None:
-                told, begin = self._forked(origin, synced=synced)
             if session is None or fresh:
-                session = self._create(session_id, session, synced=synced, begin=begin)
+                session = self._create(session_id, session, synced=synced, origin=origin)
             self._set_up(session, fresh=fresh, replaced=replaced)
-            if told:
-                notice = (self.state.get(session_id) or session).notice
-                self.state.edit(session_id, notice="; ".join(filter(None, (told, notice))))
             return Started(session, new=True, replaced=replaced)
+
+    def _current(self, session_id: str, again: Session | None) -> Session | None:
+        session = self.get(session_id)
+        if again is not None and (session is None or session.deleting):
+            raise _deleted(again)
+        if session is not None and session.deleting:
+            self.state.touch(session.id)
+        return session
 
     def is_there(self, session: Session | None) -> bool:
         """Start a session's sandbox; False where there is none, or it is gone for good (404)."""
@@ -202,10 +198,10 @@ class Coordinator:
             raise blocked
         self.transfers.check()
 
-    def _forked(self, origin: str, *, synced: bool) -> tuple[str, str | None]:
+    def _forked(self, origin: str) -> tuple[str, str | None]:
         """Return what the agent of a fork has to know, and the commit that it begins with."""
         session = self.state.get(origin)
-        if not synced or session is None or session.number is None or not self._ours([session]):
+        if session is None or session.number is None or session.git_dir != self.git_dir:
             return FORK_OF_UNKNOWN, None
         names, problem = session.names, ""
         if session.needs_sync:
@@ -225,10 +221,12 @@ class Coordinator:
         earlier: Session | None,
         *,
         synced: bool,
-        begin: str | None = None,
+        origin: str | None = None,
     ) -> Session:
-        """Create and record a session's sandbox; an earlier one, which is gone, had its number.
-        ``begin`` is the commit of a new one's branch; None: HEAD."""
+        """Create and record a session's sandbox; an earlier one, which is gone, had its number."""
+        told, begin = "", None
+        if earlier is None and origin is not None:
+            told, begin = self._forked(origin)
         mark = mark_for(session_id, self.state.project_id, self.git_dir)
         # the snapshot, as it is set now
         self.cloud.settings = preferences.load(self.directory).applied(self.settings)
@@ -238,7 +236,7 @@ class Coordinator:
         if names is None and synced and earlier is None:
             names = self.reserve(begin=begin)
             mark = mark.write(names.number, names.prefix)
-        session = self.record(session_id, info.id, names, earlier=earlier)
+        session = self.record(session_id, info.id, names, earlier=earlier, notice=told)
         mark.path.unlink(missing_ok=True)
         return session
 
@@ -256,6 +254,7 @@ class Coordinator:
         *,
         message: str = "setting up",
         earlier: Session | None = None,
+        notice: str = "",
     ) -> Session:
         """Record a session whose sandbox exists; without names, nothing of it is synced."""
         git_state, now = state.SETUP_FAILED, state.now()
@@ -275,6 +274,7 @@ class Coordinator:
             git_return=GitReturn(git_state, message, now),
             git_dir=self.git_dir,
             prefix=names.prefix if names else SANDBOX_BRANCH,
+            notice=notice,
         )
         self.state.put(session)
         return session
@@ -282,8 +282,9 @@ class Coordinator:
     def _set_up(self, session: Session, *, fresh: bool = False, replaced: bool = False) -> None:
         """Put the project into a sandbox, a ``fresh`` one or one that was there; the agent is told
         with its next tool result if it ``replaced`` another, or if only a branch is in the way."""
+        told = REPLACED if replaced else session.notice
         if replaced:
-            self.state.edit(session.id, notice=REPLACED)
+            self.state.edit(session.id, notice=told)
         if session.number is None:
             report.make_project(self.cloud, session.sandbox_id)
             return
@@ -298,7 +299,7 @@ class Coordinator:
                 "nothing comes back from this sandbox as long as "
                 f"{blocked.message} ({blocked.hint})"
             )
-            self.state.edit(session.id, notice=f"{REPLACED}; {notice}" if replaced else notice)
+            self.state.edit(session.id, notice="; ".join(filter(None, (told, notice))))
         else:
             self.state.note(session.id, state.PENDING, REPLACED if replaced else "not synced yet")
 

@@ -1,6 +1,6 @@
 """What the next start makes good after a crash, and what a person asks to be tidied up."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -81,9 +81,8 @@ def _finish(coordinator: Coordinator, session: Session) -> str:
     if session.deleting:
         if coordinator.busy(session.id):
             return ""
-        outcome = coordinator.delete(session.id)
-        brought = f"; {outcome.message}" if outcome and outcome.changed else ""
-        return f"session {session.number or session.id}: it was deleted, as wished{brought}"
+        coordinator.delete(session.id)
+        return f"session {session.number or session.id}: it was deleted, as wished"
     if session.number is None or not session.needs_sync or session.git_return.message == GONE:
         return ""
     try:
@@ -144,12 +143,7 @@ def leftovers(coordinator: Coordinator) -> Leftovers:
         for info in coordinator.cloud.find({lifecycle.HOST: lifecycle.host_label()})
         if info.id not in known and info.labels.get(lifecycle.SESSION) not in being_made
     ]
-    spared = {
-        info.id: name
-        for info in unknown
-        for name, text in unread.items()
-        if info.id in text or info.labels.get(lifecycle.SESSION) == name
-    }
+    spared = {info.id: name for info in unknown if (name := _named_in(unread, info))}
     sandboxes = tuple(info for info in unknown if info.id not in spared)
     journals = len(leases.stale(coordinator.settings.api_url))
     if not coordinator.has_repository:
@@ -163,6 +157,12 @@ def leftovers(coordinator: Coordinator) -> Leftovers:
     }
     kept = branches.kept_before(coordinator.repository, until)
     return Leftovers(sandboxes, remotes, journals, kept, spared)
+
+
+def _named_in(unread: Mapping[str, str], info: SandboxInfo) -> str | None:
+    """Where a sandbox is named, of what cannot be read."""
+    session = info.labels.get(lifecycle.SESSION)
+    return next((name for name, text in unread.items() if info.id in text or session == name), None)
 
 
 def prune(coordinator: Coordinator, found: Leftovers) -> None:
