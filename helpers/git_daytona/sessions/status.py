@@ -51,7 +51,7 @@ class Row:
     title: str
     created: int
     last_accessed: int
-    deleting: int
+    deleting: int = 0
     """When a deletion began that has not succeeded."""
 
     def document(self) -> dict[str, object]:
