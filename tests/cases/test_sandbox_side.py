@@ -14,7 +14,7 @@ def test_case_49_the_servers_side_in_any_shell(repo):
     matches nothing for an error."""
     examples = (("sh",), ("bash",), ("bash", "-O", "failglob"), ("zsh", "-f"))
     for shell in examples:
-        for pack in (transfer.UPLOAD_PACK, transfer.RECEIVE_PACK):
+        for pack in (transfer.UPLOAD_PACK, transfer.receive_pack()):
             if shutil.which(shell[0]):
                 line = f"{pack.replace('-pack', '-pack --advertise-refs')} '{repo.path}'"
                 done = subprocess.run(

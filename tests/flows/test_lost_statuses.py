@@ -22,7 +22,7 @@ from git_daytona.git import environment
 from git_daytona.git.refs import url
 from git_daytona.sandbox import report
 from git_daytona.transfer.environment import inheritable, ssh_environment
-from git_daytona.transfer.transfer import RECEIVE_PACK, UPLOAD_PACK
+from git_daytona.transfer.transfer import UPLOAD_PACK, receive_pack
 from support.lacking import needs_ps
 from support.processes import descendants, until
 
@@ -290,7 +290,7 @@ class Line:
             )
             self._git("update-ref", "refs/heads/more", commit)
             server, refspecs = (
-                f"--receive-pack={RECEIVE_PACK}",
+                f"--receive-pack={receive_pack()}",
                 ("+refs/heads/more:refs/heads/cut",),
             )
         settings = environment.config_arguments(environment.TRANSFER_CONFIG)

@@ -347,8 +347,8 @@ def test_case_39_numbers_are_not_used_again(local, repo, begin):
     assert session.number == 2
     session.coordinator.delete("2")
     repo.git("branch", "-D", "opencode/2")
-    repo.git("branch", "opencode/7")
-    assert begin(repo).number == 8
+    repo.git("branch", "opencode/3")
+    assert begin(repo).number == 4
 
 
 def test_case_38_and_case_58_a_branch_named_opencode(local, repo, coordinate):
@@ -373,8 +373,11 @@ def test_case_38_and_case_58_a_branch_named_opencode(local, repo, coordinate):
         assert local.counts["create"] == before, name
 
         def tool(script, session_id=id_):
-            run = lambda place: report.execute(coordinator.cloud, place, script, timeout=60).output  # noqa: E731, B023
-            output, _, notice = coordinator.within(session_id, run)  # noqa: B023
+            once = report.in_project(script, timeout=60)
+            output, _, notice = coordinator.within(  # noqa: B023
+                session_id,
+                lambda place: once.run(coordinator.cloud, place).output,  # noqa: B023
+            )
             return output, notice
 
         output, notice = tool("cat README; echo x > x")
@@ -428,8 +431,12 @@ def test_case_36_a_bare_repository(local, repo, coordinate, tmp_path):
         coordinator = coordinate(path)
         with pytest.raises(NoRepository, match="bare"):
             coordinator.start()
-        run = lambda place: report.execute(coordinator.cloud, place, "pwd; ls", timeout=60).output  # noqa: E731, B023
-        assert coordinator.within(f"ses_{name}", run)[0] == "/home/daytona/project\n", name
+        once = report.in_project("pwd; ls", timeout=60)
+        output = coordinator.within(
+            f"ses_{name}",
+            lambda place: once.run(coordinator.cloud, place).output,  # noqa: B023
+        )[0]
+        assert output == "/home/daytona/project\n", name
         recorded = coordinator.state.get(f"ses_{name}").git_return
         assert (recorded.state, recorded.message) == (
             "disabled",

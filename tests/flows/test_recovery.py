@@ -378,7 +378,7 @@ def test_case_45_many_processes_find_the_same_corrupt_state_file(local, repo, co
         one = state.Session(
             f"ses_{number}",
             f"sandbox-{number}",
-            number,
+            number + 1,
             str(repo.path),
             1,
             1,
@@ -519,3 +519,56 @@ def argv(pid):
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
+
+
+def test_case_115_wait_brings_what_was_done_since(local, repo, begin, coordinate, command):
+    """By `exec`, `cp`, a shell or a tool, before the first sync or after it; with nothing done, or
+    with the last sync failed, nothing is asked for."""
+    session = begin(repo)
+    (repo.path / "c").write_text("c\n")
+    examples = {
+        "a": ("exec", "1", "echo a >a"),
+        "b": ("shell", "1"),
+        "c": ("cp", "c", "1:"),
+        "d": (
+            "exec",
+            "1",
+            "echo d >d; git checkout -q --detach",
+        ),
+    }
+    for name, words in examples.items():
+        done = command("git-daytona", *words, cwd=repo.path, stdin="echo b >b\n")
+        assert done.status == 0, done.err
+        assert coordinate(repo.path).find("1").needs_sync, name
+        waited = command("git-daytona", "wait", "1", cwd=repo.path)
+        assert waited.status == 0 and repo.show("opencode/1", name) == name
+    local.forget_calls()
+    assert "opencode/1 is at" in status.wait(coordinate(repo.path), "1", 60)
+    assert local.counts == {}
+    assert not session.coordinator.find("1").needs_sync
+
+
+def test_case_115_a_session_of_another_clone(local, repo, begin, tmp_path, command, coordinate):
+    """The clones of a project share a state file. It is said where the session lives; nothing is
+    made, run, or taken for its own."""
+    repo.git("remote", "add", "origin", "https://example.invalid/project.git")
+    session = begin(repo, "ses_x")
+    clone = type(repo)(tmp_path / "clone")
+    repo.git("clone", "-q", str(repo.path), str(clone.path))
+    clone.git("remote", "set-url", "origin", "https://example.invalid/project.git")
+    assert coordinate(clone.path).state.get("ses_x"), "they do share it"
+    local.forget_calls()
+    tool = {"sessionID": "ses_x", "tool": "bash", "arguments": {"command": "true"}}
+    examples = {
+        "start": (("start", "--session", "ses_x"), ""),
+        "exec": (("exec", "ses_x", "--", "true"), ""),
+        "delete": (("delete", "--force", "ses_x"), ""),
+        "a tool": (("hook", "tool"), json.dumps(tool | {"directory": str(clone.path)})),
+    }
+    for what, (words, stdin) in examples.items():
+        told = command("git-daytona", *words, cwd=clone.path, stdin=stdin)
+        assert told.status == 8, what
+        assert f"session 'ses_x' lives in another repository, that of '{repo.path}'" in told.err
+    assert local.counts == {} and clone.git("branch", "--list", "opencode/*") == ""
+    assert session.agent("pwd") == "/home/daytona/project\n"
+    assert coordinate(clone.path).start("ses_y").session.number == 1

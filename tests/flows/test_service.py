@@ -597,3 +597,68 @@ def test_hooks_that_make_no_sense(command, repo, local, event, stdin):
     done = command("git-daytona", "hook", event, cwd=repo.path, stdin=stdin)
     assert done.status == 2 and "error:" in done.err and "hint:" in done.err
     assert local.calls == []
+
+
+@pytest.mark.parametrize("how", ["deleted", "deleted there", "stopped"])
+def test_case_92_and_case_106_a_tool_that_runs_meanwhile(host, repo, local, coordinate, how):
+    """The agent is told, and neither its command nor a look at it makes another sandbox of a
+    session that was deleted."""
+    here = host(repo.path)
+    here.bash("true")
+    command = "echo once >>~/ran; touch begun; sleep 60"
+    arguments = {"command": command}
+    number = here.begin("tool", name="bash", sessionID="ses_a", arguments=arguments)
+    coordinator = coordinate(repo.path)
+    until(lambda: coordinator.execute("1", "ls begun 2>/dev/null; true")[0].output)
+    sandbox_id = coordinator.sessions()[0].sandbox_id
+    if how == "deleted":
+        coordinator.delete("1")
+    elif how == "deleted there":
+        coordinator.cloud.delete(sandbox_id)
+    else:
+        stop(coordinator.cloud, sandbox_id)
+    said = here.result(number)["error"]
+    assert said["data"]["kind"] == "CutShort" and "while this ran" in said["message"]
+    if how == "deleted":
+        assert "session 1 was deleted" in said["message"]
+        assert local.counts["create"] == 1 and coordinator.sessions() == []
+    elif how == "deleted there":
+        assert here.bash("cat ~/ran; true").endswith("No such file or directory")
+    else:
+        assert here.bash("cat ~/ran") == "once"
+
+
+def test_case_116_a_fork_is_told_where_it_begins(host, repo, local, coordinate):
+    """What the client says of it, however little that is, and with the origin's work not here yet,
+    or not to be had."""
+    here = host(repo.path)
+    here.bash("echo first >first", session="ses_a")
+    known = "this session is a fork of session 1: its sandbox is a new one, with what is on"
+    unknown = "this session is a fork of one whose work is not known here"
+    examples = {
+        "of a session": (["ses_a"], known, "first"),
+        "of a sub-agent's copy": (["child"], known, "first"),
+        "through one without a sandbox": (["nothing"], known, "first"),
+        "of one that is gone": (["gone"], unknown, "README"),
+        "nonsense": ("ses_a", "", "README"),
+    }
+    here.event("session.created", session="child", info={"id": "child", "parentID": "ses_a"})
+    here.bash("true", session="child")
+    forks = {f"ses_{n}": ids for n, (ids, *_) in enumerate(examples.values())}
+    forks |= {"nothing": ["ses_a"]}
+    here.reply = lambda method, params: {
+        "parentID": None,
+        "sessionIDs": forks.get(params.get("sessionID"), []),
+    }
+    for number, (what, (_, notice, file)) in enumerate(examples.items()):
+        said = here.bash("ls", session=f"ses_{number}")
+        assert said.startswith(notice) and (not notice or "fork" in said), what
+        assert file in said and ("first" in said) == (file == "first"), what
+    assert "fork" not in here.bash("ls", session="ses_0"), "it is told once"
+    sandbox = coordinate(repo.path).find("1").sandbox_id
+    here.bash("echo second >second", session="ses_a")
+    with local.faults.call(route="process/execute", sandbox=sandbox, status=403):
+        forks["late"] = ["ses_a"]
+        said = here.bash("ls", session="late")
+    assert known in said and "without what could not be brought there" in said
+    assert "first" in said and "second" not in said

@@ -1,6 +1,8 @@
 """``git daytona shell`` on a terminal: what is typed, seen and resized, how long its token lives,
 and how it ends."""
 
+import os
+import subprocess
 import urllib.request
 from pathlib import Path
 
@@ -220,3 +222,47 @@ def test_open(local, repo, session, command, tmp_path, home):
     until(lambda: session.agent("cat port2").strip())
     several = command("git-daytona", "open", "1", cwd=repo.path)
     assert several.status == 2 and "several ports listen there: " in several.err
+
+
+def test_case_113_a_script_runs_once_and_whole_or_the_status_says_no(
+    local, repo, session, command, tmp_path
+):
+    """Whichever connections the gateway closes, and when; longer than a pipe holds, and without a
+    newline at its end."""
+    gateway = local.faults.gateway
+    lines = [f"echo {number} >>~/runs # {'x' * 60}" for number in range(2000)]
+    script = "\n".join([*lines, "echo end >>~/runs"])
+    whole = "".join(f"{number}\n" for number in range(2000)) + "end\n"
+    examples = {
+        "the first before its handshake": {"drop_before_handshake": 1},
+        "the first two after it": {"drop_after_handshake": 2},
+        "the first in the middle of the script": {"drop_after_bytes": 90_000},
+        "with a status of success": {"cut_output_after": 0, "cut_with_status": True},
+        "without a status": {"lost_statuses": 1.0},
+    }
+    outcomes = {}
+    for what, faults in examples.items():
+        before = {name: getattr(gateway, name) for name in faults}
+        for name, value in faults.items():
+            setattr(gateway, name, value)
+        done = command("git-daytona", "shell", "1", cwd=repo.path, stdin=script)
+        for name, value in before.items():
+            setattr(gateway, name, value)
+        # a shell that lost its connection goes on with what it has read
+        session.agent("while pgrep -x bash; do sleep 0.1; done >/dev/null; touch ~/runs")
+        runs = session.agent("cat ~/runs; rm ~/runs")
+        outcomes[what] = (done.status, runs == whole)
+        assert whole.startswith(runs), "never twice"
+        assert done.status != 0 or runs == whole, what
+    assert outcomes["the first before its handshake"] == (0, True)
+    assert outcomes["the first two after it"] == (0, True)
+    descriptor = os.open(tmp_path / "for writing only", os.O_WRONLY | os.O_CREAT)
+    told = subprocess.run(
+        (str(BIN / "git-daytona"), "shell", "1"),
+        cwd=repo.path,
+        stdin=descriptor,
+        capture_output=True,
+        timeout=60,
+    )
+    os.close(descriptor)
+    assert told.returncode == 1 and b"standard input could not be read: Bad file" in told.stderr

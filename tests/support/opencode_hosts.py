@@ -281,6 +281,10 @@ class Server(ABC):
     def delete(self, session: str) -> None: ...
 
     @abstractmethod
+    def fork(self, session: str) -> str:
+        """Fork a session; the fork's id."""
+
+    @abstractmethod
     def abort(self, session: str) -> None: ...
 
     @abstractmethod
@@ -350,6 +354,9 @@ class Server1(Server):
 
     def delete(self, session: str) -> None:
         self.http("DELETE", f"/session/{session}")
+
+    def fork(self, session: str) -> str:
+        return str(self.http("POST", f"/session/{session}/fork", {})["id"])
 
     def abort(self, session: str) -> None:
         self.http("POST", f"/session/{session}/abort")
@@ -440,6 +447,9 @@ class Server2(Server):
 
     def delete(self, session: str) -> None:
         self.http("DELETE", f"/api/session/{session}")
+
+    def fork(self, session: str) -> str:
+        return str(self.http("POST", f"/api/session/{session}/fork", {})["data"]["id"])
 
     def abort(self, session: str) -> None:
         self.http("POST", f"/api/session/{session}/interrupt")

@@ -123,7 +123,7 @@ def test_no_ssh_command_is_taken_for_more_than_a_plain_host(line):
         ("sandbox-3", 3),
         ("opencode/3", 3),
         ("refs/heads/opencode/3", 3),
-        ("999999999", 999999999),
+        ("999999999999999", 999999999999999),
         *(
             (text, None)
             for text in (
@@ -135,7 +135,7 @@ def test_no_ssh_command_is_taken_for_more_than_a_plain_host(line):
                 " 3",
                 "3\n",
                 "³",
-                "1000000000",
+                "1000000000000000",
                 "sandbox-",
                 "opencode/",
                 "opencode/x",

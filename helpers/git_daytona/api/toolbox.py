@@ -90,6 +90,7 @@ class Toolbox(Account):
         with contextlib.suppress(NotFound):
             info = self._described(self._ask(doing, "GET", f"/sandbox/{sandbox_id}"))
         if info is None or info.state in ENDED:
+            self._reached.pop(sandbox_id, None)
             raise gone(sandbox_id)
         return info
 

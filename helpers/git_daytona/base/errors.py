@@ -91,6 +91,10 @@ class NoRepository(GitDaytonaError, entry="no-repository", status=9):
     """There is no git repository here, or not one that can be used."""
 
 
+class RepositoryRefused(NoRepository, entry="repository-refused"):
+    """There is a repository, but git does not work with it, or does not work here at all."""
+
+
 class TransferFailed(GitDaytonaError, entry="transfer-failed", status=10):
     """Git or ssh failed while it talked to the sandbox."""
 
@@ -152,6 +156,17 @@ class TimedOut(GitDaytonaError, entry="timed-out", status=18):
 
 class SandboxCommandFailed(GitDaytonaError, entry="sandbox-command-failed", status=19):
     """A preparation or commit inside the sandbox failed."""
+
+
+class CutShort(SandboxCommandFailed, entry="cut-short"):
+    """A command's sandbox stopped or was deleted while it ran; it is not run again.
+
+    ``output`` is what it had printed, as far as that is known.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, output: str = ""):
+        super().__init__(message, hint=hint or "see how far it came before you run it again")
+        self.output = output
 
 
 class SandboxBusy(SandboxCommandFailed, entry="sandbox-busy", transient=True):

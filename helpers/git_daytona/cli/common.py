@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from git_daytona.base import log, messages, threads
-from git_daytona.base.errors import GitDaytonaError, NoRepository
+from git_daytona.base.errors import GitDaytonaError
 from git_daytona.base.progress import Progress
 from git_daytona.base.secret import printable
 from git_daytona.git import repository
@@ -90,7 +90,7 @@ def coordinator(*, anywhere: bool = False, step: str = "") -> Iterator[Coordinat
     try:
         place = repository.discover(repository.here())
         project = place.worktree
-    except NoRepository:
+    except repository.NotInRepository:
         if not anywhere:
             raise
         place = project = repository.here()

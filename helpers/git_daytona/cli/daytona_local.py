@@ -123,7 +123,7 @@ def execute(root: Path | None, command: tuple[str, ...], **server: Any) -> int:
     """Run COMMAND with a Daytona of its own, and exit with its status.
 
     DAYTONA_API_URL and DAYTONA_API_KEY are set for it. Without --root, everything is thrown away
-    afterwards.
+    afterwards; what was done in sessions is brought back to their branches before.
     """
     with (
         contextlib.nullcontext(root) if root else _temporary() as directory,
@@ -137,9 +137,33 @@ def execute(root: Path | None, command: tuple[str, ...], **server: Any) -> int:
         try:
             return _run(command, kept | _variables(local))
         finally:
+            if root is None:
+                _clear(local)
             after = charge.background()
             if after is not None and after != before:
                 messages.warning(PROGRAM, f"{after} may still point to this Daytona; {APART}")
+
+
+def _clear(local: "LocalDaytona") -> None:
+    """Let nothing of a Daytona that is thrown away stay where its command has worked."""
+    source = f" from {local.api_url} on ".encode()
+    if not local.sandboxes and source not in _content(paths.pin_file()):
+        return
+    from git_daytona.base.endpoint import Endpoint
+    from git_daytona.cli import leftovers
+
+    gateway = Endpoint(local.gateway_host, local.gateway_port)
+    ids = {sandbox.id for sandbox in local.sandboxes}
+    leftovers.clear(
+        ids, gateway, _variables(local), lambda line: messages.note(f"{PROGRAM}: {line}")
+    )
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def isolation_here() -> str:

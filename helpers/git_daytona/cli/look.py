@@ -110,13 +110,20 @@ def _notes(rows: Sequence[Row]) -> list[str]:
 
 
 def _print_failures(rows: Sequence[Row]) -> None:
-    failed = [row for row in rows if row.git_return in (state.FAILED, state.SETUP_FAILED)]
+    kinds = (state.FAILED, state.SETUP_FAILED)
+    failed = [row for row in rows if row.deleting or row.git_return in kinds]
     for row in failed[:FAILURES]:
-        messages.note(f"session {row.number or row.session_id}: {' '.join(row.message.split())}")
+        what = "not deleted yet: " if row.deleting else ""
+        text = " ".join(row.message.split())
+        messages.note(f"session {row.number or row.session_id}: {what}{text}")
     if failed:
         more = f"; and {len(failed) - FAILURES} more failed" if len(failed) > FAILURES else ""
-        first = failed[0].number or failed[0].session_id
-        messages.note(f"hint: try again: git daytona sync {first}{more}")
+        name = failed[0].number or failed[0].session_id
+        remedy = f"try again: git daytona sync {name}"
+        if failed[0].deleting:
+            delete = "git daytona delete"
+            remedy = f"delete it: {delete} {name}; or keep it: {delete} --cancel {name}"
+        messages.note(f"hint: {remedy}{more}")
 
 
 def _watch(coordinator: Coordinator, *, offline: bool, color: str | None) -> None:

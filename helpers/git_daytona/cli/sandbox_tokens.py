@@ -10,7 +10,7 @@ import click
 
 from git_daytona.api.cloud import Cloud
 from git_daytona.base import log, messages
-from git_daytona.base.errors import GitDaytonaError, UsageError
+from git_daytona.base.errors import GitDaytonaError, RepositoryRefused, UsageError
 from git_daytona.base.run import foreground
 from git_daytona.base.secret import Secret
 from git_daytona.cli import options
@@ -35,8 +35,10 @@ def settings_here() -> tuple[Settings, Repository | None]:
     try:
         repository = discover(Path.cwd())
     # outside a repository, or of any directory, there is no .env to read, and no need for git
-    except (GitDaytonaError, OSError):
+    except (GitDaytonaError, OSError) as problem:
         repository = None
+        if isinstance(problem, RepositoryRefused):
+            warn(f"{problem.message}; its .env is not read")
     found = settings.load(repository.worktree if repository else None)
     for line in found.warnings:
         warn(line)

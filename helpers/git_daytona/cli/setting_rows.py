@@ -1,6 +1,5 @@
 """Every setting, its value, and where it came from, for ``git daytona config`` and ``doctor``."""
 
-import contextlib
 import os
 from dataclasses import dataclass
 
@@ -43,11 +42,15 @@ def _row(name: str, value: str | None, source: str | None) -> SettingRow:
 def collect() -> tuple[Settings, list[SettingRow], list[GitDaytonaError]]:
     """Collect all settings for the current directory, and what is wrong with some."""
     directory = repository.here()
-    with contextlib.suppress(NoRepository):
+    problems: list[GitDaytonaError] = []
+    try:
         directory = repository.discover(directory).worktree or directory
+    except NoRepository as problem:
+        if not isinstance(problem, repository.NotInRepository):
+            problems.append(problem)
     preferred = preferences.load(directory)
     found = preferred.applied(settings.load(directory))
-    key, problems = None, []
+    key = None
     try:
         key = found.api_key()[1]
     except NoKey:

@@ -59,7 +59,9 @@ def _sandbox(row: Row, now: int) -> str:
 
 
 def _work(row: Row, now: int) -> str:
-    """How the work came back last, and when that was."""
+    """How the work came back last, and when that was; or since when it is to be deleted."""
+    if row.deleting:
+        return f"deletion begun {age(row.deleting, now)} ago"
     if row.git_return == state.DISABLED:
         return "not synced"
     return f"{row.git_return} {age(row.updated_at, now)} ago" if row.updated_at else row.git_return

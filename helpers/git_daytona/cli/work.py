@@ -7,7 +7,7 @@ from collections.abc import Callable
 import click
 
 from git_daytona.base import messages
-from git_daytona.base.errors import GitDaytonaError, UsageError
+from git_daytona.base.errors import CutShort, GitDaytonaError, UsageError
 from git_daytona.base.secret import printable
 from git_daytona.cli import common, options
 from git_daytona.cli.options import flag, number
@@ -60,11 +60,19 @@ def exec_(timeout: int, name: str, command: tuple[str, ...]) -> int:
     """
     with common.coordinator(anywhere=True, step="running the command") as coordinator:
         line = command[0] if len(command) == 1 else shlex.join(command)
-        result, notice = coordinator.execute(name, line, timeout=timeout)
+        try:
+            result, notice = coordinator.execute(name, line, timeout=timeout)
+        except CutShort as problem:
+            _print_output(problem.output)
+            raise
         if notice:
             common.warn(notice)
-        sys.stdout.write(printable(result.output) if sys.stdout.isatty() else result.output)
+        _print_output(result.output)
         return result.status
+
+
+def _print_output(output: str) -> None:
+    sys.stdout.write(printable(output) if sys.stdout.isatty() else output)
 
 
 @click.command("shell")
@@ -156,7 +164,8 @@ def push(name: str) -> None:
 @number("--timeout", metavar="S", within=(0, 86400), default=300.0, help="Give up after S seconds.")
 @common.session
 def wait(timeout: float, name: str) -> None:
-    """Wait until what a session is busy with has ended and its work is here.
+    """Wait until what a session is busy with has ended and its work is here, and bring back what no
+    sync has brought yet.
 
     Exits with 0 when it is (or nothing is synced), with 10 when the last sync failed, with 18 when
     the time is over.
@@ -166,15 +175,27 @@ def wait(timeout: float, name: str) -> None:
 
 
 @click.command()
-@flag("--force", help="Delete it even if its work cannot be brought back.")
+@flag("--force", help="Delete it even if its work cannot be brought back now.")
 @flag("--forget", help="Only forget the session: for one whose Daytona is no more.")
+@flag("--cancel", help="Keep a session whose deletion did not succeed.")
 @common.session
-def delete(force: bool, forget: bool, name: str) -> None:
+def delete(force: bool, forget: bool, cancel: bool, name: str) -> None:
     """Sync a session once more, then delete its sandbox. Branch opencode/N stays.
 
-    With --forget nothing is asked of Daytona, and the sandbox stays as it is.
+    A deletion that does not succeed is tried again by 'git daytona recover' and by the next start
+    of OpenCode, after a sync, until it succeeds, the session is used again, or --cancel. With
+    --forget nothing is asked of Daytona, and the sandbox stays as it is.
     """
+    if force + forget + cancel > 1:
+        raise UsageError(
+            "--force, --forget and --cancel exclude each other",
+            hint="see 'git daytona delete --help'",
+        )
     with common.coordinator(anywhere=True) as coordinator:
+        if cancel:
+            was = coordinator.keep(name)
+            click.echo("kept" if was else "kept; there was no deletion to take back")
+            return
         if forget:
             session = coordinator.forget(name)
             click.echo("forgotten")

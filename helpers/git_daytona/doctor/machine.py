@@ -9,7 +9,7 @@ from pathlib import Path
 
 from git_daytona import __version__, ssh
 from git_daytona.base import paths
-from git_daytona.base.errors import BadSetting, MissingProgram, NoRepository, TimedOut
+from git_daytona.base.errors import BadSetting, MissingProgram, TimedOut
 from git_daytona.base.run import run
 from git_daytona.doctor.findings import Seen, fail, ok, skipped, warn
 from git_daytona.git import branches, version
@@ -187,10 +187,8 @@ def find_repository(start: Path) -> Repository | None:
     not trust or that has no worktree."""
     try:
         return git.discover(start)
-    except NoRepository as problem:
-        if "is not in a git repository" in problem.message:
-            return None
-        raise
+    except git.NotInRepository:
+        return None
 
 
 def ssh_version(environ: Mapping[str, str]) -> Seen:

@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import re
 import time
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -16,7 +16,17 @@ from git_daytona.base.endpoint import Endpoint
 from git_daytona.base.errors import NoRepository, TransferFailed
 from git_daytona.base.secret import printable
 from git_daytona.git import worktrees
-from git_daytona.git.refs import BASES, COUNTER, KEPT, NUMBER, SANDBOX_BRANCH, Names, number_in, url
+from git_daytona.git.refs import (
+    BASES,
+    COUNTER,
+    KEPT,
+    LAST_NUMBER,
+    NUMBER,
+    SANDBOX_BRANCH,
+    Names,
+    number_in,
+    url,
+)
 from git_daytona.git.repository import Repository
 
 RESERVE_TRIES = 200
@@ -52,8 +62,9 @@ def in_the_way(repository: Repository, prefix: str = SANDBOX_BRANCH) -> NoReposi
     return None
 
 
-def highest(repository: Repository, prefix: str = SANDBOX_BRANCH) -> tuple[int, str | None]:
-    """The highest number that was ever given, and the counter's blob (None: there is none yet)."""
+def _used(repository: Repository, prefix: str = SANDBOX_BRANCH) -> tuple[int, str | None, set[int]]:
+    """The last number that was given, the counter's blob (None: there is none yet), and the numbers
+    that names here have."""
     refs = repository.refs(COUNTER, f"refs/heads/{prefix}", "refs/remotes")
     remotes = repository.git(
         "config", "--name-only", "--get-regexp", r"^remote\.sandbox-[0-9]+\.url$", check=False
@@ -64,28 +75,40 @@ def highest(repository: Repository, prefix: str = SANDBOX_BRANCH) -> tuple[int, 
         r"(?:/.*|\.url)?"
     )
     names = [taken.fullmatch(name) for name in (*refs, *remotes.text.splitlines())]
-    numbers = [int(name[1]) for name in names if name]
-    if counter := refs.get(COUNTER):
+    last, counter = 0, refs.get(COUNTER)
+    if counter:
         text = repository.git("cat-file", "blob", counter, check=False).text.strip()
-        numbers += [int(text)] if re.fullmatch(NUMBER, text) else []
-    return max(numbers, default=0), counter
+        last = int(text) if re.fullmatch(NUMBER, text) else 0
+    return last, counter, {int(name[1]) for name in names if name}
+
+
+def _next(last: int, taken: Collection[int]) -> int:
+    # Beyond the last of all numbers, which somebody else must have given, they begin anew.
+    numbers = itertools.chain(range(last + 1, LAST_NUMBER + 1), itertools.count(1))
+    return next(number for number in numbers if number not in taken)
 
 
 def reserve(
-    repository: Repository, prefix: str = SANDBOX_BRANCH, *, above: int = 0, base: bool = True
+    repository: Repository,
+    prefix: str = SANDBOX_BRANCH,
+    *,
+    known: Collection[int] = (),
+    base: bool = True,
+    begin: str | None = None,
 ) -> Names:
-    """Reserve the next number: the counter moves and ``opencode/N`` is created at HEAD in one
-    transaction, which one process wins.
+    """Reserve the next number, the first one after the last that no name has: the counter moves and
+    ``opencode/N`` is created at HEAD (or another commit, ``begin``) in one transaction, which one
+    process wins.
 
-    ``above`` is the highest number that the state file knows. In a repository without commits, or
+    ``known`` are the numbers in the state file. In a repository without commits, or
     with ``base`` off, only the counter moves; where a branch is in the way, the branch is left to a
     later sync. Raises TransferFailed.
     """
-    head = repository.resolve("HEAD")
+    head = begin or repository.resolve("HEAD")
     blocked = in_the_way(repository, prefix)
     for _ in range(RESERVE_TRIES):
-        known, counter = highest(repository, prefix)
-        names = Names(max(known, above) + 1, prefix)
+        last, counter, taken = _used(repository, prefix)
+        names = Names(_next(last, taken.union(known)), prefix)
         number = f"{names.number}\n".encode()
         blob = repository.git("hash-object", "-w", "--stdin", stdin=number).text
         commands = [f"update {COUNTER} {blob} {counter or repository.zero}"]
@@ -98,6 +121,24 @@ def reserve(
     raise TransferFailed(
         "no branch number could be reserved", hint="see whether .git can be written, then try again"
     )
+
+
+def give_back(repository: Repository, names: Names) -> None:
+    """Remove what says nothing of a session that is gone: where it began, its branch unless there
+    is work on it, and, if nothing else has its number, that."""
+    with changing(repository):
+        refs = repository.refs(names.base, names.ref, names.kept)
+        base, tip = refs.pop(names.base, None), refs.get(names.ref)
+        commands = [f"delete {names.base} {base}"] if base else []
+        if tip and tip == base and not repository.showing(names.ref):
+            commands.append(f"delete {names.ref} {refs.pop(names.ref)}")
+        last, counter, _ = _used(repository, names.prefix)
+        if counter and last == names.number and not refs:
+            before = f"{last - 1}\n".encode()
+            blob = repository.git("hash-object", "-w", "--stdin", stdin=before).text
+            new = f"update {COUNTER} {blob}" if last > 1 else f"delete {COUNTER}"
+            commands.append(f"{new} {counter}")
+        repository.update_refs(commands)
 
 
 # -- the remote ------------------------------------------------------------------------------------

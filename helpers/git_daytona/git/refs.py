@@ -14,7 +14,7 @@ SANDBOX_BRANCH = "opencode"
 """The branch that local HEAD is pushed to in the sandbox; and what stands before ``/N`` here, if
 nobody prefers something else."""
 COUNTER = "refs/daytona/counter"
-"""A blob with the highest number ever given: none is given again, even after a deletion."""
+"""A blob with the last number that was given: none is given again, even after a deletion."""
 KEPT = "refs/daytona/kept/"
 """What a sync or a deletion would have overwritten."""
 BASES = "refs/daytona/base/"
@@ -22,7 +22,9 @@ INVENTORY = "refs/daytona/inventory/"
 """In a sandbox that is about to be deleted: what no branch of it holds."""
 INCOMING = "refs/daytona/incoming/"
 """Where a fetch lands before its tips are moved to where they belong."""
-NUMBER = "[1-9][0-9]{0,8}"
+NUMBER = "[1-9][0-9]{0,14}"
+LAST_NUMBER = 10**15 - 1
+"""Numbers of sessions are such as JavaScript can hold, too."""
 PREFIX_LENGTH = 100
 MOST = 2000
 """How many refs of a sandbox are taken."""

@@ -1,15 +1,22 @@
 """The local repository, through plain git."""
 
+import contextlib
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from git_daytona.base.errors import MissingProgram, NoRepository, TransferFailed
+from git_daytona.base.errors import (
+    MissingProgram,
+    NoRepository,
+    RepositoryRefused,
+    TransferFailed,
+)
 from git_daytona.base.run import Result, run
+from git_daytona.base.secret import printable
 from git_daytona.git import environment, version
 from git_daytona.git.refs import INCOMING, KEPT
 
@@ -31,7 +38,7 @@ _SEARCH = (
 
 
 class NotInRepository(NoRepository):
-    """There is no repository around a directory."""
+    """There is no repository around a directory, and git would say so of any like it."""
 
 
 class Worktree(NamedTuple):
@@ -77,9 +84,12 @@ class Repository:
         return result
 
     def resolve(self, revision: str) -> str | None:
-        """The object id of a commit, or None."""
+        """The object id of a commit, or None. Raises TransferFailed where git cannot tell."""
         words = ("--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-        return self.git("rev-parse", *words, check=False).text or None
+        found = self.git("rev-parse", *words, check=False)
+        if found.status not in (0, 1):
+            raise failure(found, f"git cannot look for '{revision}'")
+        return found.text or None
 
     def refs(self, *prefixes: str) -> dict[str, str]:
         """Refs under the prefixes, name to object id."""
@@ -174,15 +184,19 @@ def to_bytes(text: str) -> bytes:
 
 def failure(result: Result, what: str) -> TransferFailed:
     """git's own words as an error: the line that says error or fatal, the rest for the log."""
+    return TransferFailed(
+        f"{what}: {_reason(result)}",
+        hint="the log has all that git said",
+        details=result.complaint,
+    )
+
+
+def _reason(result: Result) -> str:
     lines = result.complaint.splitlines()
     beginnings = (("fatal:", "error:"), ("remote:", "!", " ! "), ("",))
     telling = [line for begin in beginnings for line in lines if line.startswith(begin)]
     reason = telling[0] if telling else f"exit status {result.status}"
-    return TransferFailed(
-        f"{what}: {reason.removeprefix('fatal: ').removeprefix('error: ')}",
-        hint="the log has all that git said",
-        details=result.complaint,
-    )
+    return reason.removeprefix("fatal: ").removeprefix("error: ")
 
 
 def here() -> Path:
@@ -196,18 +210,22 @@ def here() -> Path:
 
 
 def discover(start: Path) -> Repository:
-    """Find a directory's repository as git would. Raises NoRepository, MissingProgram."""
+    """Find a directory's repository as git would. Raises NotInRepository where there is none,
+    another NoRepository where there is one that cannot be used, and MissingProgram."""
     if shutil.which("git") is None:
         raise MissingProgram("git is not installed", hint="install it (Debian: apt install git)")
     version.check()
     env = environment.base() | {name: os.environ[name] for name in _SEARCH if name in os.environ}
 
+    def ask(*words: str) -> Result:
+        return run(("git", *words), cwd=start, env=env, timeout=LOCAL_SECONDS)
+
     def parsed(*words: str) -> Result:
-        return run(("git", "rev-parse", *words), cwd=start, env=env, timeout=LOCAL_SECONDS)
+        return ask("rev-parse", *words)
 
     found = parsed("--is-bare-repository", "--is-inside-work-tree", "--show-object-format")
     if found.status != 0:
-        raise _not_found(start, found.complaint)
+        raise _not_found(start, found, ask)
     bare, inside, object_format = found.text.splitlines()
     if "true" not in (bare, inside):
         raise NoRepository(f"'{start}' lies inside a .git directory", hint="go to the worktree")
@@ -219,18 +237,45 @@ def discover(start: Path) -> Repository:
     return Repository(git_dir, common_dir, Path(top) if top else None, object_format)
 
 
-def _not_found(start: Path, complaint: str) -> NoRepository:
-    if "dubious ownership" in complaint:  # git has no status of its own for it
-        return NoRepository(
+def _not_found(start: Path, result: Result, ask: Callable[..., Result]) -> NoRepository:
+    """What to say where git finds no repository: there is none, or why git refuses the one there
+    is. Tools would work in an empty project if the second were taken for the first."""
+    look = ("rev-parse", "--git-dir")
+    if ask(*look).status != 0 and ask("-c", "safe.directory=*", *look).status == 0:
+        return RepositoryRefused(
             f"git does not trust the repository at '{start}': somebody else owns it",
             hint=f"if you trust it: git config --global --add safe.directory '{start}'",
-            details=complaint,
+            details=result.complaint,
         )
-    return NotInRepository(
-        f"'{start}' is not in a git repository",
-        hint="go to one, or make one: git init",
-        details=complaint,
+    named = [name for name in _MEANT if name in os.environ]
+    if not named and not _looks_like_one(start) and ask("config", "--list").status == 0:
+        return NotInRepository(
+            f"'{start}' is not in a git repository",
+            hint="go to one, or make one: git init",
+            details=result.complaint,
+        )
+    remedy = f"unset {' '.join(named)}" if named else "mend what it names"
+    return RepositoryRefused(
+        f"git refuses to work at '{start}': {printable(_reason(result))[:300]}",
+        hint=f"{remedy}, until this works: git -C '{start}' status",
+        details=result.complaint,
     )
+
+
+def _looks_like_one(start: Path) -> bool:
+    """Whether there is something that git would look into: a ``.git`` that is more than an empty
+    folder, or the folders of a bare repository."""
+    ceilings = os.environ.get("GIT_CEILING_DIRECTORIES", "").split(os.pathsep)
+    for folder in (start.resolve(), *start.resolve().parents):
+        if str(folder) in ceilings and folder != start.resolve():
+            break
+        inner = folder / ".git"
+        with contextlib.suppress(OSError):
+            if not list(inner.iterdir()):
+                continue
+        if os.path.lexists(inner) or ((folder / "HEAD").exists() and (folder / "refs").is_dir()):
+            return True
+    return False
 
 
 def _check_together(worktree: str, git_dir: Path) -> None:

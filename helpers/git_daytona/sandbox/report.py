@@ -16,7 +16,13 @@ from dataclasses import dataclass, field
 
 from git_daytona.api.cloud import Cloud, Execution
 from git_daytona.base import log
-from git_daytona.base.errors import BadAnswer, SandboxBusy, SandboxCommandFailed
+from git_daytona.base.errors import (
+    ApiUnreachable,
+    BadAnswer,
+    CutShort,
+    SandboxBusy,
+    SandboxCommandFailed,
+)
 from git_daytona.base.secret import printable
 from git_daytona.git.refs import INVENTORY, MOST, PROJECT, is_ref, places
 from git_daytona.sandbox import scripts
@@ -83,23 +89,56 @@ class Report:
     """``project`` or ``repository`` when it is not there."""
 
 
+class Command:
+    """A shell script that is run under ``sh -c``, with standard input closed, at most once: who
+    asks again, because the answer got lost or the sandbox had to be started, gets what became of
+    the first run."""
+
+    def __init__(self, source: str, *arguments: str, timeout: float) -> None:
+        self._id, self._timeout = secrets.token_hex(12), timeout
+        words = ("sh", "-c", scripts.read("guard"), "sh", self._id, source, *arguments)
+        self._line = shlex.join(words) + " </dev/null"
+        self._sandbox = ""
+        """Where it may have begun: a request's answer was lost, or said nothing of it."""
+
+    def run(self, cloud: Cloud, sandbox_id: str) -> Execution:
+        """Raises CutShort where it has begun, or may have in another sandbox, and did not end."""
+        if self._sandbox not in ("", sandbox_id):
+            raise CutShort("the sandbox was deleted while this ran, and a new one has been made")
+
+        def ask() -> Execution:
+            try:
+                return cloud.execute(sandbox_id, self._line, timeout=self._timeout)
+            except (ApiUnreachable, BadAnswer):  # all others are refusals
+                self._sandbox = sandbox_id
+                raise
+
+        marked = re.compile(f"^{self._id}( cut short)?\n", re.MULTILINE)
+        result = leases.patiently(ask)
+        if (found := marked.search(result.output)) is None:
+            self._sandbox = sandbox_id  # its guard has not come to its end: what became of it?
+            result = leases.patiently(ask)
+            if (found := marked.search(result.output)) is None:
+                return result
+        output = result.output[found.end() :]
+        if found[1]:
+            raise CutShort(
+                "the sandbox stopped while this ran, or something in it ended it", output=output
+            )
+        return Execution(result.status, output)
+
+
 def run_once(
     cloud: Cloud, sandbox_id: str, source: str, *arguments: str, timeout: float
 ) -> Execution:
-    """Run a shell script in the sandbox under ``sh -c``, with standard input closed, at most once:
-    a request that is repeated because its answer got lost gets the first run's output."""
-    words = ("sh", "-c", scripts.read("guard"), "sh", secrets.token_hex(12), source, *arguments)
-    command = shlex.join(words) + " </dev/null"
-    return leases.patiently(lambda: cloud.execute(sandbox_id, command, timeout=timeout))
+    """Run a Command that nobody asks for again."""
+    return Command(source, *arguments, timeout=timeout).run(cloud, sandbox_id)
 
 
-def execute(cloud: Cloud, sandbox_id: str, command: str, *, timeout: float) -> Execution:
-    """Run a shell command in the project's directory (the home directory without one)."""
+def in_project(command: str, *, timeout: float) -> Command:
+    """Make a command of a line of shell, for the project's directory (home without one)."""
     source = 'cd "$1" 2>/dev/null || cd || exit 125\nexec sh -c "$2"'
-    with log.event("sandbox.exec", sandbox=sandbox_id) as event:
-        result = run_once(cloud, sandbox_id, source, PROJECT, command, timeout=timeout)
-        event["status"] = result.status
-    return result
+    return Command(source, PROJECT, command, timeout=timeout)
 
 
 def _reported(

@@ -68,8 +68,10 @@ class Dispatcher:
         self.workspace = Workspace(directory, worktree, project_id, toasts)
         self._previews = Previews(self.workspace, toasts)
         self._turns = Turns(self.workspace, toasts, self._previews)
-        self._shared = Shared(self.workspace, toasts, self._turns, self._previews)
         self._events = Events(peer, self.workspace, self._turns)
+        self._shared = Shared(
+            self.workspace, toasts, self._turns, self._previews, self._events.origin
+        )
         self._tools = tools
         self._lock = threading.Lock()
         self._lanes: dict[str, Lane] = {}

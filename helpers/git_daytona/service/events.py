@@ -72,6 +72,28 @@ class Events:
             current = parent
         return current
 
+    def origin(self, session_id: str) -> str | None:
+        """The session with a sandbox that a new one was forked from, by its id, or an id without
+        one where that is all that is known; None for no fork."""
+        state, found = self._workspace.coordinator().state, None
+        for _ in range(DEPTH):
+            ids = [state.root_of(each) or each for each in self._forked_from(found or session_id)]
+            if not ids:
+                break
+            found = next(filter(state.get, ids), ids[0])
+            if state.get(found):
+                break
+        return found
+
+    def _forked_from(self, session_id: str) -> list[str]:
+        """What the client says; nothing where it cannot say."""
+        try:
+            answer = self._peer.ask("fork", {"sessionID": session_id}).result(PARENT_SECONDS)
+        except (Refused, Closed, TimeoutError):
+            return []
+        ids = answer.get("sessionIDs") if isinstance(answer, dict) else None
+        return [each for each in ids if isinstance(each, str)] if isinstance(ids, list) else []
+
     def _parent(self, session_id: str) -> str | None:
         with self._lock:
             if session_id in self._parents:

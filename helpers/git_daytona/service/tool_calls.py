@@ -34,9 +34,16 @@ class Shared:
     """What all calls of a service have in common."""
 
     def __init__(
-        self, workspace: Workspace, toasts: Toasts, turns: Turns, previews: Previews
+        self,
+        workspace: Workspace,
+        toasts: Toasts,
+        turns: Turns,
+        previews: Previews,
+        origin: Callable[[str], str | None] = lambda _root: None,
     ) -> None:
         self.workspace, self.toasts, self.turns, self.previews = workspace, toasts, turns, previews
+        self.origin = origin
+        """Which session a new one was forked from."""
         self._lock = threading.Lock()
         self._files: weakref.WeakValueDictionary[tuple[str, str], Any] = (
             weakref.WeakValueDictionary()
@@ -107,6 +114,8 @@ class ToolCall:
         self.notices: list[str] = []
         self._place = ""
         self.sandbox_id = ""
+        self._session: state.Session | None = None
+        """The session that something was done in for this call."""
         self._question: Future[Any] | None = None
         self._lock = threading.Lock()
 
@@ -119,7 +128,8 @@ class ToolCall:
             "title": result.title,
             "output": "\n\n".join([*filter(None, self.notices), result.output]),
             "place": self._place,
-            "metadata": dict(result.metadata),
+            # whose sandbox it was: what is left of it in a fork, which has copies of all messages
+            "metadata": dict(result.metadata) | {"daytona": self.session_id},
             "attachments": [dict(each) for each in result.attachments],
         }
 
@@ -134,15 +144,9 @@ class ToolCall:
     # -- Context -----------------------------------------------------------------------------------
 
     def execute(self, script: str, *arguments: str, timeout: float) -> Execution:
-        words = (PROJECT, script, *arguments)
+        once = report.Command(_IN_PROJECT, PROJECT, script, *arguments, timeout=timeout)
         return self._in_sandbox(
-            lambda sandbox_id: report.run_once(
-                self._shared.workspace.coordinator().cloud,
-                sandbox_id,
-                _IN_PROJECT,
-                *words,
-                timeout=timeout,
-            )
+            lambda sandbox_id: once.run(self._shared.workspace.coordinator().cloud, sandbox_id)
         )
 
     def upload(self, path: str, content: bytes) -> None:
@@ -215,19 +219,25 @@ class ToolCall:
         if self._shared.turns.is_deleted(root):
             raise ToolError("this session was deleted")
         known = self._shared.known(root)
+        new = not known and workspace.coordinator().state.get(root) is None
+        origin = self._shared.origin(root) if new else None
 
         def reached(sandbox_id: str) -> T:
             workspace.patience.done()  # from here on it is the tool that takes its time
             self.sandbox_id = sandbox_id
+            self._session = self._session or workspace.coordinator().state.get(root)
             return work(sandbox_id)
+
+        def once() -> tuple[T, state.Session, str]:
+            return workspace.coordinator().within(root, reached, begun=self._session, origin=origin)
 
         try:
             try:
-                value, session, notice = workspace.coordinator().within(root, reached)
+                value, session, notice = once()
             except NoKey:
                 if not workspace.key_came():
                     raise
-                value, session, notice = workspace.coordinator().within(root, reached)
+                value, session, notice = once()
         finally:
             workspace.patience.done()
         if notice:

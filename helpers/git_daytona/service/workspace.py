@@ -5,9 +5,9 @@ import threading
 from pathlib import Path
 
 from git_daytona.base import log
-from git_daytona.base.errors import GitDaytonaError, NoRepository
+from git_daytona.base.errors import GitDaytonaError
 from git_daytona.base.progress import Patience
-from git_daytona.git.repository import Repository, discover
+from git_daytona.git.repository import NotInRepository, Repository, discover
 from git_daytona.service.queues import Lane
 from git_daytona.service.toasts import Toasts, described
 from git_daytona.sessions import recovery
@@ -73,7 +73,7 @@ class Workspace:
             place = discover(self.directory)
             root = place.worktree
             self.unsynced = "" if root else "this is a bare repository"
-        except NoRepository as problem:
+        except NotInRepository as problem:
             place = root = self.directory
             self.unsynced = described(problem)
         found = settings.load(root)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 
 from git_daytona.base import log, run
-from git_daytona.base.errors import ConnectionClosed
+from git_daytona.base.errors import ConnectionClosed, GitDaytonaError
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.transfer.environment import connection
 
@@ -34,13 +34,18 @@ def connect(
 
     ``options`` are variables for the wrapper; ``begin`` is called once, when there is a token and
     before anything is written to our output. A connection on which the command has not begun is
-    made again. Raises ConnectionClosed and what ``Transfers.lease`` raises.
+    made again. Raises ConnectionClosed, and what ``Transfers.lease`` raises.
     """
     with log.event("connect", sandbox=sandbox_id) as event:
         for attempt in range(1, TRIES + 1):
             connected = _Connected(coordinator, begin if attempt == 1 else lambda: None)
             status = connected.run(sandbox_id, command, options or {})
             event.update(status=status, attempt=attempt)
+            if connected.unread:
+                raise GitDaytonaError(
+                    f"standard input could not be read: {connected.unread.strerror}",
+                    hint="what was read of it has run; run the rest",
+                )
             if connected.begun.is_set() or status != FAILED:
                 return status
     raise ConnectionClosed(
@@ -56,6 +61,7 @@ class _Connected:
     def __init__(self, coordinator: Coordinator, begin: Callable[[], None]) -> None:
         self._coordinator, self._begin = coordinator, begin
         self.begun, self._decided = threading.Event(), threading.Event()
+        self.unread: OSError | None = None
         self._ending = threading.Lock()
         self._lease = ExitStack()
 
@@ -95,13 +101,22 @@ class _Connected:
         self._decided.set()
         if self.begun.is_set():
             self._end_lease()
-            _feed(writing)
+            self.unread = _feed(writing)
         os.close(writing)
 
 
-def _feed(writing: int) -> None:
-    """Hand our standard input on to the command until one of them ends."""
-    with suppress(OSError):  # the command has ended
-        while data := os.read(0, 65536):
+def _feed(writing: int) -> OSError | None:
+    """Hand our standard input on to the command until one of them ends; return why it could not be
+    read to its end."""
+    while True:
+        try:
+            data = os.read(0, 65536)
+        except OSError as problem:
+            return problem
+        if not data:
+            return None
+        with suppress(OSError):
             while data:
                 data = data[os.write(writing, data) :]
+        if data:  # the command has ended
+            return None

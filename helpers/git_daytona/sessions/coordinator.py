@@ -11,6 +11,7 @@ from typing import TypeVar
 from git_daytona.api.cloud import Cloud, Execution
 from git_daytona.base import errors, files, log, paths
 from git_daytona.base.errors import (
+    CutShort,
     Elsewhere,
     Forbidden,
     GitDaytonaError,
@@ -36,6 +37,14 @@ T = TypeVar("T")
 
 EXEC_SECONDS = 3600.0
 REPLACED = "the sandbox was gone and was replaced; work that had not been synced is lost"
+FORK = (
+    "this session is a fork of session {number}: its sandbox is a new one, with what is on "
+    "{branch} ({commit}), without what git does not hold (ignored files, packages, servers)"
+)
+FORK_OF_UNKNOWN = (
+    "this session is a fork of one whose work is not known here: its sandbox is a new one and does "
+    "not have what that one did"
+)
 NO_REPOSITORY = "there is no git repository here, so nothing is synced"
 
 
@@ -108,6 +117,24 @@ class Coordinator:
             and each.repository in own
         ]
 
+    def get(self, session_id: str) -> Session | None:
+        """Return the session of an id; None where there is none. Raises NotFound for one that lives
+        in another repository, BadRecord for one that cannot be read."""
+        session = self.state.get(session_id)
+        if session is not None and not self._is_ours(session):
+            self.state.gather()  # the repository may have been moved here
+            session = self.state.get(session_id)
+        if session is not None and not self._is_ours(session):
+            raise errors.NotFound(
+                f"session '{session_id}' lives in another repository, that of '{session.worktree}'",
+                hint="use it there, or start another one here",
+            )
+        return session
+
+    def _is_ours(self, session: Session) -> bool:
+        own = ("", self.state.identity)
+        return session.git_dir in (None, "", self.git_dir) and session.repository in own
+
     def find(self, name: str) -> Session:
         """Find the session of ``3``, ``sandbox-3``, ``opencode/3`` or an id. Raises NotFound, and
         Elsewhere for one of another API."""
@@ -122,6 +149,7 @@ class Coordinator:
             branch = f"{session.prefix}/{session.number}"
             if name in (session.id, session.sandbox_id, branch) or session.number == number:
                 return session
+        self.get(name)  # raises what is known of it
         raise errors.NotFound(
             f"there is no session '{name}' in this repository",
             hint="'git daytona status' lists them",
@@ -172,21 +200,28 @@ class Coordinator:
     # -- start -------------------------------------------------------------------------------------
 
     def start(
-        self, session_id: str | None = None, *, synced: bool = True, for_tools: bool = False
+        self,
+        session_id: str | None = None,
+        *,
+        synced: bool = True,
+        for_tools: bool = False,
+        again: Session | None = None,
+        origin: str | None = None,
     ) -> Started:
         """Create a sandbox with local HEAD in it, and ``opencode/N`` for what comes back.
 
         Starting a session that exists makes good what an earlier start left undone.
         Without ``synced``, a new one has no branch. ``for_tools`` goes on where only a branch is in
-        the way: tools then work on the project, and the agent is told (case 38). Raises what any
-        step raises; the state file says ``setup-failed`` when the sandbox exists but its repository
-        is not ready, or nothing can come back.
+        the way: tools then work on the project, and the agent is told (case 38). ``again`` is a
+        session that was in use: if it was deleted meanwhile, CutShort is raised. A new session that
+        was forked from another one (``origin``, its id) begins where that one's work is, not at
+        HEAD, and its agent is told. Raises what any step raises; the state file says
+        ``setup-failed`` when the sandbox exists but its repository is not ready, or nothing can
+        come back.
         """
         session_id = _usable(session_id)
         with self.one_at_a_time(session_id), log.event("session.start", session=session_id):
-            session = self.state.get(session_id)
-            self._check_home(session)
-            self._check_begun(session_id)
+            session = self._current(session_id, again)
             synced = session.number is not None if session else synced
             if synced:
                 need_worktree(self.repository)
@@ -199,9 +234,19 @@ class Coordinator:
             if synced:
                 self._check(session, for_tools=for_tools)
             if session is None or fresh:
-                session = self._create(session_id, session, synced=synced)
+                session = self._create(session_id, session, synced=synced, origin=origin)
             self._set_up(session, fresh=fresh, replaced=replaced)
             return Started(session, new=True, replaced=replaced)
+
+    def _current(self, session_id: str, again: Session | None) -> Session | None:
+        session = self.get(session_id)
+        self._check_home(session)
+        self._check_begun(session_id)
+        if again is not None and (session is None or session.deleting):
+            raise _deleted(again)
+        if session is not None and session.deleting:
+            self.state.touch(session.id)
+        return session
 
     def is_there(self, session: Session | None) -> bool:
         """Start a session's sandbox; False where there is none, or it is gone for good (404)."""
@@ -221,8 +266,35 @@ class Coordinator:
             raise blocked
         Transport(self.repository, self.transfers, "", self.tell).check()
 
-    def _create(self, session_id: str, earlier: Session | None, *, synced: bool) -> Session:
+    def _forked(self, origin: str) -> tuple[str, str | None]:
+        """Return what the agent of a fork has to know, and the commit that it begins with."""
+        session = self.state.get(origin)
+        if session is None or session.number is None or not self._is_ours(session):
+            return FORK_OF_UNKNOWN, None
+        names, problem = session.names, ""
+        if session.needs_sync:
+            try:
+                self.sync(session.id)
+            except GitDaytonaError as failed:
+                problem = f", without what could not be brought there ({failed.message})"
+        begin = self.repository.refs(names.ref).get(names.ref)
+        if begin is None:
+            return FORK_OF_UNKNOWN, None
+        told = FORK.format(number=names.number, branch=names.branch, commit=begin[:10])
+        return f"{told}{problem}", begin
+
+    def _create(
+        self,
+        session_id: str,
+        earlier: Session | None,
+        *,
+        synced: bool,
+        origin: str | None = None,
+    ) -> Session:
         """Create and record a session's sandbox; an earlier one, which is gone, had its number."""
+        told, begin = "", None
+        if earlier is None and origin is not None:
+            told, begin = self._forked(origin)
         mark = self.mark(session_id)
         # the snapshot, as it is set now
         self.cloud.settings = preferences.load(self.directory).applied(self.settings)
@@ -232,9 +304,9 @@ class Coordinator:
         number, prefix = (earlier.number, earlier.prefix) if earlier else (mark.number, mark.prefix)
         names = Names(number, prefix) if number else None
         if names is None and synced and earlier is None:
-            names = self.reserve()
+            names = self.reserve(begin=begin)
             mark = mark.write(names.number, names.prefix)
-        session = self.record(session_id, info.id, names, earlier=earlier)
+        session = self.record(session_id, info.id, names, earlier=earlier, notice=told)
         mark.path.unlink(missing_ok=True)
         return session
 
@@ -242,11 +314,11 @@ class Coordinator:
         """Return the mark of a session's creation, as it is on disk or as it would be."""
         return mark_for(session_id, self.state.project_id, self.git_dir, self.settings.api_url)
 
-    def reserve(self, *, base: bool = True) -> Names:
-        """Reserve the next number, with its branch at HEAD unless ``base`` is off."""
-        above = max((each.number or 0 for each in self.sessions()), default=0)
+    def reserve(self, *, base: bool = True, begin: str | None = None) -> Names:
+        """Reserve the next number, with its branch at a commit, or HEAD, unless ``base`` is off."""
+        known = {each.number for each in self.sessions() if each.number}
         prefix = preferences.load(self.directory).branch_prefix()
-        return branches.reserve(self.repository, prefix, above=above, base=base)
+        return branches.reserve(self.repository, prefix, known=known, base=base, begin=begin)
 
     def record(
         self,
@@ -256,6 +328,7 @@ class Coordinator:
         *,
         message: str = "setting up",
         earlier: Session | None = None,
+        notice: str = "",
     ) -> Session:
         """Record a session whose sandbox exists; without names, nothing of it is synced."""
         git_state, now = state.SETUP_FAILED, state.now()
@@ -277,6 +350,7 @@ class Coordinator:
             git_dir=self.git_dir,
             repository=identity.give(self.git_dir),
             prefix=names.prefix if names else SANDBOX_BRANCH,
+            notice=notice,
             api_url=lives["api_url"],
             organization_id=lives["organization_id"],
         )
@@ -286,8 +360,9 @@ class Coordinator:
     def _set_up(self, session: Session, *, fresh: bool = False, replaced: bool = False) -> None:
         """Put the project into a sandbox, a ``fresh`` one or one that was there; the agent is told
         with its next tool result if it ``replaced`` another, or if only a branch is in the way."""
+        told = REPLACED if replaced else session.notice
         if replaced:
-            self.state.edit(session.id, notice=REPLACED)
+            self.state.edit(session.id, notice=told)
         if session.number is None:
             report.make_project(self.cloud, session.sandbox_id)
             return
@@ -302,7 +377,7 @@ class Coordinator:
                 "nothing comes back from this sandbox as long as "
                 f"{blocked.message} ({blocked.hint})"
             )
-            self.state.edit(session.id, notice=f"{REPLACED}; {notice}" if replaced else notice)
+            self.state.edit(session.id, notice="; ".join(filter(None, (told, notice))))
         else:
             self.state.note(session.id, state.PENDING, REPLACED if replaced else "not synced yet")
 
@@ -312,35 +387,51 @@ class Coordinator:
         self, name: str, command: str, *, timeout: float = EXEC_SECONDS
     ) -> tuple[Execution, str]:
         """Run a shell command in a session's project; return its result and ``within``'s notice."""
-        result, _, notice = self._work_in(
-            self.find(name),
-            lambda sandbox_id: report.execute(self.cloud, sandbox_id, command, timeout=timeout),
-        )
+        once = report.in_project(command, timeout=timeout)
+
+        def work(sandbox_id: str) -> Execution:
+            with log.event("sandbox.exec", sandbox=sandbox_id) as event:
+                result = once.run(self.cloud, sandbox_id)
+                event["status"] = result.status
+            return result
+
+        result, _, notice = self._work_in(self.find(name), work)
         return result, notice
 
-    def within(self, session_id: str, work: Callable[[str], T]) -> tuple[T, Session, str]:
+    def within(
+        self,
+        session_id: str,
+        work: Callable[[str], T],
+        *,
+        begun: Session | None = None,
+        origin: str | None = None,
+    ) -> tuple[T, Session, str]:
         """Do something in the sandbox, by its id, of the session that a tool call is for.
 
         The sandbox is made at the first call, and started or replaced (HEAD is then what was synced
         last) when the work finds it stopped or gone; then the work is done again. Returns what it
         gave, the session, and a notice: what the agent has to be told besides (empty: nothing).
+        ``begun`` is the session that the same call has worked in before; raises CutShort if it was
+        deleted since then. ``origin`` is the id of the session that a new one was forked from.
         """
-        return self._work_in(self.ensure(session_id).session, work)
+        if begun is not None and self.state.get(session_id) is None:
+            raise _deleted(begun)
+        return self._work_in(self.ensure(session_id, origin=origin).session, work)
 
-    def ensure(self, session_id: str) -> Started:
+    def ensure(self, session_id: str, *, origin: str | None = None) -> Started:
         """Return the session for a tool call: made at the first one, without any API call later.
 
         A directory that cannot be synced (no repository, a bare one) gets an empty project. A setup
         that failed raises (case 58); the next call tries it again.
         """
-        session = self.state.get(session_id)
+        session = self.get(session_id)
         self._check_home(session)
         if session is not None and (
             session.git_return.state != state.SETUP_FAILED or self._only_blocked(session)
         ):
             return Started(session, new=False)
         synced = self._repository is not None and self._repository.worktree is not None
-        return self.start(session_id, synced=synced, for_tools=True)
+        return self.start(session_id, synced=synced, for_tools=True, origin=origin)
 
     def _only_blocked(self, session: Session) -> bool:
         """Tell whether the project is in the sandbox, and only its branch cannot be here."""
@@ -359,7 +450,7 @@ class Coordinator:
         try:
             value = self.awake(session, work)
         except SandboxGone:
-            session = self.start(session.id, for_tools=True).session
+            session = self.start(session.id, for_tools=True, again=session).session
             value = self.awake(session, work)
         except Elsewhere:
             self.state.untouch(session, touched)
@@ -423,7 +514,8 @@ class Coordinator:
         None where there was no work to bring back.
 
         Raises whatever keeps the work from coming back, unless ``force`` is on; then nothing is
-        deleted.
+        deleted. That the session shall go is on record until it has gone, is used again, or
+        ``keep``; not that its work may be lost: a later try (recovery) brings it back first.
         """
         if self.mark(name).path.exists():
             # it is being created just now: then it is there when that has ended
@@ -433,19 +525,41 @@ class Coordinator:
         event = log.event("session.delete", session=session.id, sandbox=session.sandbox_id)
         with self.one_at_a_time(session.id), event:
             current = self.find(session.id)
+            self.state.edit(current.id, deleting=current.deleting or state.now())
             outcome, kept = None, []
-            if current.number is not None:
-                outcome = self._bring_back(current, force=force)
-                kept = branches.keep_branches(self.repository, current.names)
-            self.state.edit(current.id, deleting=state.now())
-            self.finish_deletion(current)
+            try:
+                if current.number is not None:
+                    outcome = self._bring_back(current, force=force)
+                    kept = branches.keep_branches(self.repository, current.names)
+                self._delete_sandbox(current)
+            except Elsewhere:
+                self.state.edit(current.id, deleting=current.deleting)
+                raise
+            self._remove(current)
             return replace(outcome, kept=(*outcome.kept, *kept)) if outcome else None
 
-    def finish_deletion(self, session: Session) -> None:
-        """Do the part of a deletion that a crash may interrupt: no work depends on it any more."""
-        with suppress(SandboxGone), self.at_home(session):
-            self.sandboxes.delete(session.sandbox_id)
-        self._remove(session)
+    def keep(self, name: str) -> bool:
+        """Take back a deletion that did not succeed; return whether there was one."""
+        session = self.find_anywhere(name)
+        with self.one_at_a_time(session.id):
+            before = self.state.edit(session.id, deleting=0)
+        return before is not None and before.deleting > 0
+
+    def _delete_sandbox(self, session: Session) -> None:
+        """Delete a session's sandbox, on which no work depends any more."""
+        name = session.number or session.id
+        try:
+            with suppress(SandboxGone), self.at_home(session):
+                self.sandboxes.delete(session.sandbox_id)
+        except GitDaytonaError as problem:
+            current = self.state.get(session.id) or session
+            message = f"its sandbox was not deleted: {problem.message}"
+            self.state.note(session.id, current.git_return.state, message)
+            hint = (
+                f"{problem.hint or 'the log has more'}; 'git daytona recover' tries again, after a "
+                f"sync; or keep it: git daytona delete --cancel {name}"
+            )
+            raise problem.but(hint=hint) from problem
 
     def _remove(self, session: Session) -> None:
         if session.number is not None:
@@ -481,8 +595,9 @@ class Coordinator:
             if force:
                 return None
             remedy = problem.hint or "the log has more"
+            cancel = f"git daytona delete --cancel {session.number}"
             self._note_failure(session.id, problem)
-            hint = f"nothing was deleted; {remedy}; or lose its work: {lose}"
+            hint = f"nothing was deleted; {remedy}; or lose its work: {lose}; or keep it: {cancel}"
             raise problem.but(hint=hint) from problem
         if outcome.left_behind and not force:
             message = f"not deleted: {outcome.left_behind}"
@@ -520,6 +635,10 @@ class Coordinator:
                 return False
         except errors.TimedOut:
             return True
+
+
+def _deleted(session: Session) -> CutShort:
+    return CutShort(f"session {session.number or session.id} was deleted while this ran")
 
 
 def is_usable(session_id: str) -> bool:

@@ -117,9 +117,10 @@ def _finish_creation(coordinator: Coordinator, mark: lifecycle.Mark) -> str:
 def _finish(coordinator: Coordinator, session: Session) -> str:
     coordinator.find(session.id)  # raises Elsewhere
     if session.deleting:
-        with coordinator.one_at_a_time(session.id):
-            coordinator.finish_deletion(session)
-        return f"session {session.number or session.id}: its interrupted deletion was finished"
+        if coordinator.busy(session.id):
+            return ""
+        coordinator.delete(session.id)
+        return f"session {session.number or session.id}: it was deleted, as wished"
     if session.number is None or not session.needs_sync or session.git_return.message == GONE:
         return ""
     try:

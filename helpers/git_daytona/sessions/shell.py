@@ -17,7 +17,7 @@ def shell(coordinator: Coordinator, name: str) -> int:
     """
     session = coordinator.find(name)
     if not coordinator.is_there(session):
-        session = coordinator.start(session.id).session
+        session = coordinator.start(session.id, again=session).session
     coordinator.state.touch(session.id)
     with log.event("shell", session=session.id, sandbox=session.sandbox_id) as event:
         if terminal.is_there():

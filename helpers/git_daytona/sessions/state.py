@@ -20,7 +20,7 @@ from git_daytona.base import files, log, paths
 from git_daytona.base.errors import BadSetting, NoRepository
 from git_daytona.base.secret import printable
 from git_daytona.git import identity
-from git_daytona.git.refs import SANDBOX_BRANCH, Names, is_prefix
+from git_daytona.git.refs import LAST_NUMBER, SANDBOX_BRANCH, Names, is_prefix
 from git_daytona.git.repository import Repository
 from git_daytona.sessions import moved
 
@@ -63,17 +63,36 @@ def _milliseconds(value: Any) -> int:
     return int(value) if usable and 0 <= value < 1e15 else 0
 
 
-def _number(value: Any) -> int | None:
-    usable = isinstance(value, int) and not isinstance(value, bool)
-    return value if usable and 0 < value < 10**9 else None
+# Without these a session is another one, and its work would go nowhere: what they cannot read is
+# left alone (see BadRecord).
+
+
+def _number(value: object) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= LAST_NUMBER:
+        raise ValueError
+    return value
+
+
+def _sandbox(value: Any) -> str:
+    if not isinstance(value, str | None):
+        raise ValueError
+    return value or ""
+
+
+def _git_dir(value: Any) -> str | None:
+    return _sandbox(value) or None
 
 
 def _git_return(value: object) -> "GitReturn":
     return GitReturn(**_read(GitReturn, value if isinstance(value, dict) else {}))
 
 
-def _prefix(value: object) -> str:
-    return value if isinstance(value, str) and is_prefix(value) else SANDBOX_BRANCH
+def _prefix(value: Any) -> str:
+    if value is not None and not is_prefix(_sandbox(value)):
+        raise ValueError
+    return value or SANDBOX_BRANCH
 
 
 Milliseconds = Annotated[int, _milliseconds]
@@ -95,20 +114,20 @@ class Session:
     """One session; times are since the epoch. The existing plugin's records lack what is ours."""
 
     id: str
-    sandbox_id: Text
+    sandbox_id: Annotated[str, _sandbox]
     number: Annotated[int | None, _number]
     """None where there is no repository to sync with."""
     worktree: Text
     created: Milliseconds
     last_accessed: Milliseconds
     git_return: Annotated[GitReturn, _git_return]
-    git_dir: Annotated[str | None, lambda value: value if isinstance(value, str) else None] = None
+    git_dir: Annotated[str | None, _git_dir] = None
     """The repository's common directory (ours): tells clones of one project apart."""
     repository: Text = ""
     """The repository's identity (ours), by which it is known wherever it is moved; empty for a
     directory without one, and in records of versions that went by ``git_dir`` alone."""
     deleting: Milliseconds = 0
-    """When the deletion of its sandbox began, its work being here (ours); 0: it did not."""
+    """When a deletion began that has not succeeded (ours); 0: none did."""
     synced_at: Milliseconds = 0
     """``last_accessed`` as the last successful sync found it (ours): what was done later may not be
     here."""
@@ -170,17 +189,29 @@ def names() -> set[str]:
     return known | {"projectId", "worktree", "sessions", "children"}
 
 
+class BadRecord(BadSetting):
+    """A session's record cannot be read: it is neither taken for another one nor for none."""
+
+
 def _read(kind: type[GitReturn | Session], record: dict[str, Any]) -> dict[str, Any]:
-    return {field: read(record.get(name)) for field, (name, read) in _FIELDS[kind].items()}
+    values = {}
+    for field, (name, read) in _FIELDS[kind].items():
+        try:
+            values[field] = read(record.get(name))
+        except ValueError:
+            raise ValueError(f"'{name}' makes no sense") from None
+    return values
 
 
 def _session(session_id: str, record: object) -> Session | None:
-    """Read a record; None for one that lacks a sandbox (it stays in the file)."""
-    if not isinstance(record, dict) or not isinstance(record.get("sandboxId"), str):
+    """Read a record; None for one without a sandbox (it stays in the file). Raises ValueError."""
+    if not isinstance(record, dict | None):
+        raise ValueError("it is no object")
+    if record is None or record.get("sandboxId") in (None, ""):
         return None
     found = Session(id=session_id, **_read(Session, record))
     synced_at = found.synced_at or found.git_return.updated_at
-    return replace(found, synced_at=synced_at) if found.sandbox_id else None
+    return replace(found, synced_at=synced_at)
 
 
 def _write(record: dict[str, Any], values: dict[str, Any]) -> None:
@@ -256,13 +287,22 @@ class StateFile:
         return self._named in content or (own != "" and f'"{own}"'.encode() in content)
 
     def sessions(self) -> list[Session]:
-        """Read all sessions, by number; those without one in the order in which they came."""
-        read = (_session(id_, record) for id_, record in self._read()["sessions"].items())
-        found = [session for session in read if session is not None]
+        """Read all sessions, by number; those without one in the order in which they came. Of a
+        record that cannot be read there is a warning."""
+        found = []
+        for id_, record in self._read()["sessions"].items():
+            try:
+                session = self._session(id_, record)
+            except BadRecord as problem:
+                self._warn(f"{problem.message}; it is left alone")
+                continue
+            if session is not None:
+                found.append(session)
         return sorted(found, key=lambda each: each.number or 0)
 
     def get(self, session_id: str) -> Session | None:
-        return _session(session_id, self._read()["sessions"].get(session_id))
+        """Read a session; None where there is none. Raises BadRecord."""
+        return self._session(session_id, self._read()["sessions"].get(session_id))
 
     def put(self, session: Session) -> None:
         """Write a session; what it has no value for is kept as its record has it."""
@@ -283,7 +323,7 @@ class StateFile:
 
     def _edit(self, session_id: str, change: Callable[[Session], dict[str, Any]]) -> Session | None:
         with self._changing() as document:
-            before = _session(session_id, document["sessions"].get(session_id))
+            before = self._session(session_id, document["sessions"].get(session_id))
             if before is not None:
                 _write(document["sessions"][session_id], change(before))
         return before
@@ -380,6 +420,20 @@ class StateFile:
         records = self._read()["sessions"].items()
         return {id_: record for id_, record in records if isinstance(record, dict)}
 
+    def _session(self, session_id: str, record: object) -> Session | None:
+        try:
+            return _session(session_id, record)
+        except ValueError as problem:
+            raise BadRecord(
+                f"the record of session '{session_id}' in '{self.path}' cannot be read: {problem}",
+                hint="mend it: git-daytona-state(5) has the form; its sandbox stays as it is",
+            ) from None
+
+    def _warn(self, line: str) -> None:
+        if line not in self.warnings:
+            log.logger.error("%s", line)
+            self.warnings.append(line)
+
     @contextmanager
     def _changing(self) -> Iterator[Document]:
         """Give the file's content as of now, under the lock; what the block changes is written."""
@@ -418,8 +472,7 @@ class StateFile:
             f"the state file could not be read and is kept as '{aside}'; "
             "'git daytona prune -n' lists the sandboxes that it knew"
         )
-        log.logger.error("%s", line)
-        self.warnings.append(line)
+        self._warn(line)
         return empty
 
 
@@ -488,10 +541,11 @@ def named(sandbox_ids: Iterable[str]) -> set[str]:
     return {each for each in sandbox_ids if any(each.encode() in content for content in files)}
 
 
+def all_files() -> list[StateFile]:
+    """Return the state file of every project on this machine."""
+    return [StateFile(unquote(path.stem), "") for path in sorted(paths.storage().glob("*.json"))]
+
+
 def all_sessions() -> list[Session]:
     """Read the sessions of every project on this machine."""
-    return [
-        session
-        for path in sorted(paths.storage().glob("*.json"))
-        for session in StateFile(unquote(path.stem), "").sessions()
-    ]
+    return [session for file in all_files() for session in file.sessions()]

@@ -57,6 +57,8 @@ class Row:
     """Whether it lives on another Daytona, or in another organisation."""
     notes: tuple[str, ...] = ()
     """Where it lives if that is elsewhere, and what may end its sandbox by itself."""
+    deleting: int = 0
+    """When a deletion began that has not succeeded."""
 
     def document(self) -> dict[str, object]:
         """Return it as ``git daytona status --json`` prints it."""
@@ -147,6 +149,7 @@ def _row(session: Session, look: _Look, positions: dict[int, BranchPosition]) ->
         organization_id=printable(session.organization_id),
         elsewhere=away is not None,
         notes=(away,) if away else tuple(look.dangers.get(session.sandbox_id, ())),
+        deleting=session.deleting,
     )
 
 
@@ -206,17 +209,18 @@ def verdict(session: Session) -> GitDaytonaError | None:
 
 
 def wait(coordinator: Coordinator, name: str, timeout: float) -> str:
-    """Wait, at most ``timeout`` seconds, until a session's last sync has ended; return its message.
-    Raises its verdict, or TimedOut.
-
-    A session that is ``pending`` waits for its first sync, which somebody else (OpenCode, another
-    terminal) has to make.
+    """Wait, at most ``timeout`` seconds, until nobody is at work on a session, and sync it if it
+    was used since its last sync; return that one's message. Raises its verdict, or TimedOut.
     """
     until = time.monotonic() + timeout
     while True:
         session = coordinator.find(name)
-        if session.git_return.state != state.PENDING and not coordinator.busy(session.id):
-            break
+        if not coordinator.busy(session.id):
+            session = coordinator.find(name)  # it may have ended just now
+            if verdict(session) or not session.needs_sync:
+                break
+            if time.monotonic() < until:
+                return printable(coordinator.sync(session.id).message)
         if time.monotonic() >= until:
             raise errors.TimedOut(
                 f"session '{name}' was not synced within {timeout:.0f} seconds",

@@ -145,7 +145,8 @@ function within(promise, ms, what) {
 }
 
 // The service for one workspace, started again once if it ends. `client` shows a toast, answers
-// `parent`, and knows how a tool call under way asks its user and shows its progress.
+// `parent` and `fork` (from which sessions a session may have been forked, the likeliest first), and
+// knows how a tool call under way asks its user and shows its progress.
 class Daytona {
   constructor(client, params) {
     this.client = client
@@ -159,6 +160,7 @@ class Daytona {
     const service = (this.service = new Service({
       toast: (toast) => this.client.toast(toast),
       parent: async ({ sessionID }) => ({ parentID: await this.client.parent(sessionID) }),
+      fork: async ({ sessionID }) => ({ sessionIDs: await this.client.fork(sessionID) }),
       progress: ({ call, ...shown }, from) => this.under(call, from)?.progress(shown),
       ask: async ({ call, ...question }, from) => {
         const context = this.under(call, from)
@@ -301,9 +303,16 @@ async function server({ client, project, directory, worktree }) {
   const toasts = toaster(client)
   const parent = (id) =>
     client.session.get({ path: { id } }).then(({ data }) => data?.parentID ?? null)
+  // Nothing names a fork but its messages, which are copies: of our tools, and of sub-agents.
+  const fork = async (id) => {
+    const { data } = await client.session.messages({ path: { id } })
+    const all = (data ?? []).flatMap(({ parts }) => parts.map(({ state }) => state?.metadata))
+    const ids = all.map((metadata) => metadata?.daytona ?? metadata?.sessionId)
+    return [...new Set(ids.reverse())].filter((each) => each && each !== id)
+  }
   const me = { name: "opencode", version: "1", pid: process.pid }
   const params = { client: me, directory, worktree }
-  const daytona = new Daytona({ toast: toasts.toast, parent }, { ...params, projectID: project?.id })
+  const daytona = new Daytona({ toast: toasts.toast, parent, fork }, { ...params, projectID: project?.id })
   await daytona.start()
   if (daytona.broken) {
     const message = `${daytona.broken}; tools are blocked`
@@ -442,7 +451,8 @@ async function setup(ctx) {
     if (["error", "warning"].includes(variant)) notes.push(`${title}: ${message}`)
   }
   const parent = (sessionID) => get(sessionID).then(({ parentID }) => parentID ?? null)
-  const daytona = new Daytona({ toast, parent }, {
+  const fork = (sessionID) => get(sessionID).then(({ fork }) => (fork ? [fork.sessionID] : []))
+  const daytona = new Daytona({ toast, parent, fork }, {
     client: {
       ...{ name: "opencode", version: ctx.app?.version ?? "2", pid: process.pid },
       background: process.argv.includes("--service"), // with the environment of another shell

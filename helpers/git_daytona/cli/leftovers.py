@@ -1,0 +1,77 @@
+"""What was done with the Daytona of `daytona-local exec` is brought back before that is gone, and
+nothing else of it stays here."""
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping, Set
+from pathlib import Path
+
+from git_daytona.base import paths
+from git_daytona.base.endpoint import Endpoint
+from git_daytona.base.errors import GitDaytonaError
+from git_daytona.git import branches
+from git_daytona.git.repository import NotInRepository, Repository, discover
+from git_daytona.sessions import state
+from git_daytona.sessions.coordinator import Coordinator
+from git_daytona.sessions.state import Session, StateFile
+from git_daytona.settings import settings
+from git_daytona.trust import pin_file
+
+Say = Callable[[str], None]
+
+
+def clear(sandboxes: Set[str], gateway: Endpoint, variables: Mapping[str, str], say: Say) -> None:
+    """Delete the sessions of these sandboxes, after a sync, and what is pinned for the gateway; say
+    what came back, what is lost, and what stays and why. ``variables`` lead to their Daytona."""
+    found = [
+        (file, session)
+        for file in state.all_files()
+        for session in file.sessions()
+        if session.sandbox_id in sandboxes
+    ]
+    # The last first: then each number that was of no use can be given back.
+    for file, session in sorted(found, key=lambda each: -(each[1].number or 0)):
+        name = f"session {session.number or session.id} of '{session.worktree}'"
+        try:
+            if line := _delete(file, session, variables):
+                say(f"{name}: {line}")
+        except (GitDaytonaError, OSError) as problem:
+            say(f"{name} stays in the list of sessions: {problem}")
+    _forget_pin(gateway, say)
+
+
+def _forget_pin(gateway: Endpoint, say: Say) -> None:
+    try:
+        with pin_file.changing(paths.pin_file()):
+            pins = pin_file.load(paths.pin_file())
+            if pins.serving(gateway):
+                pin_file.forget(paths.pin_file(), pins, gateway)
+    except GitDaytonaError as problem:
+        say(f"the pin of '{gateway}' stays: {problem.message}")
+
+
+def _delete(file: StateFile, session: Session, variables: Mapping[str, str]) -> str:
+    """Return what there is to say: what came back just now, or is lost."""
+    directory = Path(session.worktree)
+    if not directory.is_dir():
+        file.remove(session.id)
+        return "its directory is not there any more"
+    place: Path | Repository = directory
+    with contextlib.suppress(NotInRepository):
+        place = discover(directory)
+    found = settings.load(None, {**os.environ, **variables})
+    coordinator = Coordinator(place, found, project_id=file.project_id)
+    try:
+        if coordinator.busy(session.id):
+            raise GitDaytonaError("another process is at work on it")
+        try:
+            outcome = coordinator.delete(session.id)
+            said = outcome.message if outcome is not None and outcome.changed else ""
+        except GitDaytonaError as problem:
+            said = f"what had not come back is lost: {problem.message}"
+            coordinator.delete(session.id, force=True)
+    finally:
+        coordinator.close()
+    if isinstance(place, Repository) and session.number is not None:
+        branches.give_back(place, session.names)
+    return said
