@@ -60,14 +60,14 @@ def test_the_demo_in_a_repository_of_ours(tmp_path: Path) -> None:
     for argv in (
         ("init", "-q"),
         ("commit", "-q", "--allow-empty", "-m", "Begin"),
-        ("branch", "opencode/6"),
+        ("branch", "opencode/1"),
     ):
         subprocess.run(("git", *argv), cwd=place, check=True, timeout=30)
     (place / "untracked").write_text("mine\n")
     done = run(BIN / "demo", "--repo", ".", cwd=place, timeout=110)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "opencode/7 holds the sandbox's commit" in done.stdout
-    log = run("git", "log", "--format=%s", "opencode/7", cwd=place).stdout.splitlines()
+    assert "opencode/2 holds the sandbox's commit" in done.stdout
+    log = run("git", "log", "--format=%s", "opencode/2", cwd=place).stdout.splitlines()
     assert log[1:] == ["Say hello from the sandbox", "Begin"]
     assert run("git", "remote", cwd=place).stdout == ""
 

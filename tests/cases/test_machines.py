@@ -335,7 +335,7 @@ def test_case_117_nothing_can_be_written_in_the_sandbox(local, repo, begin):
         with pytest.raises(SandboxCommandFailed, match="its disk is full") as failed:
             work()
         assert "git daytona exec N -- df -h" in failed.value.hint
-    status = report.execute(cloud, name, "true", timeout=10).status
+    status = report.in_project("true", timeout=10).run(cloud, name).status
     assert status == report.CANNOT_WRITE
     cloud.execute(name, "rm ~/.cache/git-daytona", timeout=10)
     session.sync()

@@ -161,7 +161,7 @@ def test_case_90_who_cannot_say_whose_the_key_is_decides_nothing(local, repo, be
     examples = (
         lambda: session.agent("true"),
         lambda: session.coordinator.delete(session.name),
-        lambda: session.coordinator.finish_deletion(session.coordinator.find(session.name)),
+        lambda: session.coordinator._delete_sandbox(session.coordinator.find(session.name)),
     )
     for work in examples:
         with (
