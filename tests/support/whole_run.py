@@ -2,6 +2,7 @@
 not inherit from whoever started it, and what must not be left of it."""
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -66,6 +67,7 @@ def _noted_base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 def _of(base: Path) -> Iterator[str]:
     """Describe each process, other than this one, that knows of a run's folder by its arguments,
     environment or working directory: by its test where it has that in its environment."""
+    inside = re.compile(re.escape(os.fsencode(base)) + rb"(?![^/:])")
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             if int(entry.name) == os.getpid() or entry.stat().st_uid != os.getuid():
@@ -75,7 +77,7 @@ def _of(base: Path) -> Iterator[str]:
             known = [*environment, *words, os.fsencode((entry / "cwd").readlink())]
         except OSError:  # it has ended
             continue
-        if words != [b""] and any(os.fsencode(base) in each for each in known):
+        if words != [b""] and any(inside.search(each) for each in known):
             test = [each[20:] for each in environment if each.startswith(b"PYTEST_CURRENT_TEST=")]
             yield b" ".join([*test, b"left", entry.name.encode(), *words]).decode(errors="replace")
 
