@@ -263,6 +263,11 @@ def _forget_earlier_inventory(found: Report) -> None:
     }
 
 
+def _shown(text: str, length: int = 200) -> str:
+    """Write a sandbox's word on one line."""
+    return printable(text).replace("\n", "\\n").replace("\t", " ")[:length]
+
+
 def _read(found: Report, key: str, value: str) -> None:
     if key in ("error", "refused", "moved", "busy"):
         raise _failed(key, value)
@@ -277,13 +282,12 @@ def _read(found: Report, key: str, value: str) -> None:
             oid, _, name = value.partition(" ")
             found.refs[name] = _oid(oid)
         case "nested" if len(found.nested) < NOTES:
-            found.nested.append(printable(value)[:200])
+            found.nested.append(_shown(value))
         case "note" if len(found.notes) < NOTES:
-            found.notes.append(printable(value)[:200])
+            found.notes.append(_shown(value))
         case "left" if len(found.left) < NOTES:
             reason, _, name = value.partition("\t")
-            name = printable(name)[:200].replace("\n", "\\n")
-            found.left.append(f"{name} ({printable(reason).strip()[:200]})")
+            found.left.append(f"{_shown(name)} ({_shown(reason.strip())})")
         case "left-count" if _NUMBER.fullmatch(value):
             found.left_count = int(value)
         case "filter" if _FILTER.fullmatch(value) and len(found.filters) < NOTES:
@@ -300,17 +304,17 @@ def _read_inventory(found: Inventory, key: str, value: str) -> None:
     match key:
         case "held" if len(found.held) <= MOST:
             oid, _, name = value.partition(" ")
-            found.held[_oid(oid)] = printable(name)[:200]
+            found.held[_oid(oid)] = _shown(name)
         case "ignored" if len(found.ignored) < NOTES:
-            found.ignored.append(printable(value)[:200])
+            found.ignored.append(_shown(value))
         case "unread" if len(found.unread) < NOTES:
-            found.unread.append(printable(value)[:200])
+            found.unread.append(_shown(value))
         case "inventory":
             found.complete = True
 
 
 def _failed(key: str, value: str) -> SandboxCommandFailed:
-    text = printable(value)[:500]
+    text = _shown(value, 500)
     match key:
         case "busy":
             return SandboxBusy(
