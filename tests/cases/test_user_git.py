@@ -15,6 +15,7 @@ from git_daytona.api.cloud import Cloud
 from git_daytona.base import run
 from git_daytona.git import environment as gitenv
 from git_daytona.settings import settings
+from git_daytona.transfer import environment
 from git_daytona.transfer.environment import ssh_environment
 from git_daytona.trust.gateway import Policy
 from support.round_trip import program
@@ -187,7 +188,8 @@ def test_case_17_the_wrapper_in_an_odd_folder(local, tmp_path, monkeypatch, fold
     place.parent.mkdir(exist_ok=True)
     shutil.copy(ssh.__file__, place)
     (place.parent / "python").symlink_to(sys.executable)
-    monkeypatch.setattr(ssh, "__file__", str(place))
+    wrapper = (*environment.WRAPPER[:-1], str(place))
+    monkeypatch.setattr(environment, "WRAPPER", wrapper)
     found = settings.load(None)
     command = ssh_environment(found, Policy(found, Cloud(found).config).default(), ())[
         "GIT_SSH_COMMAND"

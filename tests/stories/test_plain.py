@@ -152,5 +152,5 @@ def test_git_gets_no_key_and_uses_the_users_pager(worked, tmp_path):
     ) as screen:
         screen.wait_for("^in the pager$")
         screen.wait_for("Add folder/README")
-    assert "canary" not in (tmp_path / "env").read_text()
+    assert "canary" not in (tmp_path / "env").read_text(errors="replace")
     assert os.environ.get("DAYTONA_API_KEY") is None

@@ -214,11 +214,12 @@ def test_a_prefix_in_the_state_file_is_no_way_to_an_option(repo, coordinate):
         )
     )
     assert file.get("ses_1").prefix == "mine"
-    for bad in ("--output=x", "a b", "../..", "a\n", "x" * 101, "", "/", "a//b", "*", ".git"):
+    for bad in ("--output=x", "a b", "../..", "a\n", "x" * 101, "/", "a//b", "*", ".git"):
         document = json.loads(file.path.read_text())
         document["sessions"]["ses_1"]["branchPrefix"] = bad
         file.path.write_text(json.dumps(document))
-        assert file.get("ses_1").prefix == "opencode", bad
+        with pytest.raises(state.BadRecord, match="'branchPrefix' makes no sense"):
+            file.get("ses_1")
 
 
 def test_sync_on_idle_in_the_service(repo, coordinate):

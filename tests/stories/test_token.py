@@ -72,14 +72,16 @@ def test_revoke_wants_exactly_one_token(local, sandbox, tell, stdin):
 
 def test_revoke_from_a_terminal_or_nothing(local, sandbox, tmp_path):
     controller, terminal = os.openpty()
-    for how in ({"stdin": terminal}, {"preexec_fn": lambda: os.close(0)}):
+    examples = {
+        "the token is read from standard input [usage]\nhint: printf": {"stdin": terminal},
+        "there is no token on standard input": {"preexec_fn": lambda: os.close(0)},
+    }
+    for words, how in examples.items():
         done = subprocess.run(
             (BIN / PROGRAM, "revoke", sandbox), capture_output=True, text=True, timeout=60, **how
         )
         assert done.returncode == 2
-        assert done.stderr.startswith(
-            "daytona-token: error: the token is read from standard input [usage]\nhint: printf"
-        )
+        assert done.stderr.startswith(f"daytona-token: error: {words}")
     os.close(controller)
     os.close(terminal)
     assert local.calls == []

@@ -61,6 +61,9 @@ def _delete(file: StateFile, session: Session, variables: Mapping[str, str]) -> 
         place = discover(directory)
     found = settings.load(None, {**os.environ, **variables})
     coordinator = Coordinator(place, found, project_id=file.project_id)
+    begun = None
+    if isinstance(place, Repository) and session.number is not None:
+        begun = place.refs(session.names.base).get(session.names.base)
     try:
         if coordinator.busy(session.id):
             raise GitDaytonaError("another process is at work on it")
@@ -73,5 +76,5 @@ def _delete(file: StateFile, session: Session, variables: Mapping[str, str]) -> 
     finally:
         coordinator.close()
     if isinstance(place, Repository) and session.number is not None:
-        branches.give_back(place, session.names)
+        branches.give_back(place, session.names, begun)
     return said

@@ -123,14 +123,13 @@ def reserve(
     )
 
 
-def give_back(repository: Repository, names: Names) -> None:
-    """Remove what says nothing of a session that is gone: where it began, its branch unless there
-    is work on it, and, if nothing else has its number, that."""
+def give_back(repository: Repository, names: Names, begun: str | None) -> None:
+    """Remove what says nothing of a session that is gone: its branch unless there is work on it
+    since it was ``begun``, and, if nothing else has its number, that."""
     with changing(repository):
-        refs = repository.refs(names.base, names.ref, names.kept)
-        base, tip = refs.pop(names.base, None), refs.get(names.ref)
-        commands = [f"delete {names.base} {base}"] if base else []
-        if tip and tip == base and not repository.showing(names.ref):
+        refs = repository.refs(names.ref, names.kept)
+        tip, commands = refs.get(names.ref), []
+        if tip and tip == begun and not repository.showing(names.ref):
             commands.append(f"delete {names.ref} {refs.pop(names.ref)}")
         last, counter, _ = _used(repository, names.prefix)
         if counter and last == names.number and not refs:

@@ -36,6 +36,8 @@ def add(text: str) -> str:
             continue  # there is nothing to add to a rule for all of it
         elif item.value.kind != "object":
             text = jsonc.replace(document, item.value, _extended(document, item.value, _rule(tool)))
+        elif _text(document, item.value) == "{}":
+            text = jsonc.replace(document, item.value, _in_empty(tool))
         elif not _denies(document, item.value, RULES[tool]):
             text = jsonc.append(document, item.value, f'"{RULES[tool]}": "deny"')
     return text
@@ -61,6 +63,8 @@ def remove(text: str) -> str:
             text = jsonc.remove(document, found.value, found.value.items.index(item))
         elif tool == "execute":
             continue
+        elif _text(document, item.value) == _in_empty(tool):
+            text = jsonc.replace(document, item.value, "{}")
         elif (before := _unextended(document, item.value, _rule(tool))) is not None:
             text = jsonc.replace(document, item.value, before)
         elif _denies(document, item.value, pattern):
@@ -91,6 +95,11 @@ def opened(document: Document) -> list[str]:
         return [] if document.string(found.value) == "deny" else list(RULES)
     closed = missing(document)
     return [tool for tool in closed if _item(found.value, tool) is not None]
+
+
+def _in_empty(tool: str) -> str:
+    """The rule in an object of the user's that was empty: told from one of ours by its blanks."""
+    return f'{{ "{RULES[tool]}": "deny" }}'
 
 
 def _rule(tool: str) -> str:

@@ -189,10 +189,11 @@ def _unused(coordinator: Coordinator) -> tuple[tuple[SandboxInfo, ...], tuple[Sa
     being_made = {mark.session_id for mark in lifecycle.marks()}
     in_use = state.named(info.id for info in listed)
     mine = {each.sandbox_id for each in ownership.made(coordinator.settings.api_url)}
+    in_doubt = being_made | state.unreadable()
     own: list[SandboxInfo] = []
     others: list[SandboxInfo] = []
     for info in listed:
-        if info.id not in in_use and info.labels[ownership.SESSION] not in being_made:
+        if info.id not in in_use and info.labels[ownership.SESSION] not in in_doubt:
             (own if ownership.is_own(info, mine) else others).append(info)
     return tuple(own), tuple(others)
 

@@ -528,6 +528,18 @@ def _place(url: str) -> str:
     return f"{host.lower()}/{path}" if host and path else ""
 
 
+def unreadable() -> set[str]:
+    """Return the ids of all sessions, of any project, whose records cannot be read."""
+    found = set()
+    for file in all_files():
+        for id_, record in file._read()["sessions"].items():
+            try:
+                file._session(id_, record)
+            except BadRecord:
+                found.add(id_)
+    return found
+
+
 def named(sandbox_ids: Iterable[str]) -> set[str]:
     """Find which sandboxes any file of the storage names, also one that was set aside, or a record
     that cannot be read. Raises BadSetting."""
