@@ -8,7 +8,7 @@ import urllib3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_daytona.api import failures, http
+from git_daytona.api import failures, http, unreachable
 from git_daytona.api.account import Account
 from git_daytona.api.toolbox import described
 from git_daytona.base import endpoint
@@ -171,7 +171,8 @@ test_status = fuzz_status
 
 @given(text, st.sampled_from([ValueError, OSError, TimeoutError, urllib3.exceptions.HTTPError]))
 def test_exceptions(words, kind):
-    told(http._translated(kind(words), "look", SETTINGS.api_url))
+    url = SETTINGS.api_url
+    told(unreachable.explain(kind(words), "look", url, url, None))
 
 
 @pytest.mark.timeout(30)

@@ -73,7 +73,7 @@ def check_sandbox_id(text: str) -> str:
     """Return a sandbox id that fits a URL's path; raises NotFound for what cannot be one."""
     if not _SANDBOX_ID.fullmatch(text):
         raise NotFound(
-            f"'{printable(text)[:80]}' is not a sandbox id",
+            f"'{' '.join(printable(text).split())[:80]}' is not a sandbox id",
             hint="'git daytona status' lists the sessions and their sandboxes",
         )
     return text
