@@ -54,7 +54,8 @@ def test_everything_that_a_run_makes_is_private(
         if mode(path) != (oct(0o700) if path.is_dir() else oct(0o600))
     } == {}
     assert list(shared.iterdir()) == []
-    assert [path for path in (repo.path / ".git").rglob("*daytona*") if path.is_file()] == []
+    left = [path for path in (repo.path / ".git").rglob("*daytona*") if path.is_file()]
+    assert {path.name: mode(path) for path in left} == {"git-daytona-id": oct(0o600)}
 
 
 @pytest.fixture
