@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from git_daytona import sandbox
+from git_daytona.api.cloud import Execution
 from git_daytona.base.errors import BadSetting, NoRepository
 from git_daytona.git.environment import reset
+from git_daytona.sandbox import report, scripts
 from git_daytona.transfer.transfer import UPLOAD_PACK, receive_pack
 from support import hostile_git_config
 from support.hostile_git_config import HOOKS
@@ -1062,16 +1063,17 @@ def test_case_99_an_images_defaults_do_not_make_another_repository(tmp_path, def
     (tmp_path / "config").write_text(text)
     variables = {key: value for key, value in defaults.items() if "." not in key}
     env = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": str(tmp_path / "config")} | variables
-    script = Path(sandbox.__file__).parent / "scripts" / "prepare.sh"
+    source = scripts.read("repository") + scripts.read("prepare")
+    project = str(tmp_path / "project")
     done = subprocess.run(
-        ("sh", script, tmp_path / "project", "mark", wanted),
+        ("sh", "-c", scripts.read("records"), "sh", source, "mark", project, wanted),
         env=env,
         capture_output=True,
         text=True,
         check=True,
         timeout=60,
     )
-    assert done.stdout == "mark head -\nmark end ok\n"
+    assert report.parse(Execution(0, done.stdout), "mark").head is None
     config = (tmp_path / "project" / ".git" / "config").read_text()
     assert ("objectformat = sha256" in config.lower()) is (wanted == "sha256")
     assert "reftable" not in config

@@ -11,9 +11,12 @@ from pathlib import Path
 
 from support.processes import descendants, until
 
-MAY = ("objects", "refs", "packed-refs", "logs", "index", "ORIG_HEAD", "shallow.lock")
-"""Of a .git: what a sync is there to change, and the index and ORIG_HEAD of a worktree that it
-resets."""
+MAY = (
+    *("objects", "refs", "packed-refs", "logs", "index", "ORIG_HEAD", "shallow.lock"),
+    "git-daytona-id",
+)
+"""Of a .git: what a sync is there to change, the index and ORIG_HEAD of a worktree that it resets,
+and the repository's identity."""
 OURS = (".local/state/git-daytona", ".local/share/opencode", "cwd/.coverage", ".cache/git-daytona")
 """Below HOME: our own state and log (and what measures these tests)."""
 ABOVE = {str(folder) for each in OURS for folder in Path(each).parents}

@@ -190,9 +190,10 @@ def owner(repository: Repository, remote: str) -> str:
 def remove_remote(repository: Repository, names: Names) -> None:
     """Remove remote sandbox-N and all of session N's refs but its branch and what was kept."""
     with changing(repository):
-        branch = f"branch.{names.branch}"
-        if repository.section(branch) == _upstream(names):
-            repository.set_config("--remove-section", branch)
+        there = repository.section(f"branch.{names.branch}")
+        for key, value in _upstream(names).items():
+            if there.get(key) == value:
+                repository.set_config("--unset", f"branch.{names.branch}.{key}")
         repository.set_config("--remove-section", f"remote.{names.remote}")
         _remove(repository, names.tracking, names.incoming, names.resetting, names.base)
 
