@@ -74,7 +74,7 @@ def test_push_into_an_operation(repo, session):
     session.agent("git bisect start")
     refused = git(repo, "push", "sandbox-1")
     assert refused.status != 0
-    assert "error: a bisect is in progress in the sandbox" in refused.err
+    assert "error: nothing was pushed: a bisect is in progress in the sandbox" in refused.err
 
 
 def test_clone_without_our_state(local, session, tmp_path, monkeypatch):

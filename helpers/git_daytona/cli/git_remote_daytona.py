@@ -6,8 +6,9 @@ import os
 import click
 
 from git_daytona import __version__
-from git_daytona.base.errors import BadAnswer, UsageError
+from git_daytona.base.errors import BadAnswer, NoRepository, UsageError
 from git_daytona.cli import common
+from git_daytona.git import repository
 from git_daytona.sessions import remote
 
 LINE_BYTES = 1000
@@ -27,6 +28,7 @@ def cli(name: str, url: str | None) -> int:
         if line == "capabilities":
             _write("connect\n\n")
         elif (service := line.removeprefix("connect ")) in remote.SERVICES:
+            _look_from_here()
             with common.coordinator(anywhere=True) as coordinator:
                 place = _place(name, url)
                 return remote.serve(coordinator, place, service, begin=lambda: _write("\n"))
@@ -36,6 +38,15 @@ def cli(name: str, url: str | None) -> int:
                 hint="git runs this program; try: git fetch sandbox-1",
             )
     return 0
+
+
+def _look_from_here() -> None:
+    """Forget a GIT_DIR that is not of this directory: that of a clone, which is being made."""
+    try:
+        repository.discover(repository.here())
+    except NoRepository:
+        for variable in ("GIT_DIR", "GIT_WORK_TREE"):
+            os.environ.pop(variable, None)
 
 
 def _place(name: str, url: str | None) -> str:
