@@ -34,7 +34,7 @@ def test_case_88_a_repository_that_is_moved_keeps_its_sessions(
         repo.git("clone", "-q", "--bare", ".", str(place))
     first = coordinate(place)
     session = first.ensure("ses_a").session
-    begun = lifecycle.mark_for("ses_b", first.state.project_id, first.git_dir).write()
+    begun = first.mark("ses_b").write()
     target.parent.mkdir()
     move(place, target)
     moved = coordinate(target)

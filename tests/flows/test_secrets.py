@@ -163,6 +163,8 @@ def test_failures_show_no_secret(local, repo, canary, begin, monkeypatch, keyles
     this process."""
     monkeypatch.setenv("DAYTONA_API_KEY", keyless)
     monkeypatch.setattr("git_daytona.transfer.leases._wait", lambda state: 0.01)
+    with (repo.path / ".git/config").open("a") as config:  # not by git, which is traced
+        config.write("[daytona]\n\ttransport = ssh\n")
     session = begin(repo)
     session.agent("echo x > x")
     session.sync()

@@ -216,8 +216,7 @@ def ports(cloud: Cloud, sandbox_id: str) -> list[int]:
 def parse(result: Execution, mark: str) -> Report:
     """Read the records that a script said (scripts/records.sh): ``KEY VALUE``."""
     found, ended = Report(), False
-    records = _records(result.output, mark)
-    for record in records:
+    for record in _records(result.output, mark):
         key, _, value = record.partition(" ")
         ended |= key == "end"
         _read(found, key, value)
@@ -230,7 +229,7 @@ def parse(result: Execution, mark: str) -> Report:
     found.refused = {printable(name)[:100]: found.refs.pop(name) for name in refused}
     if ended or found.missing is not None:
         return found
-    if not any(records) and result.status in (0, CANNOT_WRITE):  # what it said got lost
+    if result.status == CANNOT_WRITE:  # what it said got lost
         raise SandboxCommandFailed(
             "nothing can be written in the sandbox: its disk is full",
             hint="make room there: git daytona exec N -- df -h; its work is still in it",

@@ -224,7 +224,7 @@ clean_up() {
   [ -z "$locked" ] || rm -f "$dir/index.lock"
 }
 trap clean_up EXIT
-cp -p "$dir/index" "$index" 2>/dev/null || : >"$index"
+cp -p "$dir/index" "$index" 2>/dev/null || true >"$index"
 cp -p "$index" "$index.before"
 export GIT_INDEX_FILE="$index"
 # Without an index a file that is ignored, but in HEAD, would count as deleted.
