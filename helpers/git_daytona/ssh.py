@@ -1,5 +1,7 @@
 """``daytona-ssh``: a GIT_SSH wrapper that runs OpenSSH with a sandbox's token as the user, and
-nothing else but what is pinned.
+nothing else but what is pinned. Where nobody has told it a gateway and the host is a sandbox's
+name, it becomes the program that finds, starts and leases that (cli/daytona_ssh.py), and is started
+by it again.
 
 Standard library only, nothing of this package, one file: git starts it by its path for every
 connection. The coordinator tells it what to do through the environment:
@@ -13,6 +15,8 @@ connection. The coordinator tells it what to do through the environment:
 - ``DAYTONA_SSH_REPORT_FD``: an inherited pipe for what became of the connection (``_Report``)
 - ``DAYTONA_SSH_TRUST_FILE``: the only known_hosts file to trust; unset: ssh's own verification
 - ``DAYTONA_SSH_TRUST_NAME``: the name to look up in it (HostKeyAlias)
+- ``DAYTONA_SSH_SESSION``: ``none`` (forwardings alone) or ``subsystem``, instead of a command
+- ``DAYTONA_SSH_MORE``: further options of ssh, as words of a shell, which count before ours
 - ``DAYTONA_SSH_BINARY``: absolute path of the OpenSSH client, else ``ssh`` on PATH
 - ``DAYTONA_SSH_CLIENT_FILE``: keeps which options that client does not know (``left_out``)
 - ``DAYTONA_SSH_OTHER_COMMAND``: the user's own GIT_SSH_COMMAND or core.sshCommand (a shell command)
@@ -107,6 +111,11 @@ _HONOURED = (
     " kexalgorithms macs proxyusefdpass rekeylimit requiredrsasize tcpkeepalive"
 )
 
+# How a person names a sandbox: 1, sandbox-1, opencode/1 (no host has a slash), an id.
+_SANDBOX = re.compile(
+    r"(sandbox-|[^/\s]+/)?[1-9][0-9]{0,8}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+)
+
 # Signals that end ssh along with us.
 _PASSED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
@@ -124,7 +133,7 @@ class CommandLine:
 
     def __init__(self, argv: list[str]):
         self.argv = argv
-        self.options, self.operands = _options_and_operands(argv)
+        self.options, self.operands = options_and_operands(argv)
         words = self.operands[1:] if self.operands[:1] == ["--"] else self.operands
         self.host = words[0].rsplit("@", 1)[-1] if words else ""
         # `ssh host -- command` is how people write it by hand.
@@ -143,7 +152,7 @@ class CommandLine:
         return bool(host) and self.host.strip("[]").lower() == host.lower() and self.port == port
 
 
-def _options_and_operands(argv: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
+def options_and_operands(argv: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
     """Split ssh's arguments as its getopt(3) does, up to the first that is no option."""
     options, words = [], list(argv)
     while words and words[0].startswith("-") and words[0] not in ("-", "--"):
@@ -385,6 +394,25 @@ def private_file(content: str) -> Iterator[str]:
         yield path
 
 
+@contextlib.contextmanager
+def _admission() -> Iterator[tuple[str, int]]:
+    """Give the path of a pipe for ssh's LocalCommand, which runs once the connection stands, and
+    the descriptor to read from it."""
+    with contextlib.ExitStack() as stack:
+        if os.path.isdir("/proc/self/fd"):
+            reading, writing = os.pipe()
+            path = f"/proc/{os.getpid()}/fd/{writing}"
+        else:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="daytona-ssh-"))
+            path = os.path.join(folder, "connected")
+            os.mkfifo(path, 0o600)
+            reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+            writing = os.open(path, os.O_WRONLY)
+        stack.callback(os.close, reading)
+        stack.callback(os.close, writing)  # ours: so that its end is not that of the pipe
+        yield path, reading
+
+
 # What runs in the sandbox. The gateway's shell is /bin/sh, which is all that this needs besides
 # tail(1): a first mark, to show that it runs; the command in a shell of its own, whatever it does
 # to that (exit, exec, a quote too many), its stderr into a pipe that keeps the end of it (without
@@ -493,6 +521,11 @@ class _Report:
     def begun(self) -> None:
         self._write(b"begun")
 
+    @property
+    def silent(self) -> bool:
+        """Whether ssh has said nothing on its stderr."""
+        return not self._stderr
+
     def add_stderr(self, data: bytes) -> None:
         """Keep the end of what ssh writes to its stderr, and show it on ours."""
         self._stderr = (self._stderr + data)[-SSH_STDERR_BYTES:]
@@ -522,25 +555,44 @@ class _Client:
 
     def __init__(self, report: _Report, lifeline: int | None) -> None:
         self.ending = Ending(os.urandom(16).hex())
-        self.report, self._lifeline = report, lifeline
-        self.unread = False
+        self.report = report
+        self.unread = self.admitted = False
         self._signal = 0
+        # what is watched besides ssh's pipes
+        self._others: dict[int, Callable[[bytes], None]] = {}
+        if lifeline is not None:
+            self._others[lifeline] = self._watch
 
-    def run(self, argv: Sequence[str], environ: dict[str, str], *, piped: bool) -> int:
-        """Run ssh to its end; returns its status, -N after signal N. With ``piped`` what it writes
+    def run_admitted(self, program: str, options: list[str], environ: dict[str, str]) -> int:
+        """Run ssh to its end on our own stdout, where no command can say that it has begun: ssh
+        itself says that the connection stands."""
+        with _admission() as (path, descriptor):
+            self._others[descriptor] = self._admit
+            told = f"/bin/sh -c {shlex.quote(f'echo >{shlex.quote(path)}')}".replace("%", "%%")
+            told_so = ("-o", "PermitLocalCommand=yes", "-o", f"LocalCommand={told}")
+            return self.run([program, *told_so, *options], environ, stdout=None)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        environ: dict[str, str],
+        *,
+        stdout: int | None = subprocess.PIPE,
+        stderr: int | None = subprocess.PIPE,
+    ) -> int:
+        """Run ssh to its end; returns its status, -N after signal N. What it writes to a pipe
         passes through here.
 
         The signals are blocked before (connect), and in the child until they end it.
         """
         for number in _PASSED:
             signal.signal(number, self._pass_on)
-        streams = subprocess.PIPE if piped else None
         try:
             with subprocess.Popen(
                 argv,
                 env=environ,
-                stdout=streams,
-                stderr=streams,
+                stdout=stdout,
+                stderr=stderr,
                 bufsize=0,
                 preexec_fn=_in_child(),  # noqa: PLW1509 — there is one thread
             ) as self._process:
@@ -561,10 +613,10 @@ class _Client:
     def _move(self) -> None:
         """Hand on what ssh writes, until it closes its pipes or ends."""
         pipes = {self._process.stdout: self._take, self._process.stderr: self.report.add_stderr}
+        sinks: dict[int, Callable[[bytes], None]]
         sinks = {pipe.fileno(): sink for pipe, sink in pipes.items() if pipe}
         open_pipes = set(sinks)
-        if self._lifeline is not None:
-            sinks[self._lifeline] = self._watch
+        sinks |= self._others
         poll = select.poll()
         for descriptor in sinks:
             poll.register(descriptor, select.POLLIN)
@@ -593,6 +645,11 @@ class _Client:
         if self.ending.begun and not had_begun:
             self.report.begun()
         self._write(output)
+
+    def _admit(self, _data: bytes) -> None:
+        """Report that the connection stands."""
+        self.admitted = True
+        self.report.begun()
 
     def _watch(self, data: bytes) -> None:
         """End ssh at the lifeline's end."""
@@ -721,14 +778,19 @@ def _open_standard_streams() -> None:
 
 
 _HELP = """\
-Usage: daytona-ssh [-4|-6] [-p PORT] [-o OPTION] HOST COMMAND
+Usage: daytona-ssh [OPTIONS] SANDBOX [COMMAND]
+       daytona-ssh [-4|-6] [-p PORT] [-o OPTION] HOST COMMAND
 
-A GIT_SSH wrapper; git calls it. For the gateway that DAYTONA_SSH_GATEWAY names it runs
-OpenSSH with the sandbox's token as the user and only the pinned host keys; for any
-other host it becomes your own ssh. 'git daytona' and 'daytona-token exec' set it up.
+ssh for sandboxes: for you, and for programs that start an ssh (rsync -e daytona-ssh,
+scp -S daytona-ssh, sftp -S daytona-ssh, GIT_SSH). SANDBOX is sandbox-1, 1, opencode/1
+or a sandbox's id; for any other host it becomes your own ssh. OPTIONS are those of ssh
+that daytona-ssh(1) lists, such as -L, -D, -N, -W, -s, -t, -T, -n, -q, -C.
 
-  --help     show this text
-  --version  show the version of the OpenSSH client it would run
+git calls it for the gateway that DAYTONA_SSH_GATEWAY names: it then runs OpenSSH with
+the sandbox's token as the user and only the pinned host keys.
+
+  --help         show this text
+  --version, -V  show the version of the OpenSSH client it would run
 
 See daytona-ssh(1).
 """
@@ -762,13 +824,18 @@ def main(argv: list[str]) -> int:
 
 def _run(argv: list[str], environ: dict[str, str], report: _Report) -> int:
     line = CommandLine(argv)
-    if argv[:1] == ["--version"]:
+    if argv[:1] in (["--version"], ["-V"]):
         program = find_ssh(environ.get("DAYTONA_SSH_BINARY", ""), environ.get("PATH", ""))
         os.execve(program, [program, "-V"], scrubbed(environ))
     if not line.host:
         hint = "git calls this program; see 'daytona-ssh --help'"
         raise Refusal(EXIT_USAGE, "there is no host among the arguments", hint)
-    if not line.is_for(environ.get("DAYTONA_SSH_GATEWAY", "")):
+    gateway = environ.get("DAYTONA_SSH_GATEWAY", "")
+    if not line.is_for(gateway):
+        if not gateway and not line.probe and _SANDBOX.fullmatch(line.host):
+            # -P keeps the working directory out of it, -E what PYTHON* say
+            start = [sys.executable, "-EPB", "-X", "utf8", "-m", "git_daytona", "daytona-ssh"]
+            os.execve(sys.executable, [*start, *argv], environ)
         _inherited(environ, "DAYTONA_SSH_TOKEN_FD")
         other(line, environ)
     return connect(line, environ, report)
@@ -811,7 +878,10 @@ def connect(line: CommandLine, environ: dict[str, str], report: _Report) -> int:
         lines = honoured(shown, theirs, inherited=not pinned)
         ours = files.enter_context(private_file(configuration(token, lines)))
         client = _Client(report, _inherited(environ, "DAYTONA_SSH_LIFELINE_FD"))
-        return _converse(line, [program, "-F", ours, *fixed], clean, client)
+        more = shlex.split(environ.get("DAYTONA_SSH_MORE", ""))
+        if session := environ.get("DAYTONA_SSH_SESSION", ""):
+            more += ("-o", f"SessionType={session}")
+        return _start(line, [program, *more, "-F", ours, *fixed], clean, client, session)
 
 
 def _fixed_arguments(
@@ -827,22 +897,31 @@ def _fixed_arguments(
     return [*line.family, *chosen, "-p", port], trust_file is not None
 
 
+def _start(
+    line: CommandLine, start: list[str], environ: dict[str, str], client: _Client, session: str
+) -> int:
+    """Run ``start`` (ssh, its options) in the way that is asked for; return the exit status."""
+    if line.probe:
+        probe = [*start, "-G", "--", line.host]
+        return _as_of_a_shell(client.run(probe, environ, stdout=None, stderr=None))
+    # The gateway gives a terminal to its own shell only, and its status to nobody; without one
+    # /bin/sh reads our input.
+    shell = line.terminal and not line.rest
+    if session or shell:
+        return _serve(line, [*start, *(["-t"] if shell else [])], environ, client)
+    return _converse(line, start, environ, client)
+
+
 def _converse(line: CommandLine, start: list[str], environ: dict[str, str], client: _Client) -> int:
-    """Run ``start`` (ssh, its options) with the command; return the command's own status.
+    """Run ``start`` with the command; return the command's own status.
 
     Raises Refusal where that is unknown.
     """
     ending = client.ending
-    # The gateway gives a terminal to its own shell only, and its status to nobody; without one
-    # /bin/sh reads our input.
-    if line.probe or (line.terminal and not line.rest):
-        option = "-G" if line.probe else "-t"
-        status = client.run([*start, option, "--", line.host], environ, piped=False)
-        return _as_of_a_shell(status)
     protocol = environ.get("GIT_PROTOCOL", "") if line.sends_protocol else ""
     command = " ".join(line.rest) or "exec /bin/sh"
     remote = remote_command(command, protocol, ending.nonce)
-    status = client.run([*start, "--", line.host, remote], environ, piped=True)
+    status = client.run([*start, "--", line.host, remote], environ)
     # git prints what we print. As what the server writes in the side band, this must not pass for
     # words of ssh's or ours.
     prefix = b"remote: " if re.search("upload-pack|receive-pack|upload-archive", command) else b""
@@ -863,6 +942,23 @@ def _converse(line: CommandLine, start: list[str], environ: dict[str, str], clie
             hint,
         )
     raise Refusal(EXIT_UNKNOWN, "the connection did not come about, or broke at once", hint)
+
+
+def _serve(line: CommandLine, start: list[str], environ: dict[str, str], client: _Client) -> int:
+    """Run ``start`` for a terminal, a subsystem or forwardings; return ssh's status.
+
+    Raises Refusal where the connection did not come about.
+    """
+    status = client.run_admitted(start[0], [*start[1:], "--", line.host, *line.rest], environ)
+    if status == EXIT_UNKNOWN and not client.admitted:
+        hint = "see whether the sandbox runs: git daytona status"
+        raise Refusal(EXIT_UNKNOWN, "the connection did not come about, or broke at once", hint)
+    if status == EXIT_UNKNOWN and client.report.silent and line.rest:
+        # A subsystem whose status the gateway lost, on a connection that ended cleanly: what its
+        # protocol has to say, it has said.
+        status = 0
+    client.report.ended()
+    return _as_of_a_shell(status)
 
 
 def _as_of_a_shell(status: int) -> int:
