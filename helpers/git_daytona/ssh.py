@@ -781,10 +781,10 @@ _HELP = """\
 Usage: daytona-ssh [OPTIONS] SANDBOX [COMMAND]
        daytona-ssh [-4|-6] [-p PORT] [-o OPTION] HOST COMMAND
 
-ssh for sandboxes: for you, and for programs that start an ssh (rsync -e daytona-ssh,
-scp -S daytona-ssh, sftp -S daytona-ssh, GIT_SSH). SANDBOX is sandbox-1, 1, opencode/1
-or a sandbox's id; for any other host it becomes your own ssh. OPTIONS are those of ssh
-that daytona-ssh(1) lists, such as -L, -D, -N, -W, -s, -t, -T, -n, -q, -C.
+ssh for sandboxes: for you, and for programs that start an ssh (rsync, scp, sftp, git).
+SANDBOX is sandbox-1, 1, opencode/1 or a sandbox's id; for any other host it becomes
+your own ssh. OPTIONS are ssh's own: -4, -6, -C, -D, -L, -N, -W, -n, -q, -s, -t, -T, and
+those of -o that daytona-ssh(1) lists.
 
 git calls it for the gateway that DAYTONA_SSH_GATEWAY names: it then runs OpenSSH with
 the sandbox's token as the user and only the pinned host keys.
