@@ -15,7 +15,8 @@ connection. The coordinator tells it what to do through the environment:
 - ``DAYTONA_SSH_REPORT_FD``: an inherited pipe for what became of the connection (``_Report``)
 - ``DAYTONA_SSH_TRUST_FILE``: the only known_hosts file to trust; unset: ssh's own verification
 - ``DAYTONA_SSH_TRUST_NAME``: the name to look up in it (HostKeyAlias)
-- ``DAYTONA_SSH_SESSION``: ``none`` (forwardings alone) or ``subsystem``, instead of a command
+- ``DAYTONA_SSH_SESSION``: ssh's options for what is no command (``-s``, ``-W PLACE``), as words of
+  a shell
 - ``DAYTONA_SSH_MORE``: further options of ssh, as words of a shell, which count before ours
 - ``DAYTONA_SSH_BINARY``: absolute path of the OpenSSH client, else ``ssh`` on PATH
 - ``DAYTONA_SSH_CLIENT_FILE``: keeps which options that client does not know (``left_out``)
@@ -394,25 +395,6 @@ def private_file(content: str) -> Iterator[str]:
         yield path
 
 
-@contextlib.contextmanager
-def _admission() -> Iterator[tuple[str, int]]:
-    """Give the path of a pipe for ssh's LocalCommand, which runs once the connection stands, and
-    the descriptor to read from it."""
-    with contextlib.ExitStack() as stack:
-        if os.path.isdir("/proc/self/fd"):
-            reading, writing = os.pipe()
-            path = f"/proc/{os.getpid()}/fd/{writing}"
-        else:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="daytona-ssh-"))
-            path = os.path.join(folder, "connected")
-            os.mkfifo(path, 0o600)
-            reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-            writing = os.open(path, os.O_WRONLY)
-        stack.callback(os.close, reading)
-        stack.callback(os.close, writing)  # ours: so that its end is not that of the pipe
-        yield path, reading
-
-
 # What runs in the sandbox. The gateway's shell is /bin/sh, which is all that this needs besides
 # tail(1): a first mark, to show that it runs; the command in a shell of its own, whatever it does
 # to that (exit, exec, a quote too many), its stderr into a pipe that keeps the end of it (without
@@ -521,11 +503,6 @@ class _Report:
     def begun(self) -> None:
         self._write(b"begun")
 
-    @property
-    def silent(self) -> bool:
-        """Whether ssh has said nothing on its stderr."""
-        return not self._stderr
-
     def add_stderr(self, data: bytes) -> None:
         """Keep the end of what ssh writes to its stderr, and show it on ours."""
         self._stderr = (self._stderr + data)[-SSH_STDERR_BYTES:]
@@ -556,43 +533,40 @@ class _Client:
     def __init__(self, report: _Report, lifeline: int | None) -> None:
         self.ending = Ending(os.urandom(16).hex())
         self.report = report
-        self.unread = self.admitted = False
+        self.unread = False
+        self.inner: list[str] = []
+        """An ssh to start once the connection stands, which goes over it."""
+        self._inner: subprocess.Popen[bytes] | None = None
         self._signal = 0
-        # what is watched besides ssh's pipes
-        self._others: dict[int, Callable[[bytes], None]] = {}
+        self._poll = select.poll()
+        self._sinks: dict[int, Callable[[bytes], None]] = {}
         if lifeline is not None:
-            self._others[lifeline] = self._watch
-
-    def run_admitted(self, program: str, options: list[str], environ: dict[str, str]) -> int:
-        """Run ssh to its end on our own stdout, where no command can say that it has begun: ssh
-        itself says that the connection stands."""
-        with _admission() as (path, descriptor):
-            self._others[descriptor] = self._admit
-            told = f"/bin/sh -c {shlex.quote(f'echo >{shlex.quote(path)}')}".replace("%", "%%")
-            told_so = ("-o", "PermitLocalCommand=yes", "-o", f"LocalCommand={told}")
-            return self.run([program, *told_so, *options], environ, stdout=None)
+            self._listen(lifeline, self._watch)
 
     def run(
         self,
         argv: Sequence[str],
         environ: dict[str, str],
         *,
-        stdout: int | None = subprocess.PIPE,
-        stderr: int | None = subprocess.PIPE,
+        stdin: int | None = None,
+        piped: bool = True,
     ) -> int:
-        """Run ssh to its end; returns its status, -N after signal N. What it writes to a pipe
+        """Run ssh to its end; returns its status, -N after signal N. With ``piped`` what it writes
         passes through here.
 
         The signals are blocked before (connect), and in the child until they end it.
         """
         for number in _PASSED:
             signal.signal(number, self._pass_on)
+        streams = subprocess.PIPE if piped else None
+        self._environ = environ
         try:
             with subprocess.Popen(
                 argv,
                 env=environ,
-                stdout=stdout,
-                stderr=stderr,
+                stdin=stdin,
+                stdout=streams,
+                stderr=streams,
                 bufsize=0,
                 preexec_fn=_in_child(),  # noqa: PLW1509 — there is one thread
             ) as self._process:
@@ -613,23 +587,22 @@ class _Client:
     def _move(self) -> None:
         """Hand on what ssh writes, until it closes its pipes or ends."""
         pipes = {self._process.stdout: self._take, self._process.stderr: self.report.add_stderr}
-        sinks: dict[int, Callable[[bytes], None]]
-        sinks = {pipe.fileno(): sink for pipe, sink in pipes.items() if pipe}
-        open_pipes = set(sinks)
-        sinks |= self._others
-        poll = select.poll()
-        for descriptor in sinks:
-            poll.register(descriptor, select.POLLIN)
+        open_pipes = {self._listen(pipe.fileno(), sink) for pipe, sink in pipes.items() if pipe}
         while open_pipes:
-            ready = poll.poll(HOLD_SECONDS * 1000)
+            ready = self._poll.poll(HOLD_SECONDS * 1000)
             if not ready and not self._goes_on():
                 break
             for descriptor, _ in ready:
                 data = os.read(descriptor, CHUNK_BYTES)
-                sinks[descriptor](data)
+                self._sinks[descriptor](data)
                 if not data:
-                    poll.unregister(descriptor)
-                    open_pipes.remove(descriptor)
+                    self._poll.unregister(descriptor)
+                    open_pipes.discard(descriptor)
+
+    def _listen(self, descriptor: int, sink: Callable[[bytes], None]) -> int:
+        self._sinks[descriptor] = sink
+        self._poll.register(descriptor, select.POLLIN)
+        return descriptor
 
     def _goes_on(self) -> bool:
         """Release what is held back; tell whether ssh runs. (A process that it started may still
@@ -644,12 +617,35 @@ class _Client:
         output = self.ending.feed(data) if data else self.ending.rest()
         if self.ending.begun and not had_begun:
             self.report.begun()
+            if self.inner:
+                self._start_inner()
         self._write(output)
 
-    def _admit(self, _data: bytes) -> None:
-        """Report that the connection stands."""
-        self.admitted = True
-        self.report.begun()
+    def _start_inner(self) -> None:
+        """Start what goes over the connection, now that it stands."""
+        self._inner = subprocess.Popen(
+            self.inner,
+            env=self._environ,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            preexec_fn=_in_child(),  # noqa: PLW1509 — as in run
+        )
+        if self._inner.stderr:
+            self._listen(self._inner.stderr.fileno(), self._hear_inner)
+
+    def _hear_inner(self, data: bytes) -> None:
+        self.report.add_stderr(data)
+        if not data and self._process.stdin:  # the command around it ends with its input
+            self._process.stdin.close()
+
+    def inner_status(self) -> int:
+        """Wait for it, and return its status."""
+        if self._inner is None:
+            return EXIT_UNKNOWN
+        if self.ending.status is None:
+            self._inner.terminate()
+        with self._inner as process:
+            return process.wait()
 
     def _watch(self, data: bytes) -> None:
         """End ssh at the lifeline's end."""
@@ -879,9 +875,8 @@ def connect(line: CommandLine, environ: dict[str, str], report: _Report) -> int:
         ours = files.enter_context(private_file(configuration(token, lines)))
         client = _Client(report, _inherited(environ, "DAYTONA_SSH_LIFELINE_FD"))
         more = shlex.split(environ.get("DAYTONA_SSH_MORE", ""))
-        if session := environ.get("DAYTONA_SSH_SESSION", ""):
-            more += ("-o", f"SessionType={session}")
-        return _start(line, [program, *more, "-F", ours, *fixed], clean, client, session)
+        inner = shlex.split(environ.get("DAYTONA_SSH_SESSION", ""))
+        return _start(line, [program, *more, "-F", ours, *fixed], clean, client, inner)
 
 
 def _fixed_arguments(
@@ -898,17 +893,22 @@ def _fixed_arguments(
 
 
 def _start(
-    line: CommandLine, start: list[str], environ: dict[str, str], client: _Client, session: str
+    line: CommandLine,
+    start: list[str],
+    environ: dict[str, str],
+    client: _Client,
+    inner: list[str],
 ) -> int:
     """Run ``start`` (ssh, its options) in the way that is asked for; return the exit status."""
     if line.probe:
         probe = [*start, "-G", "--", line.host]
-        return _as_of_a_shell(client.run(probe, environ, stdout=None, stderr=None))
+        return _as_of_a_shell(client.run(probe, environ, piped=False))
     # The gateway gives a terminal to its own shell only, and its status to nobody; without one
     # /bin/sh reads our input.
-    shell = line.terminal and not line.rest
-    if session or shell:
-        return _serve(line, [*start, *(["-t"] if shell else [])], environ, client)
+    if line.terminal and not line.rest:
+        inner = ["-t"]
+    if inner:
+        return _serve(line, start, environ, client, inner)
     return _converse(line, start, environ, client)
 
 
@@ -934,31 +934,54 @@ def _converse(line: CommandLine, start: list[str], environ: dict[str, str], clie
         return 128 + signal.SIGPIPE
     if status < 0:
         return _as_of_a_shell(status)
-    hint = "see whether the sandbox runs: git daytona status"
+    raise _broken(ending)
+
+
+def _broken(ending: Ending) -> Refusal:
+    message = "the connection did not come about, or broke at once"
     if ending.begun:
-        raise Refusal(
-            EXIT_UNKNOWN,
-            "the connection ended before the command did: how that ended is unknown",
-            hint,
-        )
-    raise Refusal(EXIT_UNKNOWN, "the connection did not come about, or broke at once", hint)
+        message = "the connection ended before the command did: how that ended is unknown"
+    return Refusal(EXIT_UNKNOWN, message, "see whether the sandbox runs: git daytona status")
 
 
-def _serve(line: CommandLine, start: list[str], environ: dict[str, str], client: _Client) -> int:
-    """Run ``start`` for a terminal, a subsystem or forwardings; return ssh's status.
+def _serve(
+    line: CommandLine,
+    start: list[str],
+    environ: dict[str, str],
+    client: _Client,
+    inner: list[str],
+) -> int:
+    """Run what cannot have our words around it (a terminal, a subsystem, -W) over a connection that
+    a command of ours holds, which reports that it stands; return its status.
 
-    Raises Refusal where the connection did not come about.
+    ssh itself could not say so: it is let in before the gateway looks at the token.
     """
-    status = client.run_admitted(start[0], [*start[1:], "--", line.host, *line.rest], environ)
-    if status == EXIT_UNKNOWN and not client.admitted:
-        hint = "see whether the sandbox runs: git daytona status"
-        raise Refusal(EXIT_UNKNOWN, "the connection did not come about, or broke at once", hint)
-    if status == EXIT_UNKNOWN and client.report.silent and line.rest:
-        # A subsystem whose status the gateway lost, on a connection that ended cleanly: what its
-        # protocol has to say, it has said.
-        status = 0
+    with _control_path() as path:
+        share = ["-o", f"ControlPath={path}"]
+        # without the connection it would make one of its own
+        alone = ["-F", "none", "-o", "ProxyCommand=false", "-o", "LogLevel=ERROR", "-e", "none"]
+        client.inner = [start[0], *alone, *share, *inner, "--", line.host, *line.rest]
+        share = [start[0], "-o", "ControlMaster=yes", *share]
+        remote = remote_command("while read -r r; do :; done", "", client.ending.nonce)
+        argv = [*share, *start[1:], "--", line.host, remote]
+        status = client.run(argv, environ, stdin=subprocess.PIPE)
+        served = client.inner_status()
+    if client.ending.status is None and status >= 0:
+        raise _broken(client.ending)
     client.report.ended()
-    return _as_of_a_shell(status)
+    # A status that the gateway has lost, on a connection that was whole to the end: what a
+    # subsystem's protocol has to say, it has said.
+    lost = served == EXIT_UNKNOWN and status >= 0
+    return 0 if lost else _as_of_a_shell(status if status < 0 else served)
+
+
+@contextlib.contextmanager
+def _control_path() -> Iterator[str]:
+    """Give a path for the socket of a shared connection, which nobody else can reach."""
+    # a socket's path may have about a hundred characters, and ssh adds some for a while
+    place = "/tmp" if len(tempfile.gettempdir()) > 50 else None  # noqa: S108
+    with tempfile.TemporaryDirectory(prefix="daytona-ssh-", dir=place) as folder:
+        yield os.path.join(folder, "s").replace("%", "%%")
 
 
 def _as_of_a_shell(status: int) -> int:

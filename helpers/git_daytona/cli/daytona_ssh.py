@@ -20,7 +20,7 @@ LOOPBACK = "127.0.0.1"
 _WITHOUT_VALUE = "46nNstTakx2"
 _LETTERS = {"q": "LogLevel=quiet", "C": "Compression=yes"}
 
-_NUMBER, _SWITCH = r"\d{1,6}", "yes|no"
+_NUMBER, _SWITCH = "[0-9]{1,6}", "yes|no"
 _PASSED = {
     "connecttimeout": _NUMBER,
     "serveraliveinterval": _NUMBER,
@@ -67,7 +67,7 @@ _OURS = "how a sandbox is reached and trusted is not for options; see daytona-ss
 # [BIND:]PORT in front of the rest, or a socket here. ssh takes the rest apart; what it would expand
 # (%r, the user, is the token) is in neither.
 _PORT = re.compile(
-    rf"(?:(?:localhost|{re.escape(LOOPBACK)}|(?P<six>\[::1\])):)?(?P<port>\d{{1,5}})"
+    rf"(?:(?:localhost|{re.escape(LOOPBACK)}|(?P<six>\[::1\])):)?(?P<port>[0-9]{{1,5}})"
     r"(?P<rest>:.+)?"
 )
 _PLAIN = re.compile(r"[^%$\s\x00-\x1f]+")
@@ -111,22 +111,22 @@ def parse(words: list[str]) -> Arguments:
         raise _refuse(f"{name.rpartition('@')[0]}@", _REFUSED["l"])
     more = _more(options)
     letters = {letter for letter, _ in options}
-    session = _session(letters, line)
+    session = _session(options, line)
     family = [f"-{letter}" for letter, _ in options if letter in "46"][-1:]
     terminal = [] if line or session or not _wants_terminal(letters) else ["-t"]
     return Arguments(name, Wish(line, session, (*family, *terminal), more), "n" in letters)
 
 
-def _session(letters: set[str], command: str) -> str:
-    if letters & {"N", "W"} and not command:
-        return "none"
-    if "s" in letters and command:
-        return "subsystem"
-    if letters & {"N", "W", "s"}:
-        raise UsageError("-s takes the name of a subsystem, -N and -W no command", hint=_OURS)
-    if command and "t" in letters:
+def _session(options: list[tuple[str, str]], command: str) -> tuple[str, ...]:
+    asked = dict(options)
+    for letter in "WNs":
+        if letter in asked:
+            if (letter == "s") != bool(command):
+                raise _refuse(f"-{letter}", "-s takes a subsystem's name, -N and -W no command")
+            return (f"-{letter}", asked[letter]) if letter == "W" else (f"-{letter}",)
+    if command and "t" in asked:
         messages.note("hint: the gateway gives a command no terminal; try: git daytona shell N")
-    return ""
+    return ()
 
 
 def _wants_terminal(letters: set[str]) -> bool:
@@ -152,9 +152,8 @@ def _more(options: list[tuple[str, str]]) -> tuple[str, ...]:
 def _words(letter: str, value: str) -> tuple[str, ...]:
     if letter in "LD":
         return *on_loopback(value, letter), "-o", "GatewayPorts=no"
-    if letter == "W" and re.fullmatch(r"[\w.:\[\]-]+", value):
-        return "-W", value
-    if letter not in _WITHOUT_VALUE:
+    place = letter == "W" and re.fullmatch(r"[A-Za-z0-9_.:\[\]-]+", value)  # see _session
+    if not place and letter not in _WITHOUT_VALUE:
         raise _refuse(f"-{letter}", _REFUSED.get(letter, _OURS))
     return ()
 

@@ -49,7 +49,7 @@ def forward(name: str, ports: list[Pair]) -> int:
                 place = f"http://{LOOPBACK}:{here}"
                 click.echo(f"{place} -> port {there} of session {found.name}")
 
-        wish = Wish(session="none", more=more)
+        wish = Wish(session=("-N",), more=more)
         status = connect(coordinator, found.sandbox_id, wish, stands=stands)
     if status in (0, INTERRUPTED):  # Ctrl-C is how it ends
         return 0

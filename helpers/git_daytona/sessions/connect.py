@@ -19,6 +19,7 @@ from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.transfer.environment import connection
 
 TRIES = 3
+_WAIT = "while read -r r; do :; done"
 FAILED = 255
 """The wrapper's exit status for a connection that did not come about or broke."""
 
@@ -27,24 +28,31 @@ FAILED = 255
 class Wish:
     """What is wanted of ssh: by default the output of a shell command.
 
-    ``session`` is ``subsystem`` (the command is its name) or ``none`` (no command); ``options`` are
-    the wrapper's, such as ``-t``, which with no command is the gateway's own shell; ``more`` those
-    of ssh that have been checked.
+    ``session`` are ssh's options for what is no command: ``-s`` (the command is the subsystem's
+    name), ``-W PLACE``; or ``-N``. ``options`` are the wrapper's, such as ``-t``, which with no
+    command is the gateway's own shell; ``more`` those of ssh that have been checked.
     """
 
     command: str = ""
-    session: str = ""
+    session: Sequence[str] = ()
     options: Sequence[str] = ()
     more: Sequence[str] = ()
 
     @property
+    def alone(self) -> bool:
+        """Whether it is forwardings alone: a command then waits for the connection's end."""
+        return "-N" in self.session
+
+    @property
     def reads_itself(self) -> bool:
-        """Whether ssh has our own input: no command reads it, and ssh not before it is let in."""
-        return bool(self.session) or (not self.command and "-t" in self.options)
+        """Whether the wrapper has our own input, and hands it on once the connection stands."""
+        terminal = not self.command and "-t" in self.options
+        return not self.alone and (terminal or bool(self.session))
 
     @property
     def variables(self) -> dict[str, str]:
-        return {"DAYTONA_SSH_SESSION": self.session, "DAYTONA_SSH_MORE": shlex.join(self.more)}
+        session = shlex.join(() if self.alone else self.session)
+        return {"DAYTONA_SSH_SESSION": session, "DAYTONA_SSH_MORE": shlex.join(self.more)}
 
 
 def connect(
@@ -89,7 +97,7 @@ class _Connected:
         self, coordinator: Coordinator, begin: Callable[[], None], stands: Callable[[], None]
     ) -> None:
         self._coordinator, self._begin, self._stands = coordinator, begin, stands
-        self.begun, self._decided = threading.Event(), threading.Event()
+        self.begun, self._decided, self._over = (threading.Event() for _ in range(3))
         self.unread: OSError | None = None
         self._ending = threading.Lock()
         self._lease = ExitStack()
@@ -108,13 +116,13 @@ class _Connected:
             wrapper = shlex.split(env.pop("GIT_SSH_COMMAND"))
             place = ("-p", str(trust.endpoint.port), trust.endpoint.host)
             argv = (*wrapper, *wish.options, "-o", "SendEnv=GIT_PROTOCOL", *place)
-            if wish.command:
-                argv += ("--", wish.command)
+            if command := _WAIT if wish.alone else wish.command:
+                argv += ("--", command)
             reading, writing = os.pipe()
             stdin = None if wish.reads_itself else reading
             watch = threading.Thread(
                 target=self._watch,
-                args=(connected.report.wait_for_begin, writing, stdin is not None),
+                args=(connected.report.wait_for_begin, writing, wish),
                 daemon=True,
             )
             watch.start()
@@ -122,6 +130,7 @@ class _Connected:
                 return run.foreground(argv, env, stdin=stdin, pass_fds=connected.pass_fds)
             finally:
                 connected.report.close_writing()  # ends the watch, if that does not wait for input
+                self._over.set()
                 self._decided.wait(5)
                 os.close(reading)
 
@@ -129,14 +138,16 @@ class _Connected:
         with self._ending:  # whoever comes second finds it ended
             self._lease.close()
 
-    def _watch(self, wait_for_begin: Callable[[], bool], writing: int, feeds: bool) -> None:
+    def _watch(self, wait_for_begin: Callable[[], bool], writing: int, wish: Wish) -> None:
         if wait_for_begin():
             self.begun.set()
         self._decided.set()
         if self.begun.is_set():
             self._end_lease()
             self._stands()
-            if feeds:
+            if wish.alone:
+                self._over.wait()
+            elif not wish.reads_itself:
                 self.unread = _feed(writing)
         os.close(writing)
 
