@@ -114,7 +114,7 @@ _HONOURED = (
 
 # How a person names a sandbox: 1, sandbox-1, opencode/1 (no host has a slash), an id.
 _SANDBOX = re.compile(
-    r"(sandbox-|[^/\s]+/)?[1-9][0-9]{0,8}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+    r"(sandbox-|[^/\s]+/)?[1-9][0-9]{0,8}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 )
 
 # Signals that end ssh along with us.
@@ -644,8 +644,7 @@ class _Client:
             return EXIT_UNKNOWN
         if self.ending.status is None:
             self._inner.terminate()
-        with self._inner as process:
-            return process.wait()
+        return self._inner.wait()
 
     def _watch(self, data: bytes) -> None:
         """End ssh at the lifeline's end."""
@@ -938,10 +937,14 @@ def _converse(line: CommandLine, start: list[str], environ: dict[str, str], clie
 
 
 def _broken(ending: Ending) -> Refusal:
-    message = "the connection did not come about, or broke at once"
+    hint = "see whether the sandbox runs: git daytona status"
     if ending.begun:
-        message = "the connection ended before the command did: how that ended is unknown"
-    return Refusal(EXIT_UNKNOWN, message, "see whether the sandbox runs: git daytona status")
+        return Refusal(
+            EXIT_UNKNOWN,
+            "the connection ended before the command did: how that ended is unknown",
+            hint,
+        )
+    return Refusal(EXIT_UNKNOWN, "the connection did not come about, or broke at once", hint)
 
 
 def _serve(

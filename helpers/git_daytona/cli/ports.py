@@ -29,7 +29,14 @@ def _pairs(context: click.Context, _: click.Parameter, words: Sequence[str]) -> 
 
 @click.command()
 @common.session
-@click.argument("ports", metavar="[LOCAL:]PORT...", nargs=-1, required=True, callback=_pairs)
+@click.argument(
+    "ports",
+    metavar="[LOCAL:]PORT...",
+    nargs=-1,
+    required=True,
+    callback=_pairs,
+    shell_complete=common.complete_ports,
+)
 def forward(name: str, ports: list[Pair]) -> int:
     """Let 127.0.0.1:LOCAL of this machine be PORT of the session's sandbox, until Ctrl-C.
 

@@ -97,7 +97,7 @@ class _Connected:
         self, coordinator: Coordinator, begin: Callable[[], None], stands: Callable[[], None]
     ) -> None:
         self._coordinator, self._begin, self._stands = coordinator, begin, stands
-        self.begun, self._decided, self._over = (threading.Event() for _ in range(3))
+        self.begun, self._decided = threading.Event(), threading.Event()
         self.unread: OSError | None = None
         self._ending = threading.Lock()
         self._lease = ExitStack()
@@ -130,7 +130,8 @@ class _Connected:
                 return run.foreground(argv, env, stdin=stdin, pass_fds=connected.pass_fds)
             finally:
                 connected.report.close_writing()  # ends the watch, if that does not wait for input
-                self._over.set()
+                if wish.alone:  # until now: its end would be that of the command
+                    os.close(writing)
                 self._decided.wait(5)
                 os.close(reading)
 
@@ -145,11 +146,10 @@ class _Connected:
         if self.begun.is_set():
             self._end_lease()
             self._stands()
-            if wish.alone:
-                self._over.wait()
-            elif not wish.reads_itself:
+            if not wish.alone and not wish.reads_itself:
                 self.unread = _feed(writing)
-        os.close(writing)
+        if not wish.alone:
+            os.close(writing)
 
 
 def _feed(writing: int) -> OSError | None:
