@@ -46,6 +46,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from typing import IO
 
 EXIT_USAGE = 2
 EXIT_MISSING = 12
@@ -538,7 +539,10 @@ class _Client:
         """An ssh to start once the connection stands, which goes over it."""
         self._inner: subprocess.Popen[bytes] | None = None
         self._signal = 0
+        self.served = False
+        """Something has come out of it (a subsystem)."""
         self._poll = select.poll()
+        self._open: set[int] = set()
         self._sinks: dict[int, Callable[[bytes], None]] = {}
         if lifeline is not None:
             self._listen(lifeline, self._watch)
@@ -587,8 +591,9 @@ class _Client:
     def _move(self) -> None:
         """Hand on what ssh writes, until it closes its pipes or ends."""
         pipes = {self._process.stdout: self._take, self._process.stderr: self.report.add_stderr}
-        open_pipes = {self._listen(pipe.fileno(), sink) for pipe, sink in pipes.items() if pipe}
-        while open_pipes:
+        for pipe, sink in pipes.items():
+            self._read(pipe, sink)
+        while self._open:
             ready = self._poll.poll(HOLD_SECONDS * 1000)
             if not ready and not self._goes_on():
                 break
@@ -597,12 +602,17 @@ class _Client:
                 self._sinks[descriptor](data)
                 if not data:
                     self._poll.unregister(descriptor)
-                    open_pipes.discard(descriptor)
+                    self._open.discard(descriptor)
 
-    def _listen(self, descriptor: int, sink: Callable[[bytes], None]) -> int:
+    def _listen(self, descriptor: int, sink: Callable[[bytes], None]) -> None:
         self._sinks[descriptor] = sink
         self._poll.register(descriptor, select.POLLIN)
-        return descriptor
+
+    def _read(self, pipe: IO[bytes] | None, sink: Callable[[bytes], None]) -> None:
+        """Listen to a pipe to its end."""
+        if pipe is not None:
+            self._listen(pipe.fileno(), sink)
+            self._open.add(pipe.fileno())
 
     def _goes_on(self) -> bool:
         """Release what is held back; tell whether ssh runs. (A process that it started may still
@@ -626,12 +636,17 @@ class _Client:
         self._inner = subprocess.Popen(
             self.inner,
             env=self._environ,
+            stdout=subprocess.PIPE if "-s" in self.inner else None,
             stderr=subprocess.PIPE,
             bufsize=0,
             preexec_fn=_in_child(),  # noqa: PLW1509 — as in run
         )
-        if self._inner.stderr:
-            self._listen(self._inner.stderr.fileno(), self._hear_inner)
+        self._read(self._inner.stdout, self._take_inner)
+        self._read(self._inner.stderr, self._hear_inner)
+
+    def _take_inner(self, data: bytes) -> None:
+        self.served = self.served or bool(data)
+        self._write(data)
 
     def _hear_inner(self, data: bytes) -> None:
         self.report.add_stderr(data)
@@ -973,8 +988,8 @@ def _serve(
         raise _broken(client.ending)
     client.report.ended()
     # A status that the gateway has lost, on a connection that was whole to the end: what a
-    # subsystem's protocol has to say, it has said.
-    lost = served == EXIT_UNKNOWN and status >= 0
+    # subsystem's protocol has to say, it has said. (A terminal's the gateway tells nobody.)
+    lost = served == EXIT_UNKNOWN and status >= 0 and (client.served or "-t" in inner)
     return 0 if lost else _as_of_a_shell(status if status < 0 else served)
 
 

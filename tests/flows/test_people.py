@@ -17,7 +17,7 @@ from git_daytona.base.errors import UsageError
 from git_daytona.cli import daytona_ssh
 from git_daytona.cli.daytona_ssh import parse
 from support import tmux
-from support.processes import until
+from support.processes import descendants, gone, until
 from support.round_trip import BIN, stop
 
 SSH = str(BIN / "daytona-ssh")
@@ -138,6 +138,7 @@ def test_sftp_scp_and_git(local, session, ran, repo, tmp_path):
     assert session.agent("ls") == "README\n"
     missing = ran("scp", "-S", SSH, "sandbox-1:project/copied", str(tmp_path / "back"))
     assert missing.returncode != 0 and "No such file" in missing.stderr
+    assert ran(SSH, "-s", "1", "nonesuch").returncode == 255
     assert head in ran("git", "ls-remote", "sandbox-1:project", GIT_SSH=SSH).stdout
     assert all_revoked(local)
 
@@ -158,7 +159,8 @@ def test_a_terminal(local, session, repo):
         screen.type("PS1='READY> '; tty -s && echo on a terminal\n")
         screen.wait_for(r"^on a terminal$")
         until(lambda: all_revoked(local))  # while it is open
-        screen.type("sleep 1000\n")
+        screen.type("sh -c 'echo asleep; exec sleep 1000'\n")
+        screen.wait_for(r"^asleep$")
         screen.send("C-c")
         screen.type("echo it goes on\n")
         screen.wait_for(r"^it goes on$")
@@ -249,6 +251,28 @@ def test_a_connection_that_broke_is_made_again(local, session, ran, tmp_path):
     assert all_revoked(local)
 
 
+@pytest.mark.parametrize("words", [("-N", "1"), ("-s", "1", "sftp")], ids=["ports", "subsystem"])
+@pytest.mark.parametrize("how", ["killed", "the sandbox stops"])
+def test_how_it_ends(local, session, repo, words, how, tmp_path, monkeypatch):
+    """Nothing of it is left: process, token, socket."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "t"))
+    (tmp_path / "t").mkdir()
+    local.forget_calls()
+    streams = {"stdin": -1, "stdout": subprocess.DEVNULL, "stderr": -1}
+    with subprocess.Popen((SSH, *words), cwd=repo.path, text=True, **streams) as process:
+        until(lambda: [call.route for call in local.calls].count("revoke") == 1)
+        below = [each.pid for each in descendants(process.pid)]
+        if how == "killed":
+            process.kill()
+        else:
+            stop(session.coordinator.cloud, session.sandbox_id)
+            assert "error: the connection ended before the command did" in process.stderr.read()
+        assert process.wait(30) == (-signal.SIGKILL if how == "killed" else 255)
+    assert gone(*below)
+    assert local.live_tokens() == 0
+    assert list((tmp_path / "t").iterdir()) == []
+
+
 def test_what_cannot_be(local, session, ran, monkeypatch):
     stop(session.coordinator.cloud, session.sandbox_id)
     started = ran(SSH, "1", "echo awake")
@@ -298,6 +322,8 @@ REFUSED = {
     "-L 5": "-L 80:/run/%r",
     "-L 6": "-L /tmp/${HOME}:localhost:80",
     "-L 7": "-L 80",
+    "-L 8": "-L 80:x",
+    "-L 9": "-L 80:81:x:82",
     "-D 1": "-D 0.0.0.0:80",
     "-D 2": "-D 192.168.0.1:80",
     "-D 3": "-D 80:x:80",

@@ -64,11 +64,11 @@ _REFUSED = {
 }
 _OURS = "how a sandbox is reached and trusted is not for options; see daytona-ssh(1)"
 
-# [BIND:]PORT in front of the rest, or a socket here. ssh takes the rest apart; what it would expand
-# (%r, the user, is the token) is in neither.
+# [BIND:]PORT and, for -L, :HOST:PORT or a socket's path. What ssh would expand is in no value: %r,
+# the user, is the token.
 _PORT = re.compile(
     rf"(?:(?:localhost|{re.escape(LOOPBACK)}|(?P<six>\[::1\])):)?(?P<port>[0-9]{{1,5}})"
-    r"(?P<rest>:.+)?"
+    r"(?P<rest>:(/.+|(\[[0-9A-Fa-f:.]+\]|[^:/\[\]]+):[0-9]{1,5}))?"
 )
 _PLAIN = re.compile(r"[^%$\s\x00-\x1f]+")
 
