@@ -123,6 +123,7 @@ ENDLESS = {
     ("sandbox.terminal", "resized.wait()"): "the next size; ended with the connection",
     ("sandbox.lifecycle", "problem.last_attempt.result()"): "tenacity: that has ended",
     ("ssh", "self._process.wait()"): "ssh, which has limits of its own",
+    ("ssh", "self._inner.wait()"): "an ssh over that one's connection, which ends with it",
     ("git.repository", "state.outcome.result()"): "tenacity: that has ended",
 }
 WAITS = ("wait", "join", "result", "get", "acquire", "communicate", "recv", "accept")

@@ -12,7 +12,7 @@ from git_daytona.cli import boundary
 
 PROGRAMS = (
     *("git-daytona", "git-remote-daytona"),
-    *("daytona-token", "daytona-pin", "daytona-local"),
+    *("daytona-token", "daytona-pin", "daytona-local", "daytona-ssh"),
 )
 
 

@@ -1,5 +1,7 @@
 """``daytona-ssh``: a GIT_SSH wrapper that runs OpenSSH with a sandbox's token as the user, and
-nothing else but what is pinned.
+nothing else but what is pinned. Where nobody has told it a gateway and the host is a sandbox's
+name, it becomes the program that finds, starts and leases that (cli/daytona_ssh.py), and is started
+by it again.
 
 Standard library only, nothing of this package, one file: git starts it by its path for every
 connection. The coordinator tells it what to do through the environment:
@@ -13,6 +15,9 @@ connection. The coordinator tells it what to do through the environment:
 - ``DAYTONA_SSH_REPORT_FD``: an inherited pipe for what became of the connection (``_Report``)
 - ``DAYTONA_SSH_TRUST_FILE``: the only known_hosts file to trust; unset: ssh's own verification
 - ``DAYTONA_SSH_TRUST_NAME``: the name to look up in it (HostKeyAlias)
+- ``DAYTONA_SSH_SESSION``: ssh's options for what is no command (``-s``, ``-W PLACE``), as words of
+  a shell
+- ``DAYTONA_SSH_MORE``: further options of ssh, as words of a shell, which count before ours
 - ``DAYTONA_SSH_BINARY``: absolute path of the OpenSSH client, else ``ssh`` on PATH
 - ``DAYTONA_SSH_CLIENT_FILE``: keeps which options that client does not know (``left_out``)
 - ``DAYTONA_SSH_OTHER_COMMAND``: the user's own GIT_SSH_COMMAND or core.sshCommand (a shell command)
@@ -41,6 +46,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from typing import IO
 
 EXIT_USAGE = 2
 EXIT_MISSING = 12
@@ -107,6 +113,11 @@ _HONOURED = (
     " kexalgorithms macs proxyusefdpass rekeylimit requiredrsasize tcpkeepalive"
 )
 
+# How a person names a sandbox: 1, sandbox-1, opencode/1 (no host has a slash), an id.
+_SANDBOX = re.compile(
+    r"(sandbox-|[^/\s]+/)?[1-9][0-9]{0,8}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+)
+
 # Signals that end ssh along with us.
 _PASSED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
@@ -124,7 +135,7 @@ class CommandLine:
 
     def __init__(self, argv: list[str]):
         self.argv = argv
-        self.options, self.operands = _options_and_operands(argv)
+        self.options, self.operands = options_and_operands(argv)
         words = self.operands[1:] if self.operands[:1] == ["--"] else self.operands
         self.host = words[0].rsplit("@", 1)[-1] if words else ""
         # `ssh host -- command` is how people write it by hand.
@@ -143,7 +154,7 @@ class CommandLine:
         return bool(host) and self.host.strip("[]").lower() == host.lower() and self.port == port
 
 
-def _options_and_operands(argv: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
+def options_and_operands(argv: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
     """Split ssh's arguments as its getopt(3) does, up to the first that is no option."""
     options, words = [], list(argv)
     while words and words[0].startswith("-") and words[0] not in ("-", "--"):
@@ -522,11 +533,28 @@ class _Client:
 
     def __init__(self, report: _Report, lifeline: int | None) -> None:
         self.ending = Ending(os.urandom(16).hex())
-        self.report, self._lifeline = report, lifeline
+        self.report = report
         self.unread = False
+        self.inner: list[str] = []
+        """An ssh to start once the connection stands, which goes over it."""
+        self._inner: subprocess.Popen[bytes] | None = None
         self._signal = 0
+        self.served = False
+        """Something has come out of it (a subsystem)."""
+        self._poll = select.poll()
+        self._open: set[int] = set()
+        self._sinks: dict[int, Callable[[bytes], None]] = {}
+        if lifeline is not None:
+            self._listen(lifeline, self._watch)
 
-    def run(self, argv: Sequence[str], environ: dict[str, str], *, piped: bool) -> int:
+    def run(
+        self,
+        argv: Sequence[str],
+        environ: dict[str, str],
+        *,
+        stdin: int | None = None,
+        piped: bool = True,
+    ) -> int:
         """Run ssh to its end; returns its status, -N after signal N. With ``piped`` what it writes
         passes through here.
 
@@ -535,10 +563,12 @@ class _Client:
         for number in _PASSED:
             signal.signal(number, self._pass_on)
         streams = subprocess.PIPE if piped else None
+        self._environ = environ
         try:
             with subprocess.Popen(
                 argv,
                 env=environ,
+                stdin=stdin,
                 stdout=streams,
                 stderr=streams,
                 bufsize=0,
@@ -561,23 +591,28 @@ class _Client:
     def _move(self) -> None:
         """Hand on what ssh writes, until it closes its pipes or ends."""
         pipes = {self._process.stdout: self._take, self._process.stderr: self.report.add_stderr}
-        sinks = {pipe.fileno(): sink for pipe, sink in pipes.items() if pipe}
-        open_pipes = set(sinks)
-        if self._lifeline is not None:
-            sinks[self._lifeline] = self._watch
-        poll = select.poll()
-        for descriptor in sinks:
-            poll.register(descriptor, select.POLLIN)
-        while open_pipes:
-            ready = poll.poll(HOLD_SECONDS * 1000)
+        for pipe, sink in pipes.items():
+            self._read(pipe, sink)
+        while self._open:
+            ready = self._poll.poll(HOLD_SECONDS * 1000)
             if not ready and not self._goes_on():
                 break
             for descriptor, _ in ready:
                 data = os.read(descriptor, CHUNK_BYTES)
-                sinks[descriptor](data)
+                self._sinks[descriptor](data)
                 if not data:
-                    poll.unregister(descriptor)
-                    open_pipes.remove(descriptor)
+                    self._poll.unregister(descriptor)
+                    self._open.discard(descriptor)
+
+    def _listen(self, descriptor: int, sink: Callable[[bytes], None]) -> None:
+        self._sinks[descriptor] = sink
+        self._poll.register(descriptor, select.POLLIN)
+
+    def _read(self, pipe: IO[bytes] | None, sink: Callable[[bytes], None]) -> None:
+        """Listen to a pipe to its end."""
+        if pipe is not None:
+            self._listen(pipe.fileno(), sink)
+            self._open.add(pipe.fileno())
 
     def _goes_on(self) -> bool:
         """Release what is held back; tell whether ssh runs. (A process that it started may still
@@ -592,7 +627,39 @@ class _Client:
         output = self.ending.feed(data) if data else self.ending.rest()
         if self.ending.begun and not had_begun:
             self.report.begun()
+            if self.inner:
+                self._start_inner()
         self._write(output)
+
+    def _start_inner(self) -> None:
+        """Start what goes over the connection, now that it stands."""
+        self._inner = subprocess.Popen(
+            self.inner,
+            env=self._environ,
+            stdout=subprocess.PIPE if "-s" in self.inner else None,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            preexec_fn=_in_child(),  # noqa: PLW1509 — as in run
+        )
+        self._read(self._inner.stdout, self._take_inner)
+        self._read(self._inner.stderr, self._hear_inner)
+
+    def _take_inner(self, data: bytes) -> None:
+        self.served = self.served or bool(data)
+        self._write(data)
+
+    def _hear_inner(self, data: bytes) -> None:
+        self.report.add_stderr(data)
+        if not data and self._process.stdin:  # the command around it ends with its input
+            self._process.stdin.close()
+
+    def inner_status(self) -> int:
+        """Wait for it, and return its status."""
+        if self._inner is None:
+            return EXIT_UNKNOWN
+        if self.ending.status is None:
+            self._inner.terminate()
+        return self._inner.wait()
 
     def _watch(self, data: bytes) -> None:
         """End ssh at the lifeline's end."""
@@ -721,14 +788,19 @@ def _open_standard_streams() -> None:
 
 
 _HELP = """\
-Usage: daytona-ssh [-4|-6] [-p PORT] [-o OPTION] HOST COMMAND
+Usage: daytona-ssh [OPTIONS] SANDBOX [COMMAND]
+       daytona-ssh [-4|-6] [-p PORT] [-o OPTION] HOST COMMAND
 
-A GIT_SSH wrapper; git calls it. For the gateway that DAYTONA_SSH_GATEWAY names it runs
-OpenSSH with the sandbox's token as the user and only the pinned host keys; for any
-other host it becomes your own ssh. 'git daytona' and 'daytona-token exec' set it up.
+ssh for sandboxes: for you, and for programs that start an ssh (rsync, scp, sftp, git).
+SANDBOX is sandbox-1, 1, opencode/1 or a sandbox's id; for any other host it becomes
+your own ssh. OPTIONS are ssh's own: -4, -6, -C, -D, -L, -N, -W, -n, -q, -s, -t, -T, and
+those of -o that daytona-ssh(1) lists.
 
-  --help     show this text
-  --version  show the version of the OpenSSH client it would run
+git calls it for the gateway that DAYTONA_SSH_GATEWAY names: it then runs OpenSSH with
+the sandbox's token as the user and only the pinned host keys.
+
+  --help         show this text
+  --version, -V  show the version of the OpenSSH client it would run
 
 See daytona-ssh(1).
 """
@@ -762,13 +834,18 @@ def main(argv: list[str]) -> int:
 
 def _run(argv: list[str], environ: dict[str, str], report: _Report) -> int:
     line = CommandLine(argv)
-    if argv[:1] == ["--version"]:
+    if argv[:1] in (["--version"], ["-V"]):
         program = find_ssh(environ.get("DAYTONA_SSH_BINARY", ""), environ.get("PATH", ""))
         os.execve(program, [program, "-V"], scrubbed(environ))
     if not line.host:
         hint = "git calls this program; see 'daytona-ssh --help'"
         raise Refusal(EXIT_USAGE, "there is no host among the arguments", hint)
-    if not line.is_for(environ.get("DAYTONA_SSH_GATEWAY", "")):
+    gateway = environ.get("DAYTONA_SSH_GATEWAY", "")
+    if not line.is_for(gateway):
+        if not gateway and not line.probe and _SANDBOX.fullmatch(line.host):
+            # -P keeps the working directory out of it, -E what PYTHON* say
+            start = [sys.executable, "-EPB", "-X", "utf8", "-m", "git_daytona", "daytona-ssh"]
+            os.execve(sys.executable, [*start, *argv], environ)
         _inherited(environ, "DAYTONA_SSH_TOKEN_FD")
         other(line, environ)
     return connect(line, environ, report)
@@ -811,7 +888,9 @@ def connect(line: CommandLine, environ: dict[str, str], report: _Report) -> int:
         lines = honoured(shown, theirs, inherited=not pinned)
         ours = files.enter_context(private_file(configuration(token, lines)))
         client = _Client(report, _inherited(environ, "DAYTONA_SSH_LIFELINE_FD"))
-        return _converse(line, [program, "-F", ours, *fixed], clean, client)
+        more = shlex.split(environ.get("DAYTONA_SSH_MORE", ""))
+        inner = shlex.split(environ.get("DAYTONA_SSH_SESSION", ""))
+        return _start(line, [program, *more, "-F", ours, *fixed], clean, client, inner)
 
 
 def _fixed_arguments(
@@ -827,22 +906,36 @@ def _fixed_arguments(
     return [*line.family, *chosen, "-p", port], trust_file is not None
 
 
+def _start(
+    line: CommandLine,
+    start: list[str],
+    environ: dict[str, str],
+    client: _Client,
+    inner: list[str],
+) -> int:
+    """Run ``start`` (ssh, its options) in the way that is asked for; return the exit status."""
+    if line.probe:
+        probe = [*start, "-G", "--", line.host]
+        return _as_of_a_shell(client.run(probe, environ, piped=False))
+    # The gateway gives a terminal to its own shell only, and its status to nobody; without one
+    # /bin/sh reads our input.
+    if line.terminal and not line.rest:
+        inner = ["-t"]
+    if inner:
+        return _serve(line, start, environ, client, inner)
+    return _converse(line, start, environ, client)
+
+
 def _converse(line: CommandLine, start: list[str], environ: dict[str, str], client: _Client) -> int:
-    """Run ``start`` (ssh, its options) with the command; return the command's own status.
+    """Run ``start`` with the command; return the command's own status.
 
     Raises Refusal where that is unknown.
     """
     ending = client.ending
-    # The gateway gives a terminal to its own shell only, and its status to nobody; without one
-    # /bin/sh reads our input.
-    if line.probe or (line.terminal and not line.rest):
-        option = "-G" if line.probe else "-t"
-        status = client.run([*start, option, "--", line.host], environ, piped=False)
-        return _as_of_a_shell(status)
     protocol = environ.get("GIT_PROTOCOL", "") if line.sends_protocol else ""
     command = " ".join(line.rest) or "exec /bin/sh"
     remote = remote_command(command, protocol, ending.nonce)
-    status = client.run([*start, "--", line.host, remote], environ, piped=True)
+    status = client.run([*start, "--", line.host, remote], environ)
     # git prints what we print. As what the server writes in the side band, this must not pass for
     # words of ssh's or ours.
     prefix = b"remote: " if re.search("upload-pack|receive-pack|upload-archive", command) else b""
@@ -855,14 +948,58 @@ def _converse(line: CommandLine, start: list[str], environ: dict[str, str], clie
         return 128 + signal.SIGPIPE
     if status < 0:
         return _as_of_a_shell(status)
+    raise _broken(ending)
+
+
+def _broken(ending: Ending) -> Refusal:
     hint = "see whether the sandbox runs: git daytona status"
     if ending.begun:
-        raise Refusal(
+        return Refusal(
             EXIT_UNKNOWN,
             "the connection ended before the command did: how that ended is unknown",
             hint,
         )
-    raise Refusal(EXIT_UNKNOWN, "the connection did not come about, or broke at once", hint)
+    return Refusal(EXIT_UNKNOWN, "the connection did not come about, or broke at once", hint)
+
+
+def _serve(
+    line: CommandLine,
+    start: list[str],
+    environ: dict[str, str],
+    client: _Client,
+    inner: list[str],
+) -> int:
+    """Run what cannot have our words around it (a terminal, a subsystem, -W) over a connection that
+    a command of ours holds, which reports that it stands; return its status.
+
+    ssh itself could not say so: it is let in before the gateway looks at the token.
+    """
+    with _control_path() as path:
+        share = ["-o", f"ControlPath={path}"]
+        # without the connection it would make one of its own
+        alone = ["-F", "none", "-o", "ProxyCommand=false", "-o", "LogLevel=ERROR", "-e", "none"]
+        client.inner = [start[0], *alone, *share, *inner, "--", line.host, *line.rest]
+        share = [start[0], "-o", "ControlMaster=yes", *share]
+        remote = remote_command("while read -r r; do :; done", "", client.ending.nonce)
+        argv = [*share, *start[1:], "--", line.host, remote]
+        status = client.run(argv, environ, stdin=subprocess.PIPE)
+        served = client.inner_status()
+    if client.ending.status is None and status >= 0:
+        raise _broken(client.ending)
+    client.report.ended()
+    # A status that the gateway has lost, on a connection that was whole to the end: what a
+    # subsystem's protocol has to say, it has said. (A terminal's the gateway tells nobody.)
+    lost = served == EXIT_UNKNOWN and status >= 0 and (client.served or "-t" in inner)
+    return 0 if lost else _as_of_a_shell(status if status < 0 else served)
+
+
+@contextlib.contextmanager
+def _control_path() -> Iterator[str]:
+    """Give a path for the socket of a shared connection, which nobody else can reach."""
+    # a socket's path may have about a hundred characters, and ssh adds some for a while
+    place = "/tmp" if len(tempfile.gettempdir()) > 50 else None  # noqa: S108
+    with tempfile.TemporaryDirectory(prefix="daytona-ssh-", dir=place) as folder:
+        yield os.path.join(folder, "s").replace("%", "%%")
 
 
 def _as_of_a_shell(status: int) -> int:

@@ -53,7 +53,7 @@ def listening(coordinator: Coordinator, sandbox_id: str) -> list[int]:
     return sorted(set(report.ports(coordinator.cloud, sandbox_id)) - previews.DAYTONAS_OWN)
 
 
-def _ports(
+def complete_ports(
     context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> "list[CompletionItem[str]]":
     """The ports in the session's sandbox, which is not started for this."""
@@ -69,7 +69,9 @@ def _ports(
     return [CompletionItem(str(port)) for port in found if str(port).startswith(incomplete)]
 
 
-port = click.argument("port", required=False, type=click.IntRange(1, 65535), shell_complete=_ports)
+port = click.argument(
+    "port", required=False, type=click.IntRange(1, 65535), shell_complete=complete_ports
+)
 """A port of the session's sandbox."""
 session = click.argument("name", metavar="N", shell_complete=_sessions)
 """The session that a command is for."""

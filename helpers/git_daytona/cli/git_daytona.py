@@ -8,6 +8,7 @@ SECTIONS = {
         "exec": ("work", "Run a command in a session's sandbox"),
         "shell": ("work", "Open a shell in a session's sandbox"),
         "cp": ("work", "Copy files into a sandbox, or out of it"),
+        "forward": ("ports", "Let ports of this machine lead into a sandbox"),
         "sync": ("work", "Bring a session's work back to opencode/N"),
         "fetch": ("work", "Fetch a sandbox's branches into sandbox-N/*, no more"),
         "push": ("work", "Push opencode/N into its sandbox, fast-forward only"),

@@ -9,8 +9,9 @@ of its sandbox, which need a lease of their own, do not wait for it.
 import os
 import shlex
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 
 from git_daytona.base import log, run
 from git_daytona.base.errors import ConnectionClosed, GitDaytonaError
@@ -18,28 +19,62 @@ from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.transfer.environment import connection
 
 TRIES = 3
+_WAIT = "while read -r r; do :; done"
 FAILED = 255
 """The wrapper's exit status for a connection that did not come about or broke."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is wanted of ssh: by default the output of a shell command.
+
+    ``session`` are ssh's options for what is no command: ``-s`` (the command is the subsystem's
+    name), ``-W PLACE``; or ``-N``. ``options`` are the wrapper's, such as ``-t``, which with no
+    command is the gateway's own shell; ``more`` those of ssh that have been checked.
+    """
+
+    command: str = ""
+    session: Sequence[str] = ()
+    options: Sequence[str] = ()
+    more: Sequence[str] = ()
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is forwardings alone: a command then waits for the connection's end."""
+        return "-N" in self.session
+
+    @property
+    def reads_itself(self) -> bool:
+        """Whether the wrapper has our own input, and hands it on once the connection stands."""
+        terminal = not self.command and "-t" in self.options
+        return not self.alone and (terminal or bool(self.session))
+
+    @property
+    def variables(self) -> dict[str, str]:
+        session = shlex.join(() if self.alone else self.session)
+        return {"DAYTONA_SSH_SESSION": session, "DAYTONA_SSH_MORE": shlex.join(self.more)}
 
 
 def connect(
     coordinator: Coordinator,
     sandbox_id: str,
-    command: str,
+    wish: Wish,
     *,
     options: Mapping[str, str] | None = None,
     begin: Callable[[], None] = lambda: None,
+    stands: Callable[[], None] = lambda: None,
 ) -> int:
-    """Run a shell command in a sandbox that is awake; return its exit status.
+    """Connect our streams with a sandbox that is awake; return the exit status of what runs there.
 
     ``options`` are variables for the wrapper; ``begin`` is called once, when there is a token and
-    before anything is written to our output. A connection on which the command has not begun is
-    made again. Raises ConnectionClosed, and what ``Transfers.lease`` raises.
+    before anything is written to our output, ``stands`` (in a thread) once the command runs or the
+    connection stands. A connection on which that has not come is made again. Raises
+    ConnectionClosed, and what ``Transfers.lease`` raises.
     """
     with log.event("connect", sandbox=sandbox_id) as event:
         for attempt in range(1, TRIES + 1):
-            connected = _Connected(coordinator, begin if attempt == 1 else lambda: None)
-            status = connected.run(sandbox_id, command, options or {})
+            connected = _Connected(coordinator, begin if attempt == 1 else lambda: None, stands)
+            status = connected.run(sandbox_id, wish, options or {})
             event.update(status=status, attempt=attempt)
             if connected.unread:
                 raise GitDaytonaError(
@@ -58,14 +93,16 @@ class _Connected:
     """One try. Our input goes to no connection on which no command reads it: the next try gets all
     of it."""
 
-    def __init__(self, coordinator: Coordinator, begin: Callable[[], None]) -> None:
-        self._coordinator, self._begin = coordinator, begin
+    def __init__(
+        self, coordinator: Coordinator, begin: Callable[[], None], stands: Callable[[], None]
+    ) -> None:
+        self._coordinator, self._begin, self._stands = coordinator, begin, stands
         self.begun, self._decided = threading.Event(), threading.Event()
         self.unread: OSError | None = None
         self._ending = threading.Lock()
         self._lease = ExitStack()
 
-    def run(self, sandbox_id: str, command: str, options: Mapping[str, str]) -> int:
+    def run(self, sandbox_id: str, wish: Wish, options: Mapping[str, str]) -> int:
         coordinator = self._coordinator
         with ExitStack() as held:
             held.callback(self._end_lease)
@@ -75,19 +112,26 @@ class _Connected:
             env = {
                 key: value for key, value in os.environ.items() if not key.startswith("DAYTONA_")
             }
-            env |= {**connected.env, **options}
+            env |= {**connected.env, **wish.variables, **options}
             wrapper = shlex.split(env.pop("GIT_SSH_COMMAND"))
             place = ("-p", str(trust.endpoint.port), trust.endpoint.host)
-            argv = (*wrapper, "-o", "SendEnv=GIT_PROTOCOL", *place, "--", command)
+            argv = (*wrapper, *wish.options, "-o", "SendEnv=GIT_PROTOCOL", *place)
+            if command := _WAIT if wish.alone else wish.command:
+                argv += ("--", command)
             reading, writing = os.pipe()
+            stdin = None if wish.reads_itself else reading
             watch = threading.Thread(
-                target=self._watch, args=(connected.report.wait_for_begin, writing), daemon=True
+                target=self._watch,
+                args=(connected.report.wait_for_begin, writing, wish),
+                daemon=True,
             )
             watch.start()
             try:
-                return run.foreground(argv, env, stdin=reading, pass_fds=connected.pass_fds)
+                return run.foreground(argv, env, stdin=stdin, pass_fds=connected.pass_fds)
             finally:
                 connected.report.close_writing()  # ends the watch, if that does not wait for input
+                if wish.alone:  # until now: its end would be that of the command
+                    os.close(writing)
                 self._decided.wait(5)
                 os.close(reading)
 
@@ -95,14 +139,17 @@ class _Connected:
         with self._ending:  # whoever comes second finds it ended
             self._lease.close()
 
-    def _watch(self, wait_for_begin: Callable[[], bool], writing: int) -> None:
+    def _watch(self, wait_for_begin: Callable[[], bool], writing: int, wish: Wish) -> None:
         if wait_for_begin():
             self.begun.set()
         self._decided.set()
         if self.begun.is_set():
             self._end_lease()
-            self.unread = _feed(writing)
-        os.close(writing)
+            self._stands()
+            if not wish.alone and not wish.reads_itself:
+                self.unread = _feed(writing)
+        if not wish.alone:
+            os.close(writing)
 
 
 def _feed(writing: int) -> OSError | None:

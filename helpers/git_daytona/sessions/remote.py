@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from git_daytona.base import messages
 from git_daytona.base.errors import NotFound, SandboxGone
 from git_daytona.git.refs import PROJECT
-from git_daytona.sessions.connect import connect
+from git_daytona.sessions.connect import Wish, connect
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.sessions.state import Session
 from git_daytona.sessions.sync import ready_for_push
@@ -56,11 +56,11 @@ def serve(coordinator: Coordinator, name: str, service: str, begin: Callable[[],
     ``destination`` and ``connect`` do.
     """
     found = destination(coordinator, name)
-    command = f"{SERVICES[service]} {shlex.quote(PROJECT)}"
+    wish = Wish(f"{SERVICES[service]} {shlex.quote(PROJECT)}")
     # git itself asks for version 2 of its protocol by HTTP and ssh only
     options = {"GIT_PROTOCOL": "version=2"} if service == UPLOAD else {}
     if service != RECEIVE:
-        return connect(coordinator, found.sandbox_id, command, options=options, begin=begin)
+        return connect(coordinator, found.sandbox_id, wish, options=options, begin=begin)
     turn = coordinator.one_at_a_time(found.session.id if found.session else found.sandbox_id)
     with turn:
         report = ready_for_push(coordinator.cloud, found.sandbox_id, found.name)
@@ -69,8 +69,8 @@ def serve(coordinator: Coordinator, name: str, service: str, begin: Callable[[],
                 "the sandbox has work that is not here; a push to its branch will be rejected\n"
                 f"hint: bring it here first: git daytona sync {found.name}"
             )
-        command = f"{receive_pack(report.filters)} {shlex.quote(PROJECT)}"
-        return connect(coordinator, found.sandbox_id, command, begin=begin)
+        wish = Wish(f"{receive_pack(report.filters)} {shlex.quote(PROJECT)}")
+        return connect(coordinator, found.sandbox_id, wish, begin=begin)
 
 
 def _is_here(coordinator: Coordinator, commit: str) -> bool:

@@ -5,7 +5,7 @@ import shlex
 from git_daytona.base import log
 from git_daytona.git.refs import PROJECT
 from git_daytona.sandbox import scripts, terminal
-from git_daytona.sessions.connect import connect
+from git_daytona.sessions.connect import Wish, connect
 from git_daytona.sessions.coordinator import Coordinator
 
 
@@ -24,7 +24,7 @@ def shell(coordinator: Coordinator, name: str) -> int:
             status = terminal.join(coordinator.cloud, session.sandbox_id, PROJECT)
         else:
             command = shlex.join(("sh", "-c", scripts.read("login"), PROJECT))
-            status = connect(coordinator, session.sandbox_id, command)
+            status = connect(coordinator, session.sandbox_id, Wish(command))
         event.update(status=status)
         coordinator.state.touch(session.id)  # what was done there is not here yet
         return status
