@@ -425,7 +425,8 @@ class StateFile:
             return _session(session_id, record)
         except ValueError as problem:
             raise BadRecord(
-                f"the record of session '{session_id}' in '{self.path}' cannot be read: {problem}",
+                f"the record of session '{printable(session_id)}' in '{self.path}' cannot be read:"
+                f" {problem}",
                 hint="mend it: git-daytona-state(5) has the form; its sandbox stays as it is",
             ) from None
 
