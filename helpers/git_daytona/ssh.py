@@ -408,6 +408,8 @@ _REMOTE = (
     " { tail -c %d || while read -r r; do :; done; }; } 4>&1);"
     " printf '\\373%s%%s\\373%s' \"$r\"; } 3>&1"
 )
+WAITING = "while read -r r; do :; done"
+"""A command that lasts as long as its input, for what needs a connection and no command."""
 _MARK = b"\xfb"
 """What the mark begins with (octal 373): in no text in UTF-8, and at the end of no message that
 git's protocols wait for (those end in "0" or a newline), so that next to nothing is held back."""
@@ -980,7 +982,7 @@ def _serve(
         alone = ["-F", "none", "-o", "ProxyCommand=false", "-o", "LogLevel=ERROR", "-e", "none"]
         client.inner = [start[0], *alone, *share, *inner, "--", line.host, *line.rest]
         share = [start[0], "-o", "ControlMaster=yes", *share]
-        remote = remote_command("while read -r r; do :; done", "", client.ending.nonce)
+        remote = remote_command(WAITING, "", client.ending.nonce)
         argv = [*share, *start[1:], "--", line.host, remote]
         status = client.run(argv, environ, stdin=subprocess.PIPE)
         served = client.inner_status()

@@ -50,9 +50,8 @@ def test_a_push_over_work_is_refused(repo, begin, by_api):
     head = repo.git("rev-parse", "opencode/1")
     session.agent("echo x >x; git add x; git commit -qm x")
     with pytest.raises(TransferFailed, match="non-fast-forward"):
-        session.coordinator._branch(session.coordinator.find("1")).transport.push(
-            f"{head}:refs/heads/opencode"
-        )
+        transport = session.coordinator._branch(session.coordinator.find("1")).transport
+        transport.push(session.sandbox_id, f"{head}:refs/heads/opencode")
 
 
 def test_objects_are_checked(repo, begin, by_api):

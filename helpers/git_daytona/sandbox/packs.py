@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from git_daytona.api.cloud import Cloud
 from git_daytona.base import log
 from git_daytona.base.errors import TransferFailed
 from git_daytona.base.run import run
@@ -40,7 +39,6 @@ HAVES = 500
 class Packs:
     """Fetches and pushes of one process through the API."""
 
-    cloud: Cloud
     transfers: Transfers
 
     def fetch(
@@ -59,7 +57,7 @@ class Packs:
         RefGone for a ref that has gone on meanwhile, and what the API's calls raise.
         """
         most = most_bytes(repository)
-        parts = Parts(self.cloud, sandbox_id)
+        parts = Parts(self.transfers.cloud, sandbox_id)
         with _apart(repository) as apart, log.event("packs.fetch", sandbox=sandbox_id):
             try:
                 haves = list(here)[:HAVES]
@@ -105,7 +103,7 @@ class Packs:
         ``there`` are commits that the sandbox has. Raises TransferFailed.
         """
         oid = refspec.removeprefix("+").partition(":")[0]
-        parts = Parts(self.cloud, sandbox_id)
+        parts = Parts(self.transfers.cloud, sandbox_id)
         with (
             tempfile.TemporaryDirectory(prefix="git-daytona-") as folder,
             log.event("packs.push", sandbox=sandbox_id),

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from git_daytona.base import files, log, paths
@@ -25,12 +26,11 @@ BLOCKED_SECONDS = 3600.0
 
 @dataclass(frozen=True)
 class Transport:
-    """Fetches and pushes for one sandbox, as daytona.transport has it; ``tell`` is told, once, that
-    SSH is blocked."""
+    """Fetches and pushes of one operation, as daytona.transport has it; ``tell`` is told, once,
+    that SSH is blocked, ``show`` shows git's progress."""
 
     repository: Repository
     transfers: Transfers
-    sandbox_id: str
     tell: Callable[[str], None]
     show: bool = False
 
@@ -40,28 +40,33 @@ class Transport:
             return self.transfers.policy.endpoint()
         return self.transfers.check().endpoint
 
-    def ahead(self) -> AbstractContextManager[Callable[[], Leased] | None]:
+    def ahead(self, sandbox_id: str) -> AbstractContextManager[Callable[[], Leased] | None]:
         """Begin the lease for a push that comes within the block."""
         if self._through_api():
             return nullcontext()
-        return self.transfers.ahead(self.repository, self.sandbox_id)
+        return self.transfers.ahead(self.repository, sandbox_id)
 
     def fetch(
-        self, refs: Mapping[str, str], refspecs: Sequence[str], here: Collection[str]
+        self,
+        sandbox_id: str,
+        refs: Mapping[str, str],
+        refspecs: Sequence[str],
+        here: Collection[str],
     ) -> None:
         """Fetch the sandbox's refs, name to object id, by explicit refspecs; ``here`` are commits
         of its branches that the repository has. Raises TransferFailed and its kinds."""
         self._either(
             lambda blocked: self.transfers.fetch(
-                self.repository, self.sandbox_id, refspecs, show=self.show, blocked=blocked
+                self.repository, sandbox_id, refspecs, show=self.show, blocked=blocked
             ),
             lambda packs: packs.fetch(
-                self.repository, self.sandbox_id, refs, refspecs, here=here, show=self.show
+                self.repository, sandbox_id, refs, refspecs, here=here, show=self.show
             ),
         )
 
     def push(
         self,
+        sandbox_id: str,
         refspec: str,
         there: Collection[str] = (),
         *,
@@ -72,41 +77,39 @@ class Transport:
         Its checkout passes the ``relaxed`` filters by. Raises TransferFailed and its kinds."""
         self._either(
             lambda blocked: self.transfers.push(
-                *(self.repository, self.sandbox_id, [refspec]),
+                *(self.repository, sandbox_id, [refspec]),
                 show=self.show,
                 ahead=ahead,
                 relaxed=relaxed,
                 blocked=blocked,
             ),
             lambda packs: packs.push(
-                self.repository, self.sandbox_id, refspec, there=there, relaxed=relaxed
+                self.repository, sandbox_id, refspec, there=there, relaxed=relaxed
             ),
         )
 
     def _either(
         self, over_ssh: Callable[[Callable[[], bool]], object], by_api: Callable[[Packs], None]
     ) -> None:
-        packs = Packs(self.transfers.cloud, self.transfers)
+        packs = Packs(self.transfers)
         if self._through_api():
             by_api(packs)
             return
         try:
             # A sandbox that is stopped, or just starting, looks the same to ssh; but then the
             # gateway answers.
-            over_ssh(
-                lambda: self._way() == "auto" and not _answers(self.transfers.policy.endpoint())
-            )
+            over_ssh(lambda: self._way == "auto" and not _answers(self.transfers.policy.endpoint()))
         except Blocked as problem:
             log.logger.warning("transport: %s", problem.message)
             by_api(packs)
             self._note_blocked()
 
+    @cached_property
     def _way(self) -> str:
         return preferences.load(self.repository.existing_dir).transport()
 
     def _through_api(self) -> bool:
-        way = self._way()
-        return way == "api" or (way == "auto" and self._is_blocked())
+        return self._way == "api" or (self._way == "auto" and self._is_blocked())
 
     @property
     def _note(self) -> Path:

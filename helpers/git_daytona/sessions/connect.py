@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
+from git_daytona import ssh
 from git_daytona.base import log, run
 from git_daytona.base.errors import ConnectionClosed, GitDaytonaError
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.transfer.environment import connection
 
 TRIES = 3
-_WAIT = "while read -r r; do :; done"
 FAILED = 255
 """The wrapper's exit status for a connection that did not come about or broke."""
 
@@ -116,7 +116,7 @@ class _Connected:
             wrapper = shlex.split(env.pop("GIT_SSH_COMMAND"))
             place = ("-p", str(trust.endpoint.port), trust.endpoint.host)
             argv = (*wrapper, *wish.options, "-o", "SendEnv=GIT_PROTOCOL", *place)
-            if command := _WAIT if wish.alone else wish.command:
+            if command := ssh.WAITING if wish.alone else wish.command:
                 argv += ("--", command)
             reading, writing = os.pipe()
             stdin = None if wish.reads_itself else reading

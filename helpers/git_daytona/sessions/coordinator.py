@@ -264,7 +264,7 @@ class Coordinator:
         blocked = branches.in_the_way(self.repository, prefix)
         if blocked and not for_tools:
             raise blocked
-        Transport(self.repository, self.transfers, "", self.tell).check()
+        self._transport().check()
 
     def _forked(self, origin: str) -> tuple[str, str | None]:
         """Return what the agent of a fork has to know, and the commit that it begins with."""
@@ -489,9 +489,10 @@ class Coordinator:
 
     def _branch(self, session: Session) -> SandboxBranch:
         names = session.names
-        return SandboxBranch(
-            self.repository, self.transfers, session.sandbox_id, names, self.tell, self.show
-        )
+        return SandboxBranch(self.repository, self._transport(), session.sandbox_id, names)
+
+    def _transport(self) -> Transport:
+        return Transport(self.repository, self.transfers, self.tell, self.show)
 
     def fetch(self, name: str) -> Outcome:
         """Fetch a session's branches as they are: nothing is committed there, opencode/N stays."""

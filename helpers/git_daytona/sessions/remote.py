@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from git_daytona.base import messages
@@ -34,17 +35,20 @@ class Destination:
 
 def destination(coordinator: Coordinator, name: str) -> Destination:
     """Find the sandbox of ``3``, ``sandbox-3``, ``opencode/3``, a session's or a sandbox's id, and
-    start it. Raises NotFound, SandboxGone, SandboxBroken."""
+    start it. Raises NotFound, SandboxGone, SandboxBroken, Elsewhere."""
+    home: AbstractContextManager[None]
     try:
         session = coordinator.find(name)
     except NotFound as problem:
         try:
-            found = Destination(coordinator.cloud.get(name).id)
+            found, home = Destination(coordinator.cloud.get(name).id), nullcontext()
         except SandboxGone:
             raise problem from None
     else:
         found = Destination(session.sandbox_id, session)
-    coordinator.sandboxes.awake(coordinator.cloud.get(found.sandbox_id))
+        home = coordinator.at_home(session)
+    with home:
+        coordinator.sandboxes.awake(coordinator.cloud.get(found.sandbox_id))
     return found
 
 

@@ -1,6 +1,6 @@
 """The way of work between a sandbox and its branch: set-up, sync, fetch, push."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -18,7 +18,6 @@ from git_daytona.sandbox import report as sandbox
 from git_daytona.sandbox.report import Report
 from git_daytona.sandbox.transport import Transport
 from git_daytona.transfer.failures import RefGone
-from git_daytona.transfer.transfer import Transfers
 
 MESSAGE = "Changes of the OpenCode session"
 """Subject of the commits that a sync makes in the sandbox."""
@@ -44,19 +43,16 @@ class Outcome:
 
 @dataclass(frozen=True)
 class SandboxBranch:
-    """A session's branch here and the sandbox that works on it. ``tell`` receives a line per step;
-    ``show`` shows git's progress."""
+    """A session's branch here and the sandbox that works on it; ``transport`` is told each step."""
 
     repository: Repository
-    transfers: Transfers
+    transport: Transport
     sandbox_id: str
     names: Names
-    tell: Callable[[str], None]
-    show: bool = False
 
     @property
-    def transport(self) -> Transport:
-        return Transport(self.repository, self.transfers, self.sandbox_id, self.tell, self.show)
+    def cloud(self) -> Cloud:
+        return self.transport.transfers.cloud
 
     def set_up(self, *, fresh: bool) -> None:
         """Give the session its remote, its sandbox's repository, and HEAD in it; the push checks
@@ -69,19 +65,19 @@ class SandboxBranch:
         head = refs.get(names.ref) or refs.get(names.base)
         early = fresh and head is not None
         with (
-            transport.ahead() if early else nullcontext() as ahead,
+            transport.ahead(self.sandbox_id) if early else nullcontext() as ahead,
             concurrently(
                 lambda: branches.set_remote(repository, names, endpoint, ownership.owner_here())
             ) as remote,
         ):
-            self.tell("preparing its repository")
-            cloud = self.transfers.cloud
-            there = sandbox.prepare(cloud, self.sandbox_id, repository.object_format)
+            transport.tell("preparing its repository")
+            there = sandbox.prepare(self.cloud, self.sandbox_id, repository.object_format)
             remote.result()
             if there.head is None and head is not None:
-                self.tell(f"pushing {head[:10]}")
+                transport.tell(f"pushing {head[:10]}")
                 refspec = f"{head}:refs/heads/{SANDBOX_BRANCH}"
-                transport.push(refspec, relaxed=there.filters, ahead=ahead)
+                relaxed = there.filters
+                transport.push(self.sandbox_id, refspec, relaxed=relaxed, ahead=ahead)
                 # As a push to a remote by name would: then a first turn without changes needs no
                 # fetch.
                 repository.git("update-ref", f"{names.tracking}{SANDBOX_BRANCH}", head)
@@ -116,7 +112,7 @@ class SandboxBranch:
         """Fetch the sandbox's branches into the tracking refs, and nothing else."""
         before = self.repository.refs(self.names.tracking)
         branches.forget_incoming(self.repository, self.names)
-        self._fetch(sandbox.refs(self.transfers.cloud, self.sandbox_id))
+        self._fetch(sandbox.refs(self.cloud, self.sandbox_id))
         kept = branches.integrate(self.repository, self.names, None, None).kept
         changed = self.repository.refs(self.names.tracking) != before
         message = "fetched" if changed else "nothing new in the sandbox"
@@ -131,7 +127,7 @@ class SandboxBranch:
                 f"there is no local branch '{names.branch}'",
                 hint=f"get it: git daytona sync {names.number}",
             )
-        report = ready_for_push(self.transfers.cloud, self.sandbox_id, names.number)
+        report = ready_for_push(self.cloud, self.sandbox_id, names.number)
         if report.head != local:
             head, here = report.head, self.repository
             if head and not (here.resolve(head) and here.contains([local], head)):
@@ -141,7 +137,7 @@ class SandboxBranch:
                 )
             known = [head] if head else []
             refspec = f"{local}:{report.branch}"
-            self.transport.push(refspec, known, relaxed=report.filters)
+            self.transport.push(self.sandbox_id, refspec, known, relaxed=report.filters)
         return local
 
     # -- the parts ---------------------------------------------------------------------------------
@@ -162,7 +158,7 @@ class SandboxBranch:
         return list(dict.fromkeys(oid for _, oid in sorted(refs.items(), reverse=True)))
 
     def _report(self, purpose: str = "", *, known: Sequence[str] | None = None) -> Report:
-        return sandbox.report(self.transfers.cloud, self.sandbox_id, MESSAGE, purpose, known=known)
+        return sandbox.report(self.cloud, self.sandbox_id, MESSAGE, purpose, known=known)
 
     def _fetch(self, report: Report) -> None:
         """Fetch what the report names, nothing else, to where ``branches.integrate`` expects it."""
@@ -171,7 +167,7 @@ class SandboxBranch:
             places = report.places.items()
             refspecs = [f"+{ref}:{incoming}{place.removeprefix('refs/')}" for ref, place in places]
             here = self.repository.refs(self.names.tracking, self.names.base).values()
-            self.transport.fetch(report.refs, refspecs, here)
+            self.transport.fetch(self.sandbox_id, report.refs, refspecs, here)
 
     def _take(self, report: Report, here: Mapping[str, str], kept: list[Kept]) -> Outcome:
         changed, where = _moved(self.names, report, here), ""
@@ -220,14 +216,15 @@ class SandboxBranch:
     def _restore(self, missing: str, known: Sequence[str] | None = None) -> Report:
         """Give a sandbox without history (case 62) ours, so that its files come on top. Until all
         is done it counts as being without: what fails is begun again."""
-        cloud, names = self.transfers.cloud, self.names
+        cloud, names = self.cloud, self.names
         log.logger.warning("session.restore sandbox=%s %s is missing", self.sandbox_id, missing)
         there = sandbox.prepare(cloud, self.sandbox_id, self.repository.object_format, restore=True)
         ours = (names.ref, f"{names.tracking}{SANDBOX_BRANCH}", names.base)
         refs = self.repository.refs(*ours)
         local = next((refs[ref] for ref in ours if ref in refs), None)
         if local is not None:
-            self.transport.push(f"+{local}:refs/daytona/restore", relaxed=there.filters)
+            refspec = f"+{local}:refs/daytona/restore"
+            self.transport.push(self.sandbox_id, refspec, relaxed=there.filters)
         again = self._report("new" if local is None else "adopt", known=known)
         if again.missing is not None:
             raise TransferFailed(
