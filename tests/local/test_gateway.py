@@ -637,10 +637,13 @@ def test_sockets_of_the_host_are_out_of_reach(world: World, tmp_path: Path) -> N
                     f"/tmp/../{place}",
                 )
             ):
-                with tunnel(world, path, tmp_path / str(number)) as one:
+                with (
+                    tunnel(world, path, tmp_path / str(number)) as one,
+                    # the refusal may come before what is sent, or after it
+                    contextlib.suppress(BrokenPipeError, ConnectionResetError),
+                ):
                     one.sendall(b"secret")
-                    with contextlib.suppress(ConnectionResetError):
-                        assert one.recv(10) == b"", path
+                    assert one.recv(10) == b"", path
             assert got == []
 
 

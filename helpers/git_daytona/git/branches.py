@@ -161,7 +161,9 @@ def set_remote(repository: Repository, names: Names, endpoint: Endpoint, owner: 
     }
     with changing(repository):
         _set_section(repository, f"remote.{names.remote}", wanted)
-        _set_section(repository, f"branch.{names.branch}", _upstream(names))
+        section = f"branch.{names.branch}"
+        if not {"remote", "merge"} & repository.section(section).keys():  # one of the user's own
+            _set_section(repository, section, _upstream(names))
 
 
 def _upstream(names: Names) -> dict[str, str]:
@@ -190,9 +192,9 @@ def owner(repository: Repository, remote: str) -> str:
 def remove_remote(repository: Repository, names: Names) -> None:
     """Remove remote sandbox-N and all of session N's refs but its branch and what was kept."""
     with changing(repository):
-        there = repository.section(f"branch.{names.branch}")
-        for key, value in _upstream(names).items():
-            if there.get(key) == value:
+        there, ours = repository.section(f"branch.{names.branch}"), _upstream(names)
+        if all(there.get(key) == value for key, value in ours.items()):
+            for key in ours:
                 repository.set_config("--unset", f"branch.{names.branch}.{key}")
         repository.set_config("--remove-section", f"remote.{names.remote}")
         _remove(repository, names.tracking, names.incoming, names.resetting, names.base)

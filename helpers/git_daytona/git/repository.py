@@ -196,7 +196,7 @@ def _reason(result: Result) -> str:
     beginnings = (("fatal:", "error:"), ("remote:", "!", " ! "), ("",))
     telling = [line for begin in beginnings for line in lines if line.startswith(begin)]
     reason = telling[0] if telling else f"exit status {result.status}"
-    return reason.removeprefix("fatal: ").removeprefix("error: ")
+    return printable(reason.removeprefix("fatal: ").removeprefix("error: "))
 
 
 def here() -> Path:
