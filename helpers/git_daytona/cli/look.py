@@ -5,7 +5,6 @@ import html
 import os
 import shutil
 import sys
-import webbrowser
 from collections.abc import Sequence
 
 import click
@@ -202,6 +201,8 @@ def _browse(link: str) -> None:
     page, target = paths.own_state() / "open.html", html.escape(link)
     refresh = f'<meta http-equiv="refresh" content="0; url={target}">'
     files.write_whole(page, f'<!doctype html><meta charset="utf-8">{refresh}\n'.encode())
+    import webbrowser  # what few commands need
+
     if not webbrowser.open(page.as_uri()):
         common.warn("no browser was found; open the link yourself")
 

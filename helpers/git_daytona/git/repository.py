@@ -223,14 +223,18 @@ def discover(start: Path) -> Repository:
     def parsed(*words: str) -> Result:
         return ask("rev-parse", *words)
 
-    found = parsed("--is-bare-repository", "--is-inside-work-tree", "--show-object-format")
+    folders = ("--absolute-git-dir", "--git-common-dir")
+    found = parsed(
+        "--is-bare-repository", "--is-inside-work-tree", "--show-object-format", *folders
+    )
     if found.status != 0:
         raise _not_found(start, found, ask)
-    bare, inside, object_format = found.text.splitlines()
+    bare, inside, object_format, *paths = found.text.split("\n")
     if "true" not in (bare, inside):
         raise NoRepository(f"'{start}' lies inside a .git directory", hint="go to the worktree")
-    git_dir = Path(parsed("--absolute-git-dir").text)
-    common_dir = (start / parsed("--git-common-dir").text).resolve()
+    if len(paths) != len(folders):  # one has a line break in its name
+        paths = [parsed(word).text for word in folders]
+    git_dir, common_dir = Path(paths[0]), (start / paths[1]).resolve()
     top = parsed("--show-toplevel").text if inside == "true" else ""
     if top and not os.environ.keys().isdisjoint(_MEANT):
         _check_together(top, git_dir)
