@@ -2,6 +2,7 @@
 is gone."""
 
 import os
+import sys
 
 import pytest
 
@@ -38,11 +39,14 @@ USES = {
         daytona-pin verify --live
     """,
     "one that was deleted": "git-daytona start; git-daytona delete 1",
-    "one that was stopped": """
+    "one that was stopped": f"""
         git-daytona start
-        id=$(git-daytona status --porcelain | cut -f9)
-        stop=$DAYTONA_API_URL/sandbox/$id/stop
-        curl -fsX POST -H "Authorization: Bearer $DAYTONA_API_KEY" "$stop"
+        {sys.executable} -c '
+import os, sys, urllib.request
+stop = os.environ["DAYTONA_API_URL"] + "/sandbox/" + sys.argv[1] + "/stop"
+key = {{"Authorization": "Bearer " + os.environ["DAYTONA_API_KEY"]}}
+urllib.request.urlopen(urllib.request.Request(stop, b"", key))
+        ' "$(git-daytona status --porcelain | cut -f9)"
     """,
 }
 

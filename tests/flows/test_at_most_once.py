@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from git_daytona.base.errors import CutShort, GitDaytonaError
+from support.lacking import needs_ps
 from support.processes import until
 from support.round_trip import stop
 
@@ -71,7 +72,14 @@ def test_case_92_another_process_has_replaced_it(local, repo, running, coordinat
     assert local.counts["create"] == 2
 
 
-@pytest.mark.parametrize("how", ["stop", "pkill -9 -f '[e]cho once'", "pkill -9 sh"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "stop",
+        pytest.param("pkill -9 -f '[e]cho once'", marks=needs_ps),
+        pytest.param("pkill -9 sh", marks=needs_ps),
+    ],
+)
 def test_case_106_the_sandbox_stops_under_it(local, repo, running, how):
     held = running()
     session = held.session
@@ -111,6 +119,7 @@ def test_case_92_a_server_that_fails_for_a_stopped_sandbox(local, repo, begin):
         assert session.agent(f"echo once >>{RAN}; cat {RAN}") == "once\n"
 
 
+@needs_ps
 def test_case_92_a_deletion_that_is_under_way(local, repo, begin, coordinate):
     """Whoever finds the sandbox gone before the record is does not make another one."""
     session = begin(repo)

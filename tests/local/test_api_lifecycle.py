@@ -173,14 +173,12 @@ def test_the_last_ports_are_left_to_whoever_has_them_now(root: Path) -> None:
             assert local.gateway_port not in ports
 
 
-def test_it_starts_and_stops_fast_and_again(root: Path) -> None:
+def test_it_starts_and_stops_again(root: Path) -> None:
     server = LocalDaytona(root)
     with server:
         pass
-    begun = time.monotonic()
     with server, http(server) as api:
         created(api)
-    assert time.monotonic() - begun < 2  # well under a second on an idle machine
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"{}", b'{"sandbox": {"id": "x"}}'])

@@ -813,10 +813,8 @@ def test_a_sandbox_that_stops_cuts_its_connections(world: World) -> None:
         assert client.stdout is not None and client.stderr is not None
         assert client.stdout.readline() == b"ready\n"
         world.gateway.cut("another")
-        began = time.monotonic()
         world.gateway.cut(world.sandbox.id)
         assert client.wait(SECONDS) == 255
-        assert time.monotonic() - began < 1
         assert b"closed by remote host" in client.stderr.read()
 
 

@@ -18,6 +18,7 @@ import pytest
 
 import git_daytona
 from git_daytona.local.core.model import ApiError, Isolation, Sandbox
+from git_daytona.local.isolation import enclosed, plain
 from git_daytona.local.isolation.choose import choose
 from git_daytona.local.isolation.plain import replace_home
 from support.lacking import needs_ps
@@ -450,21 +451,26 @@ def test_the_user_is_daytona(isolation: Isolation, sandbox: Sandbox) -> None:
     ]
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is waited for until the limit takes longer than any test may."""
+    for kind in (enclosed, plain):
+        monkeypatch.setattr(kind, "STOP_SECONDS", 1000.0)
+
+
+@pytest.mark.usefixtures("patient")
 def test_stopped_processes_do_not_hold_stop_up(isolation: Isolation, sandbox: Sandbox) -> None:
     process = isolation.popen(sandbox, ["sh", "-c", "kill -STOP $$"])
-    began = time.monotonic()
     isolation.stop(sandbox)
-    assert time.monotonic() - began < 5
     process.communicate(timeout=SECONDS)
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_killed_command_does_not_hold_stop_up(isolation: Isolation, sandbox: Sandbox) -> None:
     process = isolation.popen(sandbox, ["sleep", "900"])
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=SECONDS)
-    began = time.monotonic()
     isolation.stop(sandbox)
-    assert time.monotonic() - began < 5
 
 
 # Paths

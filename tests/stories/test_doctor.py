@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -205,7 +204,8 @@ def test_opencode(
     says: str,
     hint: str,
 ) -> None:
-    monkeypatch.setattr(machine, "PROGRAM_SECONDS", 1.0)
+    if "sleep" in script:
+        monkeypatch.setattr(machine, "PROGRAM_SECONDS", 1.0)
     program(tools, "opencode", script)
     found = examine(healthy.path).only("opencode", status)
     assert says in found[0] and hint in found[1]
@@ -555,9 +555,7 @@ def test_an_api_that_never_answers(
     monkeypatch.setattr(daytona, "REQUEST_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("DAYTONA_API_URL", f"http://127.0.0.1:{silent.getsockname()[1]}/api")
-        begin = time.monotonic()
         found = examine(healthy.path)
-    assert time.monotonic() - begin < 20
     assert "did not answer in time" in found.only("api", "fail")[0]
 
 

@@ -38,7 +38,7 @@ def serving(
             each.cancel()
         await asyncio.gather(*rest, return_exceptions=True)
         for writer in accepted:  # the task of one may not have begun
-            writer.transport.abort()
+            _abort(writer)
         for _ in range(5):  # what was cut is closed in the next rounds of the loop
             await asyncio.sleep(0)
 
@@ -55,6 +55,11 @@ def serving(
     finally:
         loop.call_soon_threadsafe(over.set)
         thread.join(10)
+
+
+def _abort(writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(AttributeError):  # of closed TLS, in the first releases of 3.11
+        writer.transport.abort()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -80,7 +85,7 @@ async def _end(writer: asyncio.StreamWriter) -> None:
     writer.close()
     with contextlib.suppress(OSError, TimeoutError, asyncio.CancelledError):
         await asyncio.wait_for(writer.wait_closed(), 1)
-    writer.transport.abort()  # TLS may wait for the other side's farewell
+    _abort(writer)  # TLS may wait for the other side's farewell
 
 
 def to(port: int) -> Handler:

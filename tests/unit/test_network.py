@@ -106,6 +106,13 @@ def test_case_94_which_proxy_is_used(monkeypatch):
             API,
             "http://p:1 HTTPS_PROXY",
         ),
+        "exempt by a pattern": ({"HTTPS_PROXY": "p:1", "NO_PROXY": "a,*.Daytona.io"}, API, None),
+        "another pattern": (
+            {"HTTPS_PROXY": "p:1", "NO_PROXY": "*.aytona.io"},
+            API,
+            "http://p:1 HTTPS_PROXY",
+        ),
+        "all are exempt, too": ({"HTTPS_PROXY": "p:1", "NO_PROXY": "a, *"}, API, None),
         "all are exempt": ({"HTTPS_PROXY": "p:1", "NO_PROXY": "*"}, API, None),
         "a network": ({"HTTP_PROXY": "p:1", "NO_PROXY": "10.0.0.0/8"}, "http://10.1.2.3/api", None),
         "another network": (

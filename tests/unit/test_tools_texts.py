@@ -142,7 +142,7 @@ def test_a_large_difference_takes_no_time() -> None:
         "".join(f"{n}\n" for n in range(60_000)),
         "".join(f"{n * 7 % 60_000}\n" for n in range(60_000)),
     )
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
     assert len(found.patch) < 1000 and found.additions > 50_000
     long = "".join(f"{n}\n" for n in range(60_000))
     assert (

@@ -9,6 +9,7 @@ import re
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -63,6 +64,8 @@ def _is_exempt(parts: SplitResult, exempt: str) -> bool:
     host, port = parts.hostname or "", parts.port or {"http": 80}.get(parts.scheme, 443)
     if f".{host}".endswith(".localhost") or proxy_bypass(f"{host}:{port}"):
         return True
+    if any("*" in each and fnmatch(host, each.strip().lower()) for each in exempt.split(",")):
+        return True  # *.example, as other tools take it
     try:
         address = ipaddress.ip_address(host)
     except ValueError:  # it is a name
