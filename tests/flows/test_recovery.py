@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import threading
 from pathlib import Path
@@ -213,6 +214,80 @@ def test_prune(local, repo, begin, coordinate, command):
     found = recovery.leftovers(coordinate(repo.path))
     assert not found
     assert repo.git("remote") == "" and repo.git("branch", "--list", "opencode/1")
+
+
+def orphan(session, script):
+    """Do something in a session's sandbox and lose its record."""
+    session.agent(script)
+    session.coordinator.state.remove(session.coordinator.find(session.name).id)
+
+
+def alive(local):
+    return {each.id for each in local.sandboxes}
+
+
+def test_prune_brings_work_back_first(local, repo, begin, command):
+    """What a sandbox without a session holds is here before it goes; one whose work cannot all be
+    brought stays."""
+    examples = {
+        "tag": "echo tag > f; git add f; git commit -qm f; git tag t; git reset -q --hard HEAD~1",
+        "stash": "echo stash > README; git stash -q",
+        "pending": "echo pending > f",
+    }
+    before = alive(local)
+    orphan(begin(repo), ";".join(examples.values()))
+    orphan(begin(repo), "true")
+    kept = begin(repo)
+    orphan(kept, "git init -q inner; echo x > inner/f; echo kept > f")
+    told = command("git-daytona", "prune", "--yes", cwd=repo.path)
+    assert told.status == 1 and told.out.count("sandbox ") == 3 + 1, told
+    assert alive(local) - before == {kept.sandbox_id}
+    here = repo.git("rev-list", "--objects", "--no-object-names", "--all").split()
+    for name in (*examples, "kept"):
+        oid = repo.git("hash-object", "--stdin", stdin=f"{name}\n")
+        assert oid in here, name
+    branches = repo.git("branch", "--list", "--format=%(refname:short)", "opencode/*").split()
+    (session,) = kept.coordinator.sessions()
+    assert f"sandbox {kept.sandbox_id} stays: not deleted: nested repositories" in told.err
+    assert f"git daytona delete --force {session.number}" in told.err
+    assert len(branches) == 3 + 2, "no branch says what others say"
+    again = command("git-daytona", "prune", "--yes", cwd=repo.path)
+    assert again.status == 0 and alive(local) - before == {kept.sandbox_id}
+    kept.coordinator.delete(session.id, force=True)
+
+
+def test_prune_looks_into_what_was_made_for_this_repository(
+    local, repo, begin, coordinate, command, tmp_path
+):
+    """All else goes only if it is named, with what is in it; so does what cannot be looked at."""
+    before = alive(local)
+    session = begin(repo)
+    orphan(session, "echo x > x")
+    copy = type(repo)(tmp_path / "copy")
+    shutil.copytree(repo.path, copy.path)
+    other = type(repo)(tmp_path / "other")
+    other.path.mkdir()
+    other.git("init", "-q")
+    other.commit("x")
+    for folder in (copy.path, other.path, tmp_path):
+        told = command("git-daytona", "prune", "--yes", cwd=folder)
+        assert told.status == 0 and f"left alone: sandbox {session.sandbox_id}" in told.err, folder
+    assert command("git-daytona", "prune", "--force", cwd=repo.path).status == 2
+    with local.faults.call(route="process/execute", status=500):
+        told = command("git-daytona", "prune", "--yes", cwd=repo.path)
+    assert told.status == 1 and "git daytona delete --force 2" in told.err
+    session.coordinator.state.remove(session.coordinator.find("2").id)
+    local.forget_calls()
+    coordinator = coordinate(repo.path)
+    assert recovery.prune(coordinator, recovery.leftovers(coordinator)).done
+    coordinator.close()
+    routes = [each.route for each in local.calls if each.route != "config"]
+    assert len(routes) == 1 + 2 + 4, routes
+    lost = begin(repo)
+    orphan(lost, "echo x > x")
+    told = command("git-daytona", "prune", "--yes", lost.sandbox_id, cwd=other.path)
+    assert told.status == 0 and ", with all that is in it\npruned\n" in told.out
+    assert alive(local) <= before
 
 
 def test_prune_leaves_sessions_of_other_repositories(local, repo, begin, coordinate, tmp_path):

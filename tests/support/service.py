@@ -28,7 +28,7 @@ class Service:
             message = json.loads(line)
             if "method" not in message:
                 self.answers.put(message)
-            elif message["method"] == "ask":
+            elif "id" in message:  # "ask": yes; "parent" and "fork": none
                 self._write(id=message["id"], result=None)
 
     def _write(self, **message: object) -> None:

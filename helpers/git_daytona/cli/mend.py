@@ -10,7 +10,7 @@ from git_daytona import __version__
 from git_daytona.api.account import moment
 from git_daytona.api.cloud import SandboxInfo
 from git_daytona.base import files, log, messages
-from git_daytona.base.errors import BadSetting, Elsewhere, GitDaytonaError
+from git_daytona.base.errors import BadSetting, Elsewhere, GitDaytonaError, UsageError
 from git_daytona.base.secret import printable
 from git_daytona.cli import common, options
 from git_daytona.cli.daytona_local import embedded, isolation_here
@@ -130,21 +130,26 @@ def adopt(sandbox: str) -> None:
 @click.command()
 @options.dry_run
 @options.yes
+@options.flag("--force", help="Remove the sandboxes that are named with all that is in them.")
 @click.argument("sandbox", nargs=-1)
-def prune(dry_run: bool, yes: bool, sandbox: tuple[str, ...]) -> None:
-    """Remove what nobody uses any more: sandboxes that were made here and have no session, remotes
-    without a sandbox, stale leases; or the sandboxes that are named, and nothing else.
+def prune(dry_run: bool, yes: bool, force: bool, sandbox: tuple[str, ...]) -> int:
+    """Remove what nobody uses any more: sandboxes that were made here for this repository and have
+    no session, remotes without a sandbox, stale leases; or the sandboxes that are named, and
+    nothing else.
 
     With 'git config daytona.keptAge 90.days' also what syncs kept under refs/daytona/kept/ longer
     ago than that.
 
-    Sandboxes of others, or of nobody known, are listed and stay, unless they are named. A sandbox
-    without a session may hold work that is nowhere else: 'git daytona adopt' takes it over instead.
+    The work in a sandbox comes back first, as with 'git daytona delete'; one from which it cannot
+    stays, as a session. Sandboxes of other repositories, of others, or of nobody known, are listed
+    and stay, unless they are named: then they go with what is in them.
     """
+    if force and not sandbox:
+        raise UsageError("--force is for sandboxes that are named", hint="name each SANDBOX")
     with common.coordinator(anywhere=True) as coordinator:
         found = recovery.leftovers(coordinator)
         if sandbox:
-            found = found.only(sandbox)
+            found = found.only(sandbox, force=force)
         for problem in recovery.left_alone(coordinator):
             messages.note(f"left alone: {problem.message}")
         _print_leftovers(found)
@@ -152,9 +157,16 @@ def prune(dry_run: bool, yes: bool, sandbox: tuple[str, ...]) -> None:
             messages.note("there is nothing to prune")
         elif not dry_run:
             if not yes:
-                click.confirm("Remove all of this, with what is in it?", abort=True, err=True)
-            recovery.prune(coordinator, found)
+                click.confirm("Remove all of this?", abort=True, err=True)
+            result = recovery.prune(coordinator, found)
+            for line in result.done:
+                click.echo(printable(line))
+            for line in result.failed:
+                common.warn(line)
+            if result.failed:
+                return GitDaytonaError.status
             click.echo("pruned")
+        return 0
 
 
 def _print_leftovers(found: recovery.Leftovers) -> None:
@@ -164,9 +176,10 @@ def _print_leftovers(found: recovery.Leftovers) -> None:
         messages.note(f"left alone: remote {remote}, of another installation or an earlier version")
     if found.others:
         messages.note("hint: one that its owner has given up: git daytona prune SANDBOX")
-    for info in found.sandboxes:
+    for info in (*found.sandboxes, *found.given_up):
         created = info.created_at or "at an unknown time"
-        click.echo(f"sandbox {info.id} ({info.state}, created {created})")
+        lost = ", with all that is in it" if info in found.given_up else ""
+        click.echo(f"sandbox {info.id} ({info.state}, created {created}){lost}")
     for remote in found.remotes:
         click.echo(f"remote {remote}")
     for ref, oid in found.kept.items():

@@ -119,12 +119,12 @@ class Repository:
         if len(list(packs)) > PACKS and self.git(*setting, check=False).text != "false":
             self.git("gc", "--auto", "--quiet", check=False)
 
-    def has(self, oid: str) -> bool:
-        """Whether a ref here, other than what was just fetched, has a commit in its history, or
-        names a tag."""
+    def has(self, oid: str, *, but: str = f"{INCOMING}*") -> bool:
+        """Whether a ref here, other than what was just fetched (or ``but``), has a commit in
+        its history, or names a tag."""
         if self.resolve(oid) != oid:
             return oid in self.refs("refs/tags", KEPT).values()
-        tips = ("--not", f"--exclude={INCOMING}*", "--all")
+        tips = ("--not", f"--exclude={but}", "--all")
         return not self.git("rev-list", "--max-count=1", oid, *tips).text
 
     def section(self, name: str) -> dict[str, str]:

@@ -143,7 +143,7 @@ class Sandboxes:
     cloud: Cloud
     tell: Callable[[str], None]
 
-    def create(self, mark: Mark, repository: str) -> SandboxInfo:
+    def create(self, mark: Mark, repository: str, *, synced: bool) -> SandboxInfo:
         """Create a session's sandbox for a repository of that name, or adopt what an interrupted
         creation left."""
         labels = mark.labels | ownership.labels(repository)
@@ -167,7 +167,8 @@ class Sandboxes:
         with log.event("sandbox.create", session=mark.session_id) as event:
             info = leases.patiently(attempt)
             event["sandbox"] = info.id
-        self.made(info.id).write()
+        git_dir = mark.git_dir if synced else ""
+        ownership.here(self.cloud.settings.api_url, info.id, git_dir).write()
         return info
 
     def made(self, sandbox_id: str) -> ownership.Made:

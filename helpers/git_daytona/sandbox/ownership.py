@@ -18,6 +18,7 @@ from git_daytona.api.cloud import SandboxInfo
 from git_daytona.base import files, log, paths
 from git_daytona.base.errors import BadSetting
 from git_daytona.base.secret import printable, redact
+from git_daytona.git import identity
 
 SESSION, PROJECT, CREATION = "git-daytona/session", "git-daytona/project", "git-daytona/creation"
 HOST, USER = "git-daytona/host", "git-daytona/user"
@@ -85,6 +86,17 @@ class Made:
     sandbox_id: str
     storage: str
     """The folder of the state files that its session was put into."""
+    repository: str = ""
+    """The identity of the repository that its work comes back to; empty where none does."""
+    git_dir: str = ""
+    """Where that was."""
+
+    def is_of(self, git_dir: str) -> bool:
+        """Tell whether the work in it comes back to a repository: no copy of the one that it was
+        made for, unless that is gone."""
+        own = identity.read(git_dir)
+        is_it = self.git_dir == git_dir or not identity.is_at(self.git_dir, own)
+        return "" != own == self.repository and is_it
 
     @property
     def path(self) -> Path:
@@ -98,9 +110,11 @@ class Made:
         self.path.unlink(missing_ok=True)
 
 
-def here(api_url: str, sandbox_id: str) -> Made:
-    """Return the record that a sandbox made here has, or would have."""
-    return Made(api_url, sandbox_id, str(paths.storage()))
+def here(api_url: str, sandbox_id: str, git_dir: str = "") -> Made:
+    """Return the record that a sandbox made here has, or would have; its work comes back to the
+    repository there, if one is named."""
+    repository = identity.give(git_dir) if git_dir else ""
+    return Made(api_url, sandbox_id, str(paths.storage()), repository, git_dir)
 
 
 def made(api_url: str) -> Iterator[Made]:
@@ -111,7 +125,7 @@ def made(api_url: str) -> Iterator[Made]:
         except (OSError, ValueError, TypeError):
             log.logger.warning("'%s' cannot be read and is left alone", path)
             continue
-        if found == here(api_url, found.sandbox_id):
+        if (found.api_url, found.storage) == (api_url, str(paths.storage())):
             yield found
 
 

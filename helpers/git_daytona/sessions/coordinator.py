@@ -300,7 +300,7 @@ class Coordinator:
         self.cloud.settings = preferences.load(self.directory).applied(self.settings)
         repository = self._repository
         name = state.name_of(repository) if repository else self.directory.name
-        info = self.sandboxes.create(mark, name)
+        info = self.sandboxes.create(mark, name, synced=synced)
         number, prefix = (earlier.number, earlier.prefix) if earlier else (mark.number, mark.prefix)
         names = Names(number, prefix) if number else None
         if names is None and synced and earlier is None:
@@ -329,6 +329,7 @@ class Coordinator:
         message: str = "setting up",
         earlier: Session | None = None,
         notice: str = "",
+        deleting: int = 0,
     ) -> Session:
         """Record a session whose sandbox exists; without names, nothing of it is synced."""
         git_state, now = state.SETUP_FAILED, state.now()
@@ -351,6 +352,7 @@ class Coordinator:
             repository=identity.give(self.git_dir),
             prefix=names.prefix if names else SANDBOX_BRANCH,
             notice=notice,
+            deleting=deleting,
             api_url=lives["api_url"],
             organization_id=lives["organization_id"],
         )

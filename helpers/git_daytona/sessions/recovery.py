@@ -4,7 +4,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Container
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -157,9 +156,11 @@ class Leftovers:
     """What ``prune`` would remove."""
 
     sandboxes: tuple[SandboxInfo, ...]
-    """Sandboxes that were made here for certain, and that no file of ours names any more."""
+    """Sandboxes that were made here for this repository for certain, and that no file of ours names
+    any more: their work comes back first."""
     others: tuple[SandboxInfo, ...]
-    """Sandboxes of others, or of nobody known: each goes only if it is named."""
+    """Sandboxes of other repositories, of others, or of nobody known: what is in them cannot be
+    looked at from here, and each goes only if it is named."""
     remotes: dict[str, Names]
     """Remotes sandbox-N without a session."""
     leases: int
@@ -167,28 +168,36 @@ class Leftovers:
     """Refs with what a sync kept longer ago than daytona.keptAge, and their commits."""
     other_remotes: tuple[str, ...] = ()
     """Remotes of others, or of nobody known, which stay."""
+    given_up: tuple[SandboxInfo, ...] = ()
+    """Sandboxes that go with all that is in them, as they were named."""
 
     def __bool__(self) -> bool:
-        return bool(self.sandboxes or self.remotes or self.leases or self.kept)
+        return bool(self.sandboxes or self.given_up or self.remotes or self.leases or self.kept)
 
-    def only(self, sandbox_ids: Collection[str]) -> "Leftovers":
-        """Choose these sandboxes, and nothing else. Raises NotFound for one that is not there."""
+    def only(self, sandbox_ids: Collection[str], *, force: bool = False) -> "Leftovers":
+        """Choose these sandboxes, and nothing else; with ``force`` no work comes back from any.
+        Raises NotFound for one that is not there."""
         every = {info.id: info for info in (*self.sandboxes, *self.others)}
         for missing in sorted(set(sandbox_ids) - set(every)):
             raise NotFound(
                 f"sandbox '{printable(missing)}' is not among those that nobody uses here",
                 hint="see them: git daytona prune --dry-run",
             )
-        return Leftovers(tuple(every[each] for each in dict.fromkeys(sandbox_ids)), (), {}, 0, {})
+        chosen = [every[each] for each in dict.fromkeys(sandbox_ids)]
+        looked_at = () if force else tuple(each for each in chosen if each in self.sandboxes)
+        given_up = tuple(each for each in chosen if each not in looked_at)
+        return Leftovers(looked_at, (), {}, 0, {}, given_up=given_up)
 
 
 def _unused(coordinator: Coordinator) -> tuple[tuple[SandboxInfo, ...], tuple[SandboxInfo, ...]]:
-    """Find the sandboxes that no file of any project names: those made here, and all others."""
+    """Find the sandboxes that no file of any project names: those that were made here for this
+    repository, and all others."""
     listed = [info for info in coordinator.cloud.find({}) if ownership.SESSION in info.labels]
     # before the files: a start writes there, and removes its mark then
     being_made = {mark.session_id for mark in lifecycle.marks()}
     in_use = state.named(info.id for info in listed)
-    mine = {each.sandbox_id for each in ownership.made(coordinator.settings.api_url)}
+    made = ownership.made(coordinator.settings.api_url)
+    mine = {each.sandbox_id for each in made if each.is_of(coordinator.git_dir)}
     in_doubt = being_made | state.unreadable()
     own: list[SandboxInfo] = []
     others: list[SandboxInfo] = []
@@ -228,13 +237,18 @@ def left_alone(coordinator: Coordinator) -> list[Elsewhere]:
     return [problem for each in sessions if (problem := home.elsewhere(each, api_url, own))]
 
 
-def prune(coordinator: Coordinator, found: Leftovers) -> None:
-    """Remove leftovers: sandboxes with all that is in them, remotes (branches stay), leases."""
-    for info in found.sandboxes:
-        with suppress(SandboxGone):
-            # A list may be stale: it goes if it still is what was listed.
-            if coordinator.cloud.get(info.id).labels == info.labels:
-                coordinator.sandboxes.delete(info.id)
+def prune(coordinator: Coordinator, found: Leftovers) -> Recovered:
+    """Remove leftovers: sandboxes, once their work is here, or as they are if they are given up;
+    remotes (branches stay); leases."""
+    result = Recovered()
+    for info in (*found.sandboxes, *found.given_up):
+        try:
+            result.done += _prune_sandbox(coordinator, info, lose=info in found.given_up)
+        except SandboxGone:
+            pass
+        except GitDaytonaError as problem:
+            hint = problem.hint or "the log has more"
+            result.failed.append(f"sandbox {info.id} stays: {problem.message} ({hint})")
     for names in found.remotes.values():
         branches.keep_branches(coordinator.repository, names)
         branches.remove_remote(coordinator.repository, names)
@@ -244,6 +258,32 @@ def prune(coordinator: Coordinator, found: Leftovers) -> None:
         if coordinator.repository.update_refs([f"delete {ref} {oid}"]):
             log.logger.info("kept.expire ref=%s commit=%s", ref, oid)
     leases.reap(coordinator.cloud)
+    return result
+
+
+def _prune_sandbox(coordinator: Coordinator, listed: SandboxInfo, *, lose: bool) -> list[str]:
+    """Delete a sandbox, once its work is here, and say what came back. One whose work cannot all be
+    brought here stays, as a session. Raises what keeps it."""
+    info = coordinator.cloud.get(listed.id)
+    if info.labels != listed.labels:  # a list may be stale: it goes if it is what was listed
+        return []
+    if lose:
+        coordinator.sandboxes.delete(info.id)
+        return []
+    try:
+        session = _take_over(coordinator, info, deleting=state.now())
+    except SandboxGone:
+        raise
+    except GitDaytonaError as problem:
+        lose_it = f"git daytona prune --force {info.id}"
+        raise problem.but(hint=f"give it up, with all that is in it: {lose_it}") from problem
+    outcome = coordinator.delete(session.id)
+    repository, ref = coordinator.repository, session.names.ref
+    tip = repository.refs(ref).get(ref)
+    if tip is not None and repository.has(tip, but=ref):
+        branches.give_back(repository, session.names, tip)
+    came = outcome is not None and (outcome.kept or repository.refs(ref))
+    return [f"sandbox {info.id}: {outcome.message}"] if outcome and came else []
 
 
 def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:
@@ -269,6 +309,13 @@ def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:
                 f"of '{session.worktree}'",
                 hint="use it there, or delete that session first",
             )
+    session_id = _take_over(coordinator, info).id
+    coordinator.sync(session_id)
+    return Started(coordinator.find(session_id), new=True)
+
+
+def _take_over(coordinator: Coordinator, info: SandboxInfo, *, deleting: int = 0) -> Session:
+    """Make a session of a sandbox that nobody has. ``deleting`` is since when it shall go."""
     coordinator.sandboxes.awake(info)
     session_id = info.labels.get(ownership.SESSION, "")
     # whoever labelled it may have copied that from a session of ours
@@ -278,6 +325,6 @@ def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:
         # Without the branch: it begins where the sandbox's work is, which may be another history
         # than HEAD's.
         names = coordinator.reserve(base=False)
-        coordinator.record(session_id, info.id, names, message="being adopted")
-    coordinator.sync(session_id)
-    return Started(coordinator.find(session_id), new=True)
+        return coordinator.record(
+            session_id, info.id, names, message="being adopted", deleting=deleting
+        )
