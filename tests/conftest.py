@@ -78,12 +78,20 @@ SLOWEST = ("opencode", "flows", "hostile", "stories", "everyday", "local", "clou
 """Folders whose files take longest: begun first, none of them is left alone at the end."""
 
 
+INSTALLING = {"installed", "binary"}
+"""Fixtures of a whole run: what they install takes the time of the test that happens to be first,
+or of those that wait for it."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     def rank(item: pytest.Item) -> int:
         folder = item.path.relative_to(config.rootpath).parts[1]
         return SLOWEST.index(folder) if folder in SLOWEST else len(SLOWEST)
 
     items.sort(key=rank)
+    for item in items:
+        if INSTALLING & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.timeout(600))
 
 
 @pytest.hookimpl(wrapper=True)

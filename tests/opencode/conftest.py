@@ -1,24 +1,15 @@
 """The real OpenCode from npm, a scripted model, and the embedded Daytona: all of it on loopback,
 all of it in a HOME of the test's."""
 
-import os
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from git_daytona.local.server import LocalDaytona
-from support.opencode_hosts import (
-    RELEASES,
-    RUN_SECONDS,
-    OpenCode,
-    OpenCode2,
-    host,
-    install,
-    packages,
-)
+from support import opencode_hosts
+from support.opencode_hosts import RELEASES, OpenCode, host, install, packages
 from support.program import tell
 from support.round_trip import local, repo, server
 from support.scripted_model import Model, serve
@@ -33,7 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.npm)
 
 
-@pytest.fixture(scope="session", params=["1.18.33"])
+@pytest.fixture(scope="session", params=["1.18.34"])
 def release(request: pytest.FixtureRequest) -> str:
     """The release of OpenCode; ``opencode_hosts.every_release`` makes a test one of all."""
     return str(request.param)
@@ -55,26 +46,9 @@ def model() -> Iterator[Model]:
 
 
 @pytest.fixture(scope="session")
-def database(release: str, binary: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """OpenCode 1's database as its first start ever leaves it, which takes a second or two."""
-    if host(release) is OpenCode2:
-        return []
-    place = tmp_path_factory.mktemp("first-start")
-    env = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(place),
-        "OPENCODE_DISABLE_MODELS_FETCH": "1",
-        "OPENCODE_DISABLE_AUTOUPDATE": "1",
-    }
-    subprocess.run(
-        (binary, "session", "list"),
-        cwd=place,
-        env=env,
-        check=True,
-        capture_output=True,
-        timeout=RUN_SECONDS,
-    )
-    return sorted((place / ".local/share/opencode").glob("opencode.db*"))
+def database(release: str, binary: Path) -> list[Path]:
+    """The files of a database, where OpenCode would take a while to make it."""
+    return opencode_hosts.database(release, binary)
 
 
 @pytest.fixture
@@ -92,9 +66,9 @@ def opencode(
     for path in database:
         shutil.copy(path, data)
     made = host(release)(binary, home, model, tmp_path)
-    with packages(release, home / ".config/opencode"):
-        yield made
-        made.close()
+    packages(release, home / ".config/opencode")
+    yield made
+    made.close()
 
 
 @pytest.fixture

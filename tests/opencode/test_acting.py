@@ -6,13 +6,12 @@ import os
 import re
 from pathlib import Path
 
-from support.opencode_hosts import every_release
+from support.opencode_hosts import each_major, every_release
 from support.processes import descendants, until
 from support.scripted_model import content
 
-pytestmark = every_release
 
-
+@every_release
 def test_the_agent_works_in_the_sandbox(canary, opencode, model, repo, local, home):
     del opencode.config["snapshot"], opencode.config["lsp"], opencode.config["formatter"]
     repo.commit("code.py", "def old():\n    return 1\n")
@@ -92,6 +91,7 @@ def silent(done):
         assert word not in done.terminal, done.terminal
 
 
+@each_major
 def test_models_that_patch(opencode, model, repo):
     patch = "*** Begin Patch\n*** Add File: patched.txt\n+patched\n*** End Patch"
     opencode.config["model"] = "local/gpt-5"
@@ -104,6 +104,7 @@ def test_models_that_patch(opencode, model, repo):
     assert not (repo.path / "patched.txt").exists()
 
 
+@each_major
 def test_the_service_has_no_way_to_the_terminal(opencode, model, repo):
     server = opencode.serve(repo.path)
     server.prompt(server.session(), "hello")

@@ -6,11 +6,9 @@ import signal
 
 import pytest
 
-from support.opencode_hosts import every_release
+from support.opencode_hosts import each_major, every_release
 from support.plugin import state
 from support.processes import descendants, gone, until
-
-pytestmark = every_release
 
 MAKE = [[("bash", {"command": "echo made > made", "description": "make"})], "ok"]
 
@@ -26,6 +24,7 @@ def service(process):
     return next(found, None)
 
 
+@each_major
 def test_case_44_killed_in_mid_sync(opencode, model, repo, local):
     """Everything dies at once, as when the machine does."""
     model.scripts["make"] = MAKE
@@ -47,6 +46,7 @@ def test_case_44_killed_in_mid_sync(opencode, model, repo, local):
     assert local.live_tokens() == 0
 
 
+@each_major
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_case_44_and_case_59_and_case_67_opencode_ended_in_mid_sync(
     opencode, model, repo, local, number
@@ -73,6 +73,7 @@ def test_case_44_and_case_59_and_case_67_opencode_ended_in_mid_sync(
     assert local.live_tokens() == 0
 
 
+@every_release
 def test_the_service_killed(opencode, model, repo, local, sandboxes):
     model.scripts["first"] = [[("bash", {"command": "echo a > a", "description": "make"})], "ok"]
     model.scripts["second"] = [[("bash", {"command": "cat a", "description": "look"})], "ok"]

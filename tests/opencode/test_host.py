@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from support.opencode_hosts import every_release
+from support.opencode_hosts import each_major, every_release
 from support.processes import descendants, until
-
-pytestmark = every_release
 
 ARGUMENTS = {
     "command": "touch {host}/planted; echo x >> {host}/README",
@@ -57,6 +55,7 @@ def fingerprint(folder):
     }
 
 
+@every_release
 def test_every_tool_against_the_host(opencode, model, repo, local):
     """Every tool that this OpenCode has, with those behind flags, called with what would change the
     host."""
@@ -91,6 +90,7 @@ def test_every_tool_against_the_host(opencode, model, repo, local):
     assert repo.git("status", "--porcelain") == ""
 
 
+@each_major
 def test_permissions_are_opencodes(opencode, model, repo, sandboxes):
     opencode.config["permission"] = {"bash": {"*": "allow", "touch *": "deny"}, "edit": "ask"}
     model.scripts["please"] = [
@@ -110,6 +110,7 @@ def test_permissions_are_opencodes(opencode, model, repo, sandboxes):
     assert repo.git("ls-tree", "--name-only", "opencode/1") == "README"
 
 
+@each_major
 @pytest.mark.parametrize("how", ["once", "always"])
 def test_a_question_is_answered_by_the_user(opencode, model, repo, how):
     opencode.config["permission"] = {"bash": "ask"}
@@ -127,6 +128,7 @@ def test_a_question_is_answered_by_the_user(opencode, model, repo, how):
     assert repo.git("ls-tree", "--name-only", "opencode/1").split() == ["README", "one", "two"]
 
 
+@each_major
 def test_the_users_mcp_servers_stay(opencode, model, repo):
     """They run where the user put them, and are offered directly (not in Code Mode alone)."""
     server = str(Path(__file__).parent / "mcp_server.py")
@@ -146,6 +148,7 @@ def test_the_users_mcp_servers_stay(opencode, model, repo):
     assert model.results("please")[-1].startswith("pong of ")
 
 
+@each_major
 def test_an_abort_ends_the_command(opencode, model, repo, local):
     model.scripts["please"] = [
         [("bash", {"command": "echo $$ > /tmp/pid; exec sleep 600", "description": "x"})],
@@ -164,6 +167,7 @@ def sleeping():
     return [each.pid for each in descendants() if each.words[-2:] == ["sleep", "600"]]
 
 
+@each_major
 @pytest.mark.parametrize("how", ["missing", "broken"])
 def test_without_the_service_nothing_runs(opencode, model, repo, tmp_path, how):
     program = tmp_path / "launcher"

@@ -74,7 +74,7 @@ def look(tell: Tell, repo: Repo, home: Path, scratch: Path) -> Look:
 
 
 @pytest.fixture
-def opencode(release: str, binary: Path, tools: Path, home: Path) -> Iterator[Path]:
+def opencode(release: str, binary: Path, tools: Path, home: Path) -> Path:
     """It is on PATH; its configuration for all projects. (The folder of the one from npm that
     stands for OpenCode 2 is named after its program.)"""
     program(tools, f"exec '{binary}' \"$@\"")
@@ -82,8 +82,8 @@ def opencode(release: str, binary: Path, tools: Path, home: Path) -> Iterator[Pa
     config.mkdir(parents=True, exist_ok=True)
     if binary.name != "opencode":
         (home / ".config" / binary.name).symlink_to(config)
-    with packages(release, config):
-        yield config / "opencode.json"
+    packages(release, config)
+    return config / "opencode.json"
 
 
 @pytest.fixture

@@ -3,13 +3,12 @@
 import subprocess
 import threading
 
-from support.opencode_hosts import every_release
+from support.opencode_hosts import each_major, every_release
 from support.plugin import state
 from support.processes import until
 
-pytestmark = every_release
 
-
+@every_release
 def test_case_43_and_case_57_a_sub_agent_shares_its_roots_sandbox(
     opencode, model, repo, local, sandboxes
 ):
@@ -56,6 +55,7 @@ def test_case_43_and_case_57_a_sub_agent_shares_its_roots_sandbox(
     assert local.live_tokens() == 0
 
 
+@each_major
 def test_case_43_one_turn_is_one_sync(opencode, model, repo, local, sandboxes):
     model.scripts["make"] = [[("bash", {"command": "echo a > a", "description": "make"})], "ok"]
     server = opencode.serve(repo.path)
@@ -72,6 +72,7 @@ def test_case_43_one_turn_is_one_sync(opencode, model, repo, local, sandboxes):
     assert sum(local.counts.values()) == 2, local.calls
 
 
+@each_major
 def test_case_48_and_case_63_a_deletion_that_must_be_refused_leaves_the_sandbox(
     opencode, model, repo, local, sandboxes
 ):
@@ -89,6 +90,7 @@ def test_case_48_and_case_63_a_deletion_that_must_be_refused_leaves_the_sandbox(
     assert state(repo)["sessions"][root]["gitReturn"]["state"] == "failed"
 
 
+@each_major
 def test_case_57_two_first_calls_at_once_make_one_sandbox(opencode, model, repo, local, sandboxes):
     call = ("bash", {"command": "echo $HOME; ls README", "description": "look"})
     model.scripts["both"] = [[call, call], "ok"]
@@ -98,6 +100,7 @@ def test_case_57_two_first_calls_at_once_make_one_sandbox(opencode, model, repo,
     assert len(sandboxes()) == 1
 
 
+@each_major
 def test_case_57_a_chat_without_tools_makes_no_sandbox(opencode, model, repo, local, sandboxes):
     model.scripts["hello"] = ["good day"]
     done = opencode.run("hello", cwd=repo.path)
@@ -106,6 +109,7 @@ def test_case_57_a_chat_without_tools_makes_no_sandbox(opencode, model, repo, lo
     assert repo.git("branch", "--list", "opencode/*") == ""
 
 
+@each_major
 def test_two_opencodes_in_one_repository(opencode, model, repo, local, sandboxes):
     both = threading.Event()
 
@@ -129,6 +133,7 @@ def test_two_opencodes_in_one_repository(opencode, model, repo, local, sandboxes
     assert local.live_tokens() == 0
 
 
+@each_major
 def test_a_directory_without_a_repository(opencode, model, tmp_path, local, sandboxes):
     place = tmp_path / "plain"
     place.mkdir()

@@ -12,7 +12,7 @@ import pytest
 
 from support import tour
 from support.installation import Installed, installed
-from support.opencode_hosts import each_major, host, only_opencode_2
+from support.opencode_hosts import each_major, host, only_opencode_2, packages
 from support.plugin import state
 from support.processes import until
 from support.round_trip import Repo
@@ -49,9 +49,10 @@ def environment(
         "small_model": "local/m",
         "autoupdate": False,
     }
+    packages(release, home / ".config/opencode")
     for name in {"opencode", binary.name}:
         folder = home / ".config" / name
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / "opencode.json").write_text(json.dumps(configuration))
     (home / "models.json").write_text("{}")
     with (home / ".gitconfig").open("a") as config:
@@ -104,7 +105,7 @@ def test_the_tour_of_the_readme(
     assert "opencode/1" in said["git daytona status"]
     assert repo.git("branch", "--list", "opencode/1"), "the branch stays"
 
-    if release != "1.18.33":
+    if release != "1.18.34":
         return  # the picture shows what that prints
     new = tour.picture(steps)
     if request.config.getoption("--renew"):

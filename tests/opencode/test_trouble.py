@@ -4,9 +4,7 @@ and the toasts."""
 import json
 import subprocess
 
-from support.opencode_hosts import every_release
-
-pytestmark = every_release
+from support.opencode_hosts import each_major, every_release
 
 LOOK = [[("bash", {"command": "ls", "description": "look"})], "ok"]
 
@@ -19,6 +17,7 @@ def run(opencode, model, repo):
     return said
 
 
+@every_release
 def test_no_key(opencode, model, repo, monkeypatch, sandboxes):
     monkeypatch.delenv("DAYTONA_API_KEY")
     said = run(opencode, model, repo)
@@ -27,6 +26,7 @@ def test_no_key(opencode, model, repo, monkeypatch, sandboxes):
     assert sandboxes() == []
 
 
+@each_major
 def test_case_70_a_key_in_dotenv(canary, opencode, model, repo, monkeypatch, local):
     """It is in no process's environment, and nobody but the service gets to see it."""
     canary.may_have_key = lambda each: False
@@ -42,6 +42,7 @@ def test_case_70_a_key_in_dotenv(canary, opencode, model, repo, monkeypatch, loc
     assert canary.leaks() == []
 
 
+@each_major
 def test_the_api_is_down(opencode, model, repo, monkeypatch):
     monkeypatch.setenv("DAYTONA_API_URL", "http://127.0.0.1:1/api")
     said = run(opencode, model, repo)
@@ -49,6 +50,7 @@ def test_the_api_is_down(opencode, model, repo, monkeypatch):
     assert "check the network and DAYTONA_API_URL" in said
 
 
+@each_major
 def test_the_gateways_key_changed(opencode, model, repo, local, home, tmp_path):
     subprocess.run(
         ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", tmp_path / "other"),

@@ -10,9 +10,9 @@ import socket
 import subprocess
 import urllib.request
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -62,10 +62,12 @@ V2 = Release(
 )
 RELEASES = {"1.18.33": V1, "1.18.34": V1_LAST, "2.0.14": V2}
 every_release = pytest.mark.parametrize("release", list(RELEASES), indirect=True, scope="session")
-only_opencode_2 = pytest.mark.parametrize("release", ["2.0.14"], indirect=True, scope="session")
+"""One story of each kind: acting, sessions, ends, trouble and host."""
 each_major = pytest.mark.parametrize(
-    "release", ["1.18.33", "2.0.14"], indirect=True, scope="session"
+    "release", ["1.18.34", "2.0.14"], indirect=True, scope="session"
 )
+"""All others: the newest of OpenCode 1, and OpenCode 2."""
+only_opencode_2 = pytest.mark.parametrize("release", ["2.0.14"], indirect=True, scope="session")
 
 
 def elsewhere(home: Path) -> dict[str, str]:
@@ -102,24 +104,75 @@ def install(release: Release) -> Path:
             found = lock["packages"][f"node_modules/{release.package}"]["integrity"]
             assert found == (release.integrity or found), f"{name} is another archive: {found}"
             installed.write_text(release.version)
+    if release is not V2:
+        _kept(f"packages-{release.version}", partial(_install_packages, release, npm))
     return place / "node_modules" / release.program
 
 
-@contextmanager
-def packages(release: str, config: Path) -> Iterator[None]:
-    """What OpenCode 1 installs beside its configuration when it first loads a plugin, kept for all
-    runs: that takes two thirds of a test's time."""
-    kept = CACHE / f"packages-{release}"
-    if kept.exists():
+NAMING = (
+    *("package.json", "package-lock.json", "node_modules/.package-lock.json"),
+    *(f"node_modules/@opencode-ai/{name}/package.json" for name in ("plugin", "sdk")),
+)
+"""The files of OpenCode 1's packages in which their version stands."""
+
+
+def packages(release: str, config: Path) -> None:
+    """Put what OpenCode 1 installs beside its configuration when it first loads a plugin there:
+    that takes two thirds of a test's time, and the network."""
+    if host(release) is OpenCode1:
+        kept = CACHE / f"packages-{release}"
         shutil.copytree(kept, config, copy_function=os.link, symlinks=True, dirs_exist_ok=True)
-    yield
-    if (config / "node_modules").exists() and not kept.exists():
-        with FileLock(CACHE / "packages.lock"):
-            if not kept.exists():
-                made = CACHE / f"packages-{os.getpid()}"
-                (config / "opencode.json").unlink(missing_ok=True)
-                shutil.copytree(config, made, symlinks=True)
-                made.rename(kept)
+
+
+def _install_packages(release: Release, npm: str, place: Path) -> None:
+    quiet = ("--no-audit", "--no-fund", "--loglevel=error", "--ignore-scripts", "--save-exact")
+    subprocess.run(
+        (npm, "install", "--prefix", place, *quiet, f"@opencode-ai/plugin@{V1.version}"),
+        check=True,
+        timeout=280,
+        env=elsewhere(CACHE / "home"),
+    )
+    # npm's registry has no newer ones; OpenCode looks at the number alone, and our plugin uses
+    # nothing of them.
+    for path in (place / name for name in NAMING):
+        path.write_text(path.read_text().replace(V1.version, release.version))
+
+
+def database(release: str, binary: Path) -> list[Path]:
+    """OpenCode 1's database as its first start ever leaves it, which takes a second or two."""
+    if host(release) is OpenCode2:
+        return []
+    return sorted(_kept(f"database-{release}", partial(_first_start, binary)).glob("opencode.db*"))
+
+
+def _first_start(binary: Path, place: Path) -> None:
+    home = place / "home"
+    home.mkdir()
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+    }
+    words = (binary, "session", "list")
+    subprocess.run(words, cwd=home, env=env, check=True, capture_output=True, timeout=RUN_SECONDS)
+    for path in (home / ".local/share/opencode").glob("opencode.db*"):
+        path.rename(place / path.name)
+    shutil.rmtree(home)
+
+
+def _kept(name: str, make: Callable[[Path], None]) -> Path:
+    """A folder that is made once for all runs."""
+    kept = CACHE / name
+    CACHE.mkdir(exist_ok=True)
+    with FileLock(CACHE / f"{name}.lock"):
+        if not kept.exists():
+            made = CACHE / f"{name}-unfinished"
+            shutil.rmtree(made, ignore_errors=True)
+            made.mkdir()
+            make(made)
+            made.rename(kept)
+    return kept
 
 
 @dataclass
