@@ -42,12 +42,16 @@ with key_out_of_environment():
     import asyncssh
 
 NAME = "git-daytona"
-"""What the client looks our key up by (HostKeyAlias); also the version of the server."""
+"""What the client looks our key up by (HostKeyAlias)."""
+VERSION = f"OpenSSH-compatible_{NAME}"
+"""OpenSSH's client tells such servers alone that nobody reads a channel any more (its compat.c)."""
 HOST = "sandbox"
 """What the ssh of a channel calls the other side; it is not looked up."""
 CHANNELS = 100
 """So many are served at once; others wait."""
 CHUNK_BYTES = 64 * 1024
+WINDOW, PACKET = 2 << 20, 32768
+"""Of a channel, in bytes; as OpenSSH's."""
 ENCRYPTION = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes256-ctr", "aes128-ctr")
 """The quick ones: all of it stays in a pipe of this machine."""
 RAW_SECONDS = 0.02
@@ -149,11 +153,9 @@ class Server:
                 ours,
                 server_factory=partial(_Door, self),
                 server_host_keys=[self._key],
-                server_version=NAME,
+                server_version=VERSION,
                 encryption_algs=ENCRYPTION,
                 compression_algs=None,
-                encoding=None,
-                line_editor=False,
                 agent_forwarding=False,
                 gss_host=None,
             )
@@ -255,7 +257,7 @@ class Server:
             yield child
         finally:
             if child.returncode is None:
-                child.terminate()
+                _send(child, signal.SIGTERM)
             await child.wait()
 
 
@@ -265,11 +267,27 @@ class _Door(asyncssh.SSHServer):
     def __init__(self, server: Server) -> None:
         self._server = server
 
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._connection = conn
+
     def begin_auth(self, username: str) -> bool:
         return False
 
-    def session_requested(self) -> "_Session":
-        return _Session(self._server.session)
+    def session_requested(self) -> Any:
+        channel = _Channel(
+            self._connection,
+            asyncio.get_running_loop(),
+            allow_pty=True,
+            line_editor=False,
+            line_echo=False,
+            line_history=0,
+            max_line_length=0,
+            encoding=None,
+            errors="strict",
+            window=WINDOW,
+            max_pktsize=PACKET,
+        )
+        return channel, _Session(self._server.session)
 
     def connection_requested(
         self, dest_host: str, dest_port: int, orig_host: str, orig_port: int
@@ -277,6 +295,23 @@ class _Door(asyncssh.SSHServer):
         if not re.fullmatch(r"[A-Za-z0-9_.:-]+", dest_host):
             return False
         return partial(self._server.forward, f"[{dest_host}]:{dest_port}")
+
+
+class _Channel(asyncssh.SSHServerChannel[bytes]):
+    """asyncssh's, with what it lacks; it finds the handler of a request by the request's name."""
+
+    def _process_exec_request(self, packet: Any) -> bool:
+        """Take a command of any bytes; asyncssh refuses those that are not UTF-8."""
+        command = packet.get_string()
+        packet.check_end()
+        return bool(self._start_session(command=command.decode("utf-8", "surrogateescape")))
+
+    def _process_eow_at_openssh_dot_com_request(self, packet: Any) -> bool:
+        """End what nobody reads any more: OpenSSH says nothing else when a program of its shared
+        connection has gone (its file PROTOCOL, 2.1)."""
+        packet.check_end()
+        self.close()
+        return True
 
 
 class _Session(asyncssh.SSHServerProcess[bytes]):
@@ -411,8 +446,9 @@ async def _received(
 
 
 def _send(child: asyncio.subprocess.Process, number: int) -> None:
+    # not by its own method, which would reap it behind asyncio's back
     with contextlib.suppress(ProcessLookupError):
-        child.send_signal(number)
+        os.kill(child.pid, number)
 
 
 def _resize(terminal: int, size: tuple[int, int, int, int]) -> None:
