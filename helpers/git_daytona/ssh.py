@@ -562,7 +562,7 @@ class _Client:
 
         The signals are blocked before (connect), and in the child until they end it.
         """
-        for number in _PASSED:
+        for number in _heeded():
             signal.signal(number, self._pass_on)
         streams = subprocess.PIPE if piped else None
         self._environ = environ
@@ -680,6 +680,12 @@ class _Client:
                 self._pass_on(signal.SIGTERM)
 
 
+def _heeded() -> list[signal.Signals]:
+    """The signals that are ours to pass on: not one that whoever started us has us ignore, as sftp
+    does with Ctrl-C, which ends a transfer and not the connection."""
+    return [number for number in _PASSED if signal.getsignal(number) is not signal.SIG_IGN]
+
+
 def _in_child() -> Callable[[], None]:
     """Make what a child does before its program runs: signals end it, and so does our own death
     (Linux: PR_SET_PDEATHSIG, prctl(2))."""
@@ -693,9 +699,15 @@ def _in_child() -> Callable[[], None]:
 
             prctl = ctypes.CDLL(None).prctl
 
+    heeded = _heeded()
+
     def prepare() -> None:
-        for number in (*_PASSED, signal.SIGPIPE):
+        for number in (*heeded, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
+        if signal.SIGINT not in heeded:
+            # out of reach of the terminal's: an ssh that goes over another's connection heeds it
+            # all the same (OpenSSH's mux.c)
+            os.setpgid(0, 0)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
         if prctl is not None:
             prctl(1, signal.SIGTERM, 0, 0, 0)

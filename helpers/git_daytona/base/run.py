@@ -285,10 +285,13 @@ def _check_time(
 async def beside(
     argv: Sequence[str], env: Mapping[str, str], **streams: Any
 ) -> "asyncio.subprocess.Process":
-    """Start a command whose streams an event loop serves; the caller ends it. Raises OSError."""
+    """Start a command whose streams an event loop serves; the caller ends it. No Ctrl-C of a
+    terminal reaches it. Raises OSError."""
     import asyncio  # not at the top: it takes long to load
 
-    return await asyncio.create_subprocess_exec(*argv, env=dict(env), **streams)
+    return await asyncio.create_subprocess_exec(
+        *argv, env=dict(env), start_new_session=True, **streams
+    )
 
 
 # -- a person's own commands -----------------------------------------------------------------------
