@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from support import tmux
-from support.processes import descendants, until
-from support.round_trip import BIN
+from support.processes import descendants, gone, until
+from support.round_trip import BIN, program, stop
 
 GIT_DAYTONA = str(BIN / "git-daytona")
 
@@ -32,8 +32,10 @@ def session(begin, repo):
 
 
 @pytest.fixture
-def ran(config: Path, repo) -> Callable[..., "subprocess.CompletedProcess[str]"]:
+def ran(config: Path, repo, monkeypatch) -> Callable[..., "subprocess.CompletedProcess[str]"]:
     """Run one of OpenSSH's programs, or another, in the repository."""
+
+    monkeypatch.setenv("PATH", f"{BIN}:{os.environ['PATH']}")
 
     def run(
         *words: str, stdin: str = "", cwd: Path | None = None, **env: str
@@ -175,3 +177,210 @@ def test_channels_of_one_connection(local, session, config, repo, ran, tmp_path)
         until(lambda: len(descendants(editor.pid)) < children)
         assert local.counts["mint"] == minted + 1
         assert all_revoked(local)
+
+
+def test_ctrl_c_ends_a_transfer_of_sftp_and_not_the_connection(local, session, config, repo):
+    session.agent("head -c 300000000 /dev/zero >big")
+    for how in (("-F", str(config)), ("-S", str(BIN / "daytona-ssh"))):
+        with tmux.start(["sftp", *how, "sandbox-1"], size=(90, 20), cwd=repo.path) as screen:
+            screen.wait_for("sftp>")
+            screen.type("get project/big /dev/null\n")
+            screen.wait_for(r"^\S*big .* [1-9]")
+            screen.send("C-c")
+            screen.wait_for("Interrupt")
+            screen.type("pwd\n")
+            screen.wait_for("Remote working directory")
+
+
+# -- who is meant ----------------------------------------------------------------------------------
+
+
+def test_from_anywhere(local, session, ran, repo, begin, tmp_path, monkeypatch):
+    """By the sandbox's id from anywhere, also by the key in the project's .env; by its number
+    where that is nobody else's."""
+    stop(session.coordinator.cloud, session.sandbox_id)
+    repo.write(".env", f"DAYTONA_API_KEY={local.api_key}\n")
+    monkeypatch.delenv("DAYTONA_API_KEY")
+    done = ran("ssh", f"sandbox-{session.sandbox_id}", "echo awake", cwd=tmp_path)
+    assert done.stdout == "awake\n" and "starting the sandbox" in done.stderr
+    assert ran("ssh", "sandbox-1", "echo alone", cwd=tmp_path).stdout == "alone\n"
+    monkeypatch.setenv("DAYTONA_API_KEY", local.api_key)
+    other = type(repo)(tmp_path / "other")
+    other.path.mkdir()
+    other.git("init", "-q")
+    other.commit("README")
+    there = begin(other)
+    two = ran("ssh", "sandbox-1", "echo which", cwd=tmp_path)
+    assert (two.returncode, two.stdout) == (255, "")
+    assert "there are 2 sessions 1 on this machine" in two.stderr
+    assert "hint: name its sandbox: sandbox-" in two.stderr
+    name = ran("ssh", "sandbox-1", "cat project/README", cwd=other.path)
+    assert name.stdout == "content\n"
+    assert there.coordinator.find("1").last_accessed > 0
+    assert "no session" in ran("ssh", "sandbox-99", "true").stderr
+    assert ran("ssh", "sandbox-1", "true", DAYTONA_API_KEY=" ", cwd=other.path).returncode == 255
+    assert all_revoked(local)
+
+
+def test_code(local, session, config, repo, command, tmp_path, monkeypatch, home):
+    """An editor connects with OpenSSH and the installed configuration, from wherever it runs."""
+    told = command("git-daytona", "code", "1", cwd=repo.path, env={"PATH": "/usr/bin:/bin"})
+    assert told.status == 12 and "none of code, code-insiders" in told.err
+    editor = f"#!/bin/sh\necho \"$DAYTONA_API_KEY\"; cd /; exec ssh -F '{config}' -T"
+    editor += ' "${2#ssh-remote+}" "cat $3/README"\n'
+    program(tmp_path / "bin" / "cursor", editor)
+    path = f"{tmp_path}/bin:{os.environ['PATH']}"
+    repo.write(".env", f"DAYTONA_API_KEY={local.api_key}\n")
+    for env in ({}, {"DAYTONA_API_KEY": ""}):
+        told = command("git-daytona", "code", "1", cwd=repo.path, env={"PATH": path, **env})
+        assert (told.status, told.out) == (0, "\nhello\n")
+        assert ("does not get the key" in told.err) == (not env)
+    # one that a repository names is not started
+    repo.git("config", "daytona.editor", "cursor")
+    told = command("git-daytona", "code", "1", cwd=repo.path, env={"PATH": path})
+    assert told.status == 13 and "names no program" in told.err
+    repo.git("config", "--unset", "daytona.editor")
+    repo.git("config", "--global", "daytona.editor", "nonesuch")
+    told = command("git-daytona", "code", "1", cwd=repo.path, env={"PATH": path})
+    assert told.status == 12 and "there is no 'nonesuch' on PATH" in told.err
+    repo.git("config", "--global", "daytona.editor", "cursor")
+    config.write_text(f"Host *\n  StrictHostKeyChecking no\n{config.read_text()}")
+    told = command("git-daytona", "code", "1", cwd=repo.path, env={"PATH": path})
+    assert told.status == 13 and "others count more (stricthostkeychecking)" in told.err
+    config.unlink()
+    told = command("git-daytona", "code", "1", cwd=repo.path, env={"PATH": path})
+    assert told.status == 13
+    assert "hint: git daytona ssh-config --install" in told.err
+
+
+# -- the other side, and other users ---------------------------------------------------------------
+
+
+def test_what_is_granted(local, session, config, ran, repo):
+    """Channels into the sandbox; no agent, no X11, no port of this machine."""
+    place = repo.path / "agent"
+    with socket.socket(socket.AF_UNIX) as agent:
+        agent.bind(str(place))
+        agent.listen()
+        words = ("ssh", "-o", f"ForwardAgent={place}", "-X", "sandbox-1")
+        done = ran(*words, "echo $SSH_AUTH_SOCK $DISPLAY", SSH_AUTH_SOCK=str(place), DISPLAY=":0")
+        assert done.stdout == "\n"
+        agent.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            agent.accept()
+    strict = ("-o", "ExitOnForwardFailure=yes")
+    done = ran("ssh", *strict, "-R", f"{free_port()}:localhost:22", "sandbox-1", "echo no")
+    assert (done.returncode, done.stdout) == (255, "")
+    nobody = ran("ssh", "-W", f"localhost:{free_port()}", "sandbox-1")
+    assert nobody.stdout == ""
+
+
+def test_output_without_end_is_held_back(local, session, config, repo):
+    """A reader that stops costs no memory here; one that goes ends all of it."""
+    words = ("ssh", "-F", str(config), "sandbox-1", "yes")
+    with running(*words, cwd=repo.path) as process:
+        process.stdout.read(1 << 20)
+        below = descendants(process.pid)
+        until(lambda: local.faults.gateway.output_bytes > 0)
+        proxy = next(each for each in below if "ssh-proxy" in each.words)
+        status = Path(f"/proc/{proxy.pid}/status").read_text()
+        assert int(status.split("VmHWM:")[1].split()[0]) < 300_000, "kB"
+        process.stdout.close()
+        process.wait(60)
+    assert gone(*(each.pid for each in below))
+    assert all_revoked(local)
+
+
+def test_the_sandboxs_words_are_no_ssh_of_ours(local, session, ran):
+    """A shell of its own that writes without end where the connection is held open: the client's
+    connection does not hear of it."""
+    session.agent("printf '#!/usr/bin/python3\\nprint(1)\\n' >/tmp/x; chmod +x /tmp/x")
+    evil = "echo injected; while read -r r; do echo more; done"
+    with_evil = local.faults.gateway.exchange
+    try:
+        local.faults.gateway.exchange = lambda command: command.replace(
+            "while read -r r; do :; done", evil
+        )
+        assert ran("ssh", "sandbox-1", "echo as ever").stdout == "as ever\n"
+    finally:
+        local.faults.gateway.exchange = with_evil
+
+
+@pytest.mark.parametrize("how", ["killed", "the sandbox stops", "the proxy is killed"])
+def test_how_it_ends(local, session, config, repo, how):
+    """Nothing of it is left: process, token, socket."""
+    words = ("ssh", "-F", str(config), "sandbox-1", "echo there; cat")
+    with running(*words, cwd=repo.path, stderr=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"there\n"
+        below = descendants(process.pid)
+        words = [word for each in below for word in each.words]
+        folder = Path(next(word for word in words if "ControlPath=/" in word)[12:]).parent
+        assert folder.stat().st_mode & 0o777 == 0o700
+        if how == "killed":
+            process.kill()
+        elif how == "the sandbox stops":
+            stop(session.coordinator.cloud, session.sandbox_id)
+            assert b"the connection ended before the command did" in process.stderr.read()
+        else:
+            os.kill(next(each.pid for each in below if "ssh-proxy" in each.words), 9)
+        process.wait(30)
+    assert gone(*(each.pid for each in below))
+    assert all_revoked(local)
+    if how != "the proxy is killed":
+        until(lambda: not folder.exists())
+
+
+def test_nothing_listens_and_all_is_private(local, session, config, repo, home):
+    """Two users on one machine: no port, no socket that another could open, no file to read."""
+    before = set(home.rglob("*"))
+    with running("ssh", "-F", str(config), "sandbox-1", "echo; cat", cwd=repo.path) as process:
+        process.stdout.readline()
+        sockets = set()
+        for each in descendants(process.pid):
+            for descriptor in Path(f"/proc/{each.pid}/fd").iterdir():
+                sockets.add(str(descriptor.readlink()))
+        lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+        listening = {f"socket:[{line.split()[9]}]" for line in lines if line.split()[3] == "0A"}
+        assert sockets & listening == set()
+    new = [*(set(home.rglob("*")) - before), *(home / ".local/state/git-daytona").rglob("*")]
+    assert new
+    modes = {str(path): oct(path.stat().st_mode & 0o077) for path in new if path.exists()}
+    assert set(modes.values()) == {oct(0)}
+
+
+# -- the token -------------------------------------------------------------------------------------
+
+
+def test_an_editor_that_fetches_all_the_time(local, session, ran, repo, config):
+    """One lease for each, revoked; a sync meanwhile is not in its way."""
+    minted = local.counts["mint"]
+    url = f"ssh://sandbox-{session.sandbox_id}/home/daytona/project"
+    with running("ssh", "-F", str(config), "sandbox-1", "echo; cat", cwd=repo.path) as open_one:
+        open_one.stdout.readline()
+        for number in range(3):
+            session.agent(f"echo {number} >new")
+            session.sync()
+            assert ran("git", "fetch", "-q", "sandbox-1").returncode == 0
+            ssh = f"ssh -F {config}"
+            assert ran("git", "fetch", "-q", url, GIT_SSH_COMMAND=ssh).returncode == 0
+    assert repo.git("rev-parse", "FETCH_HEAD") == repo.git("rev-parse", "opencode/1")
+    assert local.counts["mint"] == minted + 10
+    assert all_revoked(local)
+
+
+def test_the_token_is_nowhere(local, begin, repo, canary, config, ran, tmp_path):
+    session = begin(repo)
+    # it is the user's, and the programs' that the user starts
+    canary.may_have_key = lambda each: each.name != "ssh" or str(config) in each.words
+    with canary.watching():
+        for words in (
+            ("scp", "-F", str(config), "README", f"sandbox-{session.sandbox_id}:project/x"),
+            ("ssh", "-F", str(config), "-tt", "sandbox-1", "sleep 0.3"),
+        ):
+            done = ran(*words)
+            canary.tell("stdout", done.stdout)
+            canary.tell("stderr", done.stderr)
+    assert {"ssh", "scp"} <= set(canary.seen), "it did look"
+    assert len(canary.tokens) >= 3
+    assert canary.leaks() == []
+    assert all_revoked(local)

@@ -98,14 +98,15 @@ def _check_effect() -> None:
     program = ssh.find_ssh(settings.load(None).ssh_binary or "", os.environ.get("PATH", ""))
     host = f"{ssh_config.PREFIX}1"
     with ssh.private_file(_entries()) as ours:
-        shown = []
-        for place in (ours, str(paths.home() / ".ssh" / "config")):
+        shown, theirs = [], paths.home() / ".ssh" / "config"
+        for place in (ours, str(theirs) if theirs.exists() else os.devnull):
             argv = (program, "-F", place, "-G", "--", host)
             asked = run.run(argv, env=ssh.scrubbed(dict(os.environ)), timeout=SSH_SECONDS)
             if asked.status != 0:
                 raise BadSetting(
-                    f"ssh does not take its configuration: {asked.complaint.splitlines()[-1:]}",
+                    "ssh does not take its configuration",
                     hint=f"see: ssh -G {host}",
+                    details=asked.complaint,
                 )
             shown.append(asked.text)
     if missing := ssh_config.overruled(*shown):

@@ -108,7 +108,9 @@ class Server:
         started.wait()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:  # the client would end us before that is said
+            return
         with contextlib.suppress(RuntimeError):  # it has ended
             self._loop.call_soon_threadsafe(self._stop.set)
         with contextlib.suppress(TimeoutError):
