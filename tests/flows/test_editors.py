@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import asyncssh
 import pytest
 
+from git_daytona.local.gateway.channel import Session
+from git_daytona.local.gateway.connection import Door
 from support import tmux
 from support.processes import descendants, gone, until
 from support.round_trip import BIN, program, stop
@@ -383,4 +386,53 @@ def test_the_token_is_nowhere(local, begin, repo, canary, config, ran, tmp_path)
     assert {"ssh", "scp"} <= set(canary.seen), "it did look"
     assert len(canary.tokens) >= 3
     assert canary.leaks() == []
+    assert all_revoked(local)
+
+
+@pytest.mark.parametrize("packets", ["good", "bad"])
+def test_a_gateway_that_wants_more(local, session, ran, monkeypatch, packets):
+    """Channels that it opens by itself are refused, its banner is not shown, and what is no packet
+    ends the connection."""
+    outcomes: list[str] = []
+    begun, admitted = Session.session_started, Door.begin_auth
+
+    async def want(connection) -> None:
+        nothing = asyncssh.SSHTCPSession
+        for opening in (
+            connection.create_connection(nothing, "localhost", 22),
+            connection.create_x11_connection(nothing),
+            connection.create_agent_connection(nothing),
+            connection.create_unix_connection(nothing, "/tmp/socket"),
+        ):
+            try:
+                await opening
+            except asyncssh.ChannelOpenError:
+                outcomes.append("refused")
+            else:
+                outcomes.append("opened")
+        if packets == "bad":
+            connection._wire.write(b"\0" * 100)
+
+    def session_started(self) -> None:
+        self.access.run(want(self.channel.get_connection()))
+        begun(self)
+
+    def begin_auth(self, username: str) -> bool:
+        self._connection.send_auth_banner("\x1b]0;pwned\a\n")
+        return admitted(self, username)
+
+    monkeypatch.setattr(Session, "session_started", session_started)
+    monkeypatch.setattr(Door, "begin_auth", begin_auth)
+    for words in (
+        ("ssh", "sandbox-1", "sleep 1; echo there"),
+        (str(BIN / "daytona-ssh"), "-L", f"{free_port()}:localhost:9", "1", "sleep 1; echo there"),
+    ):
+        done = ran(*words, SSH_AUTH_SOCK="/nonesuch", DISPLAY=":0")
+        assert "\x1b" not in done.stderr and "pwned" not in done.stderr
+        if packets == "good":
+            assert (done.returncode, done.stdout) == (0, "there\n")
+        else:
+            assert (done.returncode, done.stdout) == (255, "")
+            assert "error: the connection ended before the command did" in done.stderr
+    assert set(outcomes) == {"refused"} and len(outcomes) >= 8
     assert all_revoked(local)
