@@ -562,7 +562,7 @@ class _Client:
 
         The signals are blocked before (connect), and in the child until they end it.
         """
-        for number in _PASSED:
+        for number in _heeded():
             signal.signal(number, self._pass_on)
         streams = subprocess.PIPE if piped else None
         self._environ = environ
@@ -680,6 +680,12 @@ class _Client:
                 self._pass_on(signal.SIGTERM)
 
 
+def _heeded() -> list[signal.Signals]:
+    """The signals that are ours to pass on: not one that whoever started us has us ignore, as sftp
+    does with Ctrl-C, which ends a transfer and not the connection."""
+    return [number for number in _PASSED if signal.getsignal(number) is not signal.SIG_IGN]
+
+
 def _in_child() -> Callable[[], None]:
     """Make what a child does before its program runs: signals end it, and so does our own death
     (Linux: PR_SET_PDEATHSIG, prctl(2))."""
@@ -693,9 +699,15 @@ def _in_child() -> Callable[[], None]:
 
             prctl = ctypes.CDLL(None).prctl
 
+    heeded = _heeded()
+
     def prepare() -> None:
-        for number in (*_PASSED, signal.SIGPIPE):
+        for number in (*heeded, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
+        if signal.SIGINT not in heeded:
+            # out of reach of the terminal's: an ssh that goes over another's connection heeds it
+            # all the same (OpenSSH's mux.c)
+            os.setpgid(0, 0)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
         if prctl is not None:
             prctl(1, signal.SIGTERM, 0, 0, 0)
@@ -976,14 +988,10 @@ def _serve(
 
     ssh itself could not say so: it is let in before the gateway looks at the token.
     """
-    with _control_path() as path:
-        share = ["-o", f"ControlPath={path}"]
-        # without the connection it would make one of its own
-        alone = ["-F", "none", "-o", "ProxyCommand=false", "-o", "LogLevel=ERROR", "-e", "none"]
-        client.inner = [start[0], *alone, *share, *inner, "--", line.host, *line.rest]
-        share = [start[0], "-o", "ControlMaster=yes", *share]
+    with control_path() as path:
+        client.inner = [*over(start[0], path), *inner, "--", line.host, *line.rest]
         remote = remote_command(WAITING, "", client.ending.nonce)
-        argv = [*share, *start[1:], "--", line.host, remote]
+        argv = [start[0], *holding(path), *start[1:], "--", line.host, remote]
         status = client.run(argv, environ, stdin=subprocess.PIPE)
         served = client.inner_status()
     if client.ending.status is None and status >= 0:
@@ -995,8 +1003,19 @@ def _serve(
     return 0 if lost else _as_of_a_shell(status if status < 0 else served)
 
 
+def holding(path: str) -> list[str]:
+    """The options of an ssh that lets others go over its connection (``over``)."""
+    return ["-o", "ControlMaster=yes", "-o", f"ControlPath={path}"]
+
+
+def over(program: str, path: str) -> list[str]:
+    """The start of an ssh that goes over the connection at that path, and makes none itself."""
+    alone = ("-F", "none", "-o", "ProxyCommand=false", "-o", "LogLevel=ERROR", "-e", "none")
+    return [program, *alone, "-o", f"ControlPath={path}"]
+
+
 @contextlib.contextmanager
-def _control_path() -> Iterator[str]:
+def control_path() -> Iterator[str]:
     """Give a path for the socket of a shared connection, which nobody else can reach."""
     # a socket's path may have about a hundred characters, and ssh adds some for a while
     place = "/tmp" if len(tempfile.gettempdir()) > 50 else None  # noqa: S108

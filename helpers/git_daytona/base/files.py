@@ -1,9 +1,11 @@
 """Files that are written whole, private whatever the umask, and locks between processes."""
 
 import contextlib
+import difflib
 import errno
 import fcntl
 import glob
+import io
 import itertools
 import os
 import secrets
@@ -13,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from git_daytona.base.errors import BadSetting, TimedOut
+from git_daytona.base.secret import printable
 
 LOCK_SECONDS = 60.0
 STALE_SECONDS = 6 * 3600.0
@@ -136,6 +139,21 @@ def rewrite(path: Path, content: bytes) -> None:
     real = Path(os.path.realpath(path))
     with _written(real, content, mode=None) as temporary:
         temporary.replace(real)
+
+
+def unified_diff(path: Path, before: bytes | None, after: bytes | None) -> str:
+    """Show the change of a file, fit for a terminal; None: there is no file."""
+    sides = (before, after)
+    # by line feeds alone, as diff and git do
+    old, new = (
+        list(io.StringIO((it or b"").decode("utf-8", "replace"), newline="\n")) for it in sides
+    )
+    was, becomes = ("/dev/null" if side is None else str(path) for side in sides)
+    lines = [
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+        for line in difflib.unified_diff(old, new, was, becomes)
+    ]
+    return printable("".join(lines).removesuffix("\n").replace("\r", ""))
 
 
 @contextlib.contextmanager

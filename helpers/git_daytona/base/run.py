@@ -13,11 +13,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from git_daytona.base import inherited, messages, progress
 from git_daytona.base.errors import MissingProgram, TimedOut
 from git_daytona.base.secret import redact
+
+if TYPE_CHECKING:
+    import asyncio
 
 LOOK_SECONDS = 0.05
 """Between two looks at a process that says nothing."""
@@ -277,6 +280,18 @@ def _check_time(
         raise TimedOut(
             f"'{program}' made no progress for {idle:.0f} seconds and was ended", hint=hint
         )
+
+
+async def beside(
+    argv: Sequence[str], env: Mapping[str, str], **streams: Any
+) -> "asyncio.subprocess.Process":
+    """Start a command whose streams an event loop serves; the caller ends it. No Ctrl-C of a
+    terminal reaches it. Raises OSError."""
+    import asyncio  # not at the top: it takes long to load
+
+    return await asyncio.create_subprocess_exec(
+        *argv, env=dict(env), start_new_session=True, **streams
+    )
 
 
 # -- a person's own commands -----------------------------------------------------------------------

@@ -9,6 +9,7 @@ SECTIONS = {
         "shell": ("work", "Open a shell in a session's sandbox"),
         "cp": ("work", "Copy files into a sandbox, or out of it"),
         "forward": ("ports", "Let ports of this machine lead into a sandbox"),
+        "code": ("editors", "Open VS Code on a session's sandbox"),
         "sync": ("work", "Bring a session's work back to opencode/N"),
         "fetch": ("work", "Fetch a sandbox's branches into sandbox-N/*, no more"),
         "push": ("work", "Push opencode/N into its sandbox, fast-forward only"),
@@ -35,8 +36,10 @@ SECTIONS = {
         "install": ("set_up", "Add the plugin to OpenCode's configuration"),
         "uninstall": ("set_up", "Take the plugin out of it again"),
         "config": ("set_up", "Show every setting, and where it came from"),
+        "ssh-config": ("editors", "Print or install entries for ~/.ssh/config"),
         "completion": ("set_up", "Print the completion script for a shell"),
         "serve": ("serve", "Serve OpenCode's plugin (it starts this itself)"),
+        "ssh-proxy": ("editors", "Serve an ssh that has them (it starts this itself)"),
         "hook": ("hook", "Handle one event of another client"),
     },
 }

@@ -4,8 +4,6 @@ Nothing is remembered besides the configuration itself: uninstalling is the inve
 (jsonc.py), and a file that holds only what we would write is ours to remove.
 """
 
-import difflib
-import io
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +11,6 @@ from pathlib import Path
 
 from git_daytona.base import files
 from git_daytona.base.errors import BadSetting, GitDaytonaError
-from git_daytona.base.secret import printable
 from git_daytona.opencode import closing, jsonc, registration
 from git_daytona.opencode.registration import Config
 
@@ -35,15 +32,7 @@ class Change:
 
     def diff(self) -> str:
         """A unified diff, fit for a terminal."""
-        sides = (self.before, self.after)
-        # by line feeds alone, as diff and git do
-        old, new = (list(io.StringIO((it or b"").decode(), newline="\n")) for it in sides)
-        was, becomes = ("/dev/null" if side is None else str(self.path) for side in sides)
-        lines = [
-            line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
-            for line in difflib.unified_diff(old, new, was, becomes)
-        ]
-        return printable("".join(lines).removesuffix("\n").replace("\r", ""))
+        return files.unified_diff(self.path, self.before, self.after)
 
     def make(self) -> None:
         """Write or remove the file. Raises BadSetting, also for one that was changed meanwhile."""

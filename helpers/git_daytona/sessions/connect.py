@@ -20,6 +20,8 @@ from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.transfer.environment import connection
 
 TRIES = 3
+Feed = Callable[[int], OSError | None]
+"""Writes a command's input to a descriptor; returns why that could not be read to its end."""
 FAILED = 255
 """The wrapper's exit status for a connection that did not come about or broke."""
 
@@ -63,17 +65,20 @@ def connect(
     options: Mapping[str, str] | None = None,
     begin: Callable[[], None] = lambda: None,
     stands: Callable[[], None] = lambda: None,
+    feed: Feed | None = None,
 ) -> int:
     """Connect our streams with a sandbox that is awake; return the exit status of what runs there.
 
     ``options`` are variables for the wrapper; ``begin`` is called once, when there is a token and
     before anything is written to our output, ``stands`` (in a thread) once the command runs or the
-    connection stands. A connection on which that has not come is made again. Raises
-    ConnectionClosed, and what ``Transfers.lease`` raises.
+    connection stands; ``feed`` then writes the command's input, which is ours otherwise. A
+    connection on which that has not come is made again. Raises ConnectionClosed, and what
+    ``Transfers.lease`` raises.
     """
     with log.event("connect", sandbox=sandbox_id) as event:
         for attempt in range(1, TRIES + 1):
-            connected = _Connected(coordinator, begin if attempt == 1 else lambda: None, stands)
+            first = begin if attempt == 1 else lambda: None
+            connected = _Connected(coordinator, first, stands, feed or _feed)
             status = connected.run(sandbox_id, wish, options or {})
             event.update(status=status, attempt=attempt)
             if connected.unread:
@@ -94,9 +99,14 @@ class _Connected:
     of it."""
 
     def __init__(
-        self, coordinator: Coordinator, begin: Callable[[], None], stands: Callable[[], None]
+        self,
+        coordinator: Coordinator,
+        begin: Callable[[], None],
+        stands: Callable[[], None],
+        feed: Feed,
     ) -> None:
         self._coordinator, self._begin, self._stands = coordinator, begin, stands
+        self._feed = feed
         self.begun, self._decided = threading.Event(), threading.Event()
         self.unread: OSError | None = None
         self._ending = threading.Lock()
@@ -147,7 +157,7 @@ class _Connected:
             self._end_lease()
             self._stands()
             if not wish.alone and not wish.reads_itself:
-                self.unread = _feed(writing)
+                self.unread = self._feed(writing)
         if not wish.alone:
             os.close(writing)
 

@@ -25,6 +25,7 @@ MAX_FETCH_SIZE = "daytona.maxFetchSize"
 SNAPSHOT = "daytona.snapshot"
 ALLOW_HOST_TOOLS = "daytona.allowHostTools"
 TRANSPORT = "daytona.transport"
+EDITOR = "daytona.editor"
 TRANSPORTS = ("auto", "ssh", "api")
 DEFAULTS = {
     BRANCH_PREFIX: SANDBOX_BRANCH,
@@ -33,6 +34,7 @@ DEFAULTS = {
     MAX_FETCH_SIZE: "4g",
     SNAPSHOT: None,
     TRANSPORT: "auto",
+    EDITOR: None,
     ALLOW_HOST_TOOLS: None,
 }
 """All preferences, and what counts where they are unset."""
@@ -102,6 +104,17 @@ class Preferences:
             raise _unusable(TRANSPORT, preference, "is neither auto, ssh nor api")
         return preference.value
 
+    def editor(self) -> str:
+        """The program that 'git daytona code' starts; empty: any. One that a repository's own
+        configuration names, and perhaps brings along, is not started."""
+        preference = self.get(EDITOR)
+        if preference and preference.scope not in ("global", "system", "command"):
+            raise BadSetting(
+                f"{EDITOR} is set in {preference.source}, where it names no program",
+                hint=f"set it for yourself: git config --global {EDITOR} PROGRAM",
+            )
+        return preference.value.strip() if preference else ""
+
     def _typed(self, name: str, default: str) -> str:
         preference = self.get(name)
         if preference is None:
@@ -117,7 +130,7 @@ class Preferences:
         problems: list[GitDaytonaError] = []
         reads = (
             *(self.branch_prefix, self.sync_on_idle, self.kept_until),
-            *(self.max_fetch_bytes, self.transport),
+            *(self.max_fetch_bytes, self.transport, self.editor),
         )
         for read in reads:
             try:

@@ -1,0 +1,194 @@
+"""``git daytona ssh-config, ssh-proxy, code``: sandboxes for programs that bring an ssh of their
+own, or read ~/.ssh/config."""
+
+import os
+import shlex
+import shutil
+from pathlib import Path
+
+import click
+
+from git_daytona import ssh
+from git_daytona.base import files, messages, paths, run
+from git_daytona.base.errors import BadSetting, GitDaytonaError, MissingProgram, UsageError
+from git_daytona.cli import common, options
+from git_daytona.cli.options import flag
+from git_daytona.git import repository
+from git_daytona.git.refs import PROJECT, number_in
+from git_daytona.sessions import ssh_config, state
+from git_daytona.settings import preferences, settings
+
+EDITORS = ("code", "code-insiders", "codium", "cursor", "windsurf")
+CONFIG_BYTES = 4 * 1024**2
+SSH_SECONDS = 30.0
+"""How long ``ssh -G`` may take: it runs the commands of ``Match exec``."""
+
+
+@click.command("ssh-config")
+@flag("--install", help="Put them into ~/.ssh/config, and show the change.")
+@flag("--uninstall", help="Take them out of it again.")
+@options.dry_run
+def ssh_config_(install: bool, uninstall: bool, dry_run: bool) -> None:
+    """Print entries for ~/.ssh/config by which ssh, and what reads that, reaches sandboxes.
+
+    A sandbox is sandbox-N, of the repository that you are in, or sandbox-ID, from anywhere.
+    """
+    if install and uninstall:
+        raise click.UsageError("--install and --uninstall exclude each other")
+    if dry_run and not (install or uninstall):
+        raise click.UsageError("--dry-run is for --install and --uninstall")
+    if not (install or uninstall):
+        click.echo(_entries(), nl=False)
+        return
+    path = paths.home() / ".ssh" / "config"
+    with files.lock(paths.locks() / "ssh-config"):
+        before = _read(path)
+        after = _removed(before) if uninstall else ssh_config.installed(before, _entries())
+        if before == after:
+            messages.note(f"nothing to do: '{path}' has them already")
+            return
+        click.echo(files.unified_diff(path, before, after))
+        if not dry_run:
+            _write(path, after)
+    verb = "removed" if after is None else "written" if before is None else "changed"
+    messages.note(f"'{path}' would be {verb}" if dry_run else f"{verb}: '{path}'")
+    if install and not dry_run:
+        _check_effect()
+
+
+def _entries() -> str:
+    from git_daytona.sessions import ssh_server  # not at the top: it takes long to load
+
+    ssh_server.host_key()
+    return ssh_config.directives(ssh_server.known_hosts(), ssh_server.NAME)
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return files.read_bounded(path, CONFIG_BYTES)[0]
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise BadSetting(
+            f"cannot read '{path}': {problem.strerror}", hint="make it a file that you can read"
+        ) from problem
+
+
+def _removed(before: bytes | None) -> bytes | None:
+    if before is None or not ssh_config.is_in(before):
+        raise GitDaytonaError(
+            "ssh's configuration has no entries of git-daytona",
+            hint="they are in ~/.ssh/config if 'git daytona ssh-config --install' put them there",
+        )
+    return ssh_config.uninstalled(before)
+
+
+def _write(path: Path, content: bytes | None) -> None:
+    real = Path(os.path.realpath(path))
+    if content is None:
+        real.unlink()
+    elif real.exists():
+        files.rewrite(real, content)
+    else:  # ssh refuses one that others may write to, whatever the umask
+        files.write_whole(real, content)
+
+
+def _check_effect() -> None:
+    """Raise BadSetting if something else in ssh's configuration counts more than our entries."""
+    program = ssh.find_ssh(settings.load(None).ssh_binary or "", os.environ.get("PATH", ""))
+    host = f"{ssh_config.PREFIX}1"
+    with ssh.private_file(_entries()) as ours:
+        shown, theirs = [], paths.home() / ".ssh" / "config"
+        for place in (ours, str(theirs) if theirs.exists() else os.devnull):
+            argv = (program, "-F", place, "-G", "--", host)
+            asked = run.run(argv, env=ssh.scrubbed(dict(os.environ)), timeout=SSH_SECONDS)
+            if asked.status != 0:
+                raise BadSetting(
+                    "ssh does not take its configuration",
+                    hint=f"see: ssh -G {host}",
+                    details=asked.complaint,
+                )
+            shown.append(asked.text)
+    if missing := ssh_config.overruled(*shown):
+        raise BadSetting(
+            f"ssh's configuration has no entries for sandboxes, or others count more"
+            f" ({', '.join(missing)})",
+            hint="git daytona ssh-config --install",
+        )
+
+
+@click.command("ssh-proxy")
+@click.argument("host")
+def ssh_proxy(host: str) -> int:
+    """Be the SSH server of a sandbox on standard input and output. ssh runs this, by the entries
+    that 'git daytona ssh-config' writes."""
+    from git_daytona.sessions import ssh_server  # not at the top: it takes long to load
+
+    program = ssh.find_ssh(os.environ.get("DAYTONA_SSH_BINARY", ""), os.environ.get("PATH", ""))
+    with ssh_server.Server(program) as server:
+        name = _go_to(host.removeprefix(ssh_config.PREFIX))
+        with common.coordinator(anywhere=True) as coordinator:
+            return ssh_server.connect_through(coordinator, name, server)
+
+
+def _go_to(name: str) -> str:
+    """Go to the repository whose session is meant, for its key. The program that starts us may be
+    anywhere: a number then has to be that of one session alone."""
+    number = number_in(name)
+    try:
+        repository.discover(repository.here())
+        if number is not None:
+            return name
+    except repository.NotInRepository:
+        pass
+    found = [
+        each for each in state.all_sessions() if each.number == number or each.sandbox_id == name
+    ]
+    if number is not None and len(found) > 1:
+        raise UsageError(
+            f"there are {len(found)} sessions {number} on this machine",
+            hint=f"name its sandbox: {ssh_config.PREFIX}{found[0].sandbox_id}"
+            f" is that of '{found[0].worktree}'",
+        )
+    for each in found:
+        if Path(each.worktree).is_dir():
+            os.chdir(each.worktree)
+        return each.sandbox_id
+    return name
+
+
+@click.command()
+@common.session
+@click.argument("path", default=PROJECT)
+def code(name: str, path: str) -> int:
+    """Open VS Code on PATH in the session's sandbox, by default its project.
+
+    It is the first of code, code-insiders, codium, cursor and windsurf that is there, or the one
+    that 'git config --global daytona.editor' names.
+    """
+    with common.coordinator(anywhere=True) as coordinator:
+        session = coordinator.find(name)
+        program = _editor(preferences.load(coordinator.directory).editor())
+        _check_effect()
+        if os.environ.get("DAYTONA_API_KEY", "").strip():
+            common.warn(
+                "the editor does not get the key of this environment: unless it is in the keyring"
+                " or the project's '.env', its connections have none; try: daytona-token login"
+            )
+    host = f"{ssh_config.PREFIX}{session.sandbox_id}"
+    command = (program, "--remote", f"ssh-remote+{host}", path)
+    messages.note(f"+ {shlex.join(command)}")
+    env = {name: value for name, value in os.environ.items() if name != "DAYTONA_API_KEY"}
+    return run.foreground(command, env)
+
+
+def _editor(named: str) -> str:
+    path = ssh.search_path(os.environ.get("PATH", ""))
+    for each in (named,) if named else EDITORS:
+        if found := shutil.which(each, path=path):
+            return found
+    raise MissingProgram(
+        f"there is no '{named}' on PATH" if named else f"none of {', '.join(EDITORS)} is on PATH",
+        hint="install one, or name it: git config --global daytona.editor PROGRAM; any editor"
+        " reaches the host that 'git daytona ssh-config' describes",
+    )

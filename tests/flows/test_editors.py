@@ -1,0 +1,438 @@
+"""Sandboxes in ~/.ssh/config: git daytona ssh-config, the proxy that it names, and git daytona
+code, with the user's own ssh, scp, sftp, rsync and git."""
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import asyncssh
+import pytest
+
+from git_daytona.local.gateway.channel import Session
+from git_daytona.local.gateway.connection import Door
+from support import tmux
+from support.processes import descendants, gone, until
+from support.round_trip import BIN, program, stop
+
+GIT_DAYTONA = str(BIN / "git-daytona")
+
+
+@pytest.fixture
+def config(home: Path, local) -> Path:
+    """ssh's configuration, installed. (The home of OpenSSH is that of passwd(5).)"""
+    done = subprocess.run((GIT_DAYTONA, "ssh-config", "--install"), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return home / ".ssh" / "config"
+
+
+@pytest.fixture
+def session(begin, repo):
+    return begin(repo)
+
+
+@pytest.fixture
+def ran(config: Path, repo, monkeypatch) -> Callable[..., "subprocess.CompletedProcess[str]"]:
+    """Run one of OpenSSH's programs, or another, in the repository."""
+
+    monkeypatch.setenv("PATH", f"{BIN}:{os.environ['PATH']}")
+
+    def run(
+        *words: str, stdin: str = "", cwd: Path | None = None, **env: str
+    ) -> "subprocess.CompletedProcess[str]":
+        if words[0] in ("ssh", "scp", "sftp"):
+            words = (words[0], "-F", str(config), *words[1:])
+        done = subprocess.run(
+            words,
+            cwd=cwd or repo.path,
+            env=os.environ | env,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            timeout=60,
+        )
+        print(done.stderr)
+        return done
+
+    return run
+
+
+def all_revoked(local) -> bool:
+    return local.live_tokens() == 0 and local.counts["mint"] == local.counts["revoke"]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@contextmanager
+def running(*words: str, cwd: Path, **how) -> Iterator["subprocess.Popen[bytes]"]:
+    """A program that runs until the block ends."""
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE} | how
+    with subprocess.Popen(words, cwd=cwd, **streams) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+# -- what programs do with a host ------------------------------------------------------------------
+
+
+def test_commands(local, session, ran):
+    minted = local.counts["mint"]
+    done = ran("ssh", "sandbox-1", "cat; pwd >&2; exit 3", stdin="in and out")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "in and out", "/home/daytona\n")
+    assert ran("ssh", "sandbox-1", stdin="echo a shell; exit 4\n").returncode == 4
+    assert local.counts["mint"] == minted + 2
+    found = session.coordinator.find("1")
+    assert found.last_accessed > found.synced_at  # what was done there is known not to be here yet
+    much = "printf 'begins as the mark \\373'; head -c 3000000 /dev/zero; kill $$"
+    much = ran("ssh", "sandbox-1", much)
+    assert (much.returncode, len(much.stdout)) == (143, 3_000_020)
+    # no variable of ours gets there but git's
+    env = ran(
+        "ssh",
+        "-o",
+        "SendEnv=* GIT_PROTOCOL",
+        "sandbox-1",
+        "env",
+        GIT_PROTOCOL="version=2",
+        CANARY="x",
+    )
+    assert "GIT_PROTOCOL=version=2" in env.stdout and "CANARY" not in env.stdout
+    assert all_revoked(local)
+
+
+def test_sftp_scp_rsync_and_git(local, session, ran, repo, tmp_path):
+    (tmp_path / "there").write_bytes(os.urandom(300_000))
+    for old in ([], ["-O"]):
+        sent = ran("scp", *old, str(tmp_path / "there"), "sandbox-1:project/copied")
+        back = ran("scp", *old, "sandbox-1:project/copied", str(tmp_path / "back"))
+        assert sent.returncode == back.returncode == 0
+        assert (tmp_path / "back").read_bytes() == (tmp_path / "there").read_bytes()
+    batch = ran("sftp", "-b", "-", "sandbox-1", stdin="ls project\nrm project/copied\n")
+    assert (batch.returncode, "project/copied" in batch.stdout) == (0, True)
+    ssh = f"ssh -F {Path.home()}/.ssh/config"
+    if shutil.which("rsync"):
+        assert ran("rsync", "-e", ssh, "-a", "README", "sandbox-1:project/new").returncode == 0
+        assert session.agent("cat new; rm new") == "hello\n"
+    head = session.agent("git rev-parse HEAD").strip()
+    assert head in ran("git", "ls-remote", "sandbox-1:project", GIT_SSH_COMMAND=ssh).stdout
+    assert ran("ssh", "-s", "sandbox-1", "nonesuch").returncode == 255
+    assert all_revoked(local)
+
+
+def test_a_terminal(local, session, config, repo):
+    with tmux.start(
+        ["ssh", "-F", str(config), "sandbox-1"], size=(90, 20), cwd=repo.path
+    ) as screen:
+        screen.type("PS1='READY> '; tty -s && echo on a terminal\n")
+        screen.wait_for(r"^on a terminal$")
+        until(lambda: all_revoked(local))  # while it is open
+        screen.type("stty size\n")
+        screen.wait_for(r"^20 90$")
+        screen.type("sh -c 'echo asleep; exec sleep 1000'\n")
+        screen.wait_for(r"^asleep$")
+        screen.send("C-c")
+        screen.type("echo it goes on\n")
+        screen.wait_for(r"^it goes on$")
+        screen.type("exit\n")
+        screen.status()
+
+
+def test_channels_of_one_connection(local, session, config, repo, ran, tmp_path):
+    """Commands, ports and an upload at once, as editors do, over one lease."""
+    session.agent("nohup python3 -u -m http.server -b 127.0.0.1 0 >log 2>&1 </dev/null &")
+    until(lambda: "port " in session.agent("cat log"))
+    port = session.agent("cat log").split("port ")[1].split()[0]
+    minted, socks = local.counts["mint"], free_port()
+    control = ("-S", str(tmp_path / "s"))
+    words = ("ssh", "-F", str(config), "-M", *control, "-T", "-D", str(socks), "sandbox-1", "sh")
+    with running(*words, cwd=repo.path) as editor:
+        editor.stdin.write(b"echo there\n")
+        editor.stdin.flush()
+        assert editor.stdout.readline() == b"there\n"
+        assert ran("ssh", *control, "sandbox-1", "cat", stdin="another").stdout == "another"
+        for _ in range(2):
+            with socket.create_connection(("127.0.0.1", socks), 20) as proxied:
+                proxied.sendall(b"\5\1\0\5\1\0\1\177\0\0\1" + int(port).to_bytes(2, "big"))
+                proxied.sendall(b"GET /log HTTP/1.0\r\n\r\n")
+                assert b"Serving HTTP" in proxied.makefile("rb").read()
+        place = f"localhost:{port}"
+        page = running("ssh", "-F", str(config), *control, "-W", place, "sandbox-1", cwd=repo.path)
+        with page as direct:
+            direct.stdin.write(b"GET /log HTTP/1.0\r\n\r\n")
+            direct.stdin.flush()
+            assert b"Serving HTTP" in direct.stdout.read()
+        # a channel that is closed takes its command's ssh along
+        with running(
+            "ssh", "-F", str(config), *control, "sandbox-1", "echo x; cat", cwd=repo.path
+        ) as one:
+            one.stdout.readline()
+            children = len(descendants(editor.pid))
+        until(lambda: len(descendants(editor.pid)) < children)
+        assert local.counts["mint"] == minted + 1
+        assert all_revoked(local)
+
+
+def test_ctrl_c_ends_a_transfer_of_sftp_and_not_the_connection(local, session, config, repo):
+    session.agent("head -c 300000000 /dev/zero >big")
+    for how in (("-F", str(config)), ("-S", str(BIN / "daytona-ssh"))):
+        with tmux.start(["sftp", *how, "sandbox-1"], size=(90, 20), cwd=repo.path) as screen:
+            screen.wait_for("sftp>")
+            screen.type("get project/big /dev/null\n")
+            screen.wait_for(r"^\S*big .* [1-9]")
+            screen.send("C-c")
+            screen.wait_for("Interrupt")
+            screen.type("pwd\n")
+            screen.wait_for("Remote working directory")
+
+
+# -- who is meant ----------------------------------------------------------------------------------
+
+
+def test_from_anywhere(local, session, ran, repo, begin, tmp_path, monkeypatch):
+    """By the sandbox's id from anywhere, also by the key in the project's .env; by its number
+    where that is nobody else's."""
+    stop(session.coordinator.cloud, session.sandbox_id)
+    repo.write(".env", f"DAYTONA_API_KEY={local.api_key}\n")
+    monkeypatch.delenv("DAYTONA_API_KEY")
+    done = ran("ssh", f"sandbox-{session.sandbox_id}", "echo awake", cwd=tmp_path)
+    assert done.stdout == "awake\n" and "starting the sandbox" in done.stderr
+    assert ran("ssh", "sandbox-1", "echo alone", cwd=tmp_path).stdout == "alone\n"
+    monkeypatch.setenv("DAYTONA_API_KEY", local.api_key)
+    other = type(repo)(tmp_path / "other")
+    other.path.mkdir()
+    other.git("init", "-q")
+    other.commit("README")
+    there = begin(other)
+    two = ran("ssh", "sandbox-1", "echo which", cwd=tmp_path)
+    assert (two.returncode, two.stdout) == (255, "")
+    assert "there are 2 sessions 1 on this machine" in two.stderr
+    assert "hint: name its sandbox: sandbox-" in two.stderr
+    name = ran("ssh", "sandbox-1", "cat project/README", cwd=other.path)
+    assert name.stdout == "content\n"
+    assert there.coordinator.find("1").last_accessed > 0
+    assert "no session" in ran("ssh", "sandbox-99", "true").stderr
+    assert ran("ssh", "sandbox-1", "true", DAYTONA_API_KEY=" ", cwd=other.path).returncode == 255
+    assert all_revoked(local)
+
+
+def test_code(local, session, config, repo, command, tmp_path, monkeypatch, home):
+    """An editor connects with OpenSSH and the installed configuration, from wherever it runs."""
+    told = command("git-daytona", "code", "1", cwd=repo.path, env={"PATH": "/usr/bin:/bin"})
+    assert told.status == 12 and "none of code, code-insiders" in told.err
+    editor = f"#!/bin/sh\necho \"$DAYTONA_API_KEY\"; cd /; exec ssh -F '{config}' -T"
+    editor += ' "${2#ssh-remote+}" "cat $3/README"\n'
+    program(tmp_path / "bin" / "cursor", editor)
+    path = f"{tmp_path}/bin:{os.environ['PATH']}"
+    repo.write(".env", f"DAYTONA_API_KEY={local.api_key}\n")
+    for env in ({}, {"DAYTONA_API_KEY": ""}):
+        told = command("git-daytona", "code", "1", cwd=repo.path, env={"PATH": path, **env})
+        assert (told.status, told.out) == (0, "\nhello\n")
+        assert ("does not get the key" in told.err) == (not env)
+    # one that a repository names is not started
+    repo.git("config", "daytona.editor", "cursor")
+    told = command("git-daytona", "code", "1", cwd=repo.path, env={"PATH": path})
+    assert told.status == 13 and "names no program" in told.err
+    repo.git("config", "--unset", "daytona.editor")
+    repo.git("config", "--global", "daytona.editor", "nonesuch")
+    told = command("git-daytona", "code", "1", cwd=repo.path, env={"PATH": path})
+    assert told.status == 12 and "there is no 'nonesuch' on PATH" in told.err
+    repo.git("config", "--global", "daytona.editor", "cursor")
+    config.write_text(f"Host *\n  StrictHostKeyChecking no\n{config.read_text()}")
+    told = command("git-daytona", "code", "1", cwd=repo.path, env={"PATH": path})
+    assert told.status == 13 and "others count more (stricthostkeychecking)" in told.err
+    config.unlink()
+    told = command("git-daytona", "code", "1", cwd=repo.path, env={"PATH": path})
+    assert told.status == 13
+    assert "hint: git daytona ssh-config --install" in told.err
+
+
+# -- the other side, and other users ---------------------------------------------------------------
+
+
+def test_what_is_granted(local, session, config, ran, repo):
+    """Channels into the sandbox; no agent, no X11, no port of this machine."""
+    place = repo.path / "agent"
+    with socket.socket(socket.AF_UNIX) as agent:
+        agent.bind(str(place))
+        agent.listen()
+        words = ("ssh", "-o", f"ForwardAgent={place}", "-X", "sandbox-1")
+        done = ran(*words, "echo $SSH_AUTH_SOCK $DISPLAY", SSH_AUTH_SOCK=str(place), DISPLAY=":0")
+        assert done.stdout == "\n"
+        agent.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            agent.accept()
+    strict = ("-o", "ExitOnForwardFailure=yes")
+    done = ran("ssh", *strict, "-R", f"{free_port()}:localhost:22", "sandbox-1", "echo no")
+    assert (done.returncode, done.stdout) == (255, "")
+    nobody = ran("ssh", "-W", f"localhost:{free_port()}", "sandbox-1")
+    assert nobody.stdout == ""
+
+
+def test_output_without_end_is_held_back(local, session, config, repo):
+    """A reader that stops costs no memory here; one that goes ends all of it."""
+    words = ("ssh", "-F", str(config), "sandbox-1", "yes")
+    with running(*words, cwd=repo.path) as process:
+        process.stdout.read(1 << 20)
+        below = descendants(process.pid)
+        until(lambda: local.faults.gateway.output_bytes > 0)
+        proxy = next(each for each in below if "ssh-proxy" in each.words)
+        status = Path(f"/proc/{proxy.pid}/status").read_text()
+        assert int(status.split("VmHWM:")[1].split()[0]) < 300_000, "kB"
+        process.stdout.close()
+        process.wait(60)
+    assert gone(*(each.pid for each in below))
+    assert all_revoked(local)
+
+
+def test_the_sandboxs_words_are_no_ssh_of_ours(local, session, ran):
+    """A shell of its own that writes without end where the connection is held open: the client's
+    connection does not hear of it."""
+    session.agent("printf '#!/usr/bin/python3\\nprint(1)\\n' >/tmp/x; chmod +x /tmp/x")
+    evil = "echo injected; while read -r r; do echo more; done"
+    with_evil = local.faults.gateway.exchange
+    try:
+        local.faults.gateway.exchange = lambda command: command.replace(
+            "while read -r r; do :; done", evil
+        )
+        assert ran("ssh", "sandbox-1", "echo as ever").stdout == "as ever\n"
+    finally:
+        local.faults.gateway.exchange = with_evil
+
+
+@pytest.mark.parametrize("how", ["killed", "the sandbox stops", "the proxy is killed"])
+def test_how_it_ends(local, session, config, repo, how):
+    """Nothing of it is left: process, token, socket."""
+    words = ("ssh", "-F", str(config), "sandbox-1", "echo there; cat")
+    with running(*words, cwd=repo.path, stderr=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"there\n"
+        below = descendants(process.pid)
+        words = [word for each in below for word in each.words]
+        folder = Path(next(word for word in words if "ControlPath=/" in word)[12:]).parent
+        assert folder.stat().st_mode & 0o777 == 0o700
+        if how == "killed":
+            process.kill()
+        elif how == "the sandbox stops":
+            stop(session.coordinator.cloud, session.sandbox_id)
+            assert b"the connection ended before the command did" in process.stderr.read()
+        else:
+            os.kill(next(each.pid for each in below if "ssh-proxy" in each.words), 9)
+        process.wait(30)
+    assert gone(*(each.pid for each in below))
+    assert all_revoked(local)
+    if how != "the proxy is killed":
+        until(lambda: not folder.exists())
+
+
+def test_nothing_listens_and_all_is_private(local, session, config, repo, home):
+    """Two users on one machine: no port, no socket that another could open, no file to read."""
+    before = set(home.rglob("*"))
+    with running("ssh", "-F", str(config), "sandbox-1", "echo; cat", cwd=repo.path) as process:
+        process.stdout.readline()
+        sockets = set()
+        for each in descendants(process.pid):
+            for descriptor in Path(f"/proc/{each.pid}/fd").iterdir():
+                sockets.add(str(descriptor.readlink()))
+        lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+        listening = {f"socket:[{line.split()[9]}]" for line in lines if line.split()[3] == "0A"}
+        assert sockets & listening == set()
+    new = [*(set(home.rglob("*")) - before), *(home / ".local/state/git-daytona").rglob("*")]
+    assert new
+    modes = {str(path): oct(path.stat().st_mode & 0o077) for path in new if path.exists()}
+    assert set(modes.values()) == {oct(0)}
+
+
+# -- the token -------------------------------------------------------------------------------------
+
+
+def test_an_editor_that_fetches_all_the_time(local, session, ran, repo, config):
+    """One lease for each, revoked; a sync meanwhile is not in its way."""
+    minted = local.counts["mint"]
+    url = f"ssh://sandbox-{session.sandbox_id}/home/daytona/project"
+    with running("ssh", "-F", str(config), "sandbox-1", "echo; cat", cwd=repo.path) as open_one:
+        open_one.stdout.readline()
+        for number in range(3):
+            session.agent(f"echo {number} >new")
+            session.sync()
+            assert ran("git", "fetch", "-q", "sandbox-1").returncode == 0
+            ssh = f"ssh -F {config}"
+            assert ran("git", "fetch", "-q", url, GIT_SSH_COMMAND=ssh).returncode == 0
+    assert repo.git("rev-parse", "FETCH_HEAD") == repo.git("rev-parse", "opencode/1")
+    assert local.counts["mint"] == minted + 10
+    assert all_revoked(local)
+
+
+def test_the_token_is_nowhere(local, begin, repo, canary, config, ran, tmp_path):
+    session = begin(repo)
+    # it is the user's, and the programs' that the user starts
+    canary.may_have_key = lambda each: each.name != "ssh" or str(config) in each.words
+    with canary.watching():
+        for words in (
+            ("scp", "-F", str(config), "README", f"sandbox-{session.sandbox_id}:project/x"),
+            ("ssh", "-F", str(config), "-tt", "sandbox-1", "sleep 0.3"),
+        ):
+            done = ran(*words)
+            canary.tell("stdout", done.stdout)
+            canary.tell("stderr", done.stderr)
+    assert {"ssh", "scp"} <= set(canary.seen), "it did look"
+    assert len(canary.tokens) >= 3
+    assert canary.leaks() == []
+    assert all_revoked(local)
+
+
+@pytest.mark.parametrize("packets", ["good", "bad"])
+def test_a_gateway_that_wants_more(local, session, ran, monkeypatch, packets):
+    """Channels that it opens by itself are refused, its banner is not shown, and what is no packet
+    ends the connection."""
+    outcomes: list[str] = []
+    begun, admitted = Session.session_started, Door.begin_auth
+
+    async def want(connection) -> None:
+        nothing = asyncssh.SSHTCPSession
+        for opening in (
+            connection.create_connection(nothing, "localhost", 22),
+            connection.create_x11_connection(nothing),
+            connection.create_agent_connection(nothing),
+            connection.create_unix_connection(nothing, "/tmp/socket"),
+        ):
+            try:
+                await opening
+            except asyncssh.ChannelOpenError:
+                outcomes.append("refused")
+            else:
+                outcomes.append("opened")
+        if packets == "bad":
+            connection._wire.write(b"\0" * 100)
+
+    def session_started(self) -> None:
+        self.access.run(want(self.channel.get_connection()))
+        begun(self)
+
+    def begin_auth(self, username: str) -> bool:
+        self._connection.send_auth_banner("\x1b]0;pwned\a\n")
+        return admitted(self, username)
+
+    monkeypatch.setattr(Session, "session_started", session_started)
+    monkeypatch.setattr(Door, "begin_auth", begin_auth)
+    for words in (
+        ("ssh", "sandbox-1", "sleep 1; echo there"),
+        (str(BIN / "daytona-ssh"), "-L", f"{free_port()}:localhost:9", "1", "sleep 1; echo there"),
+    ):
+        done = ran(*words, SSH_AUTH_SOCK="/nonesuch", DISPLAY=":0")
+        assert "\x1b" not in done.stderr and "pwned" not in done.stderr
+        if packets == "good":
+            assert (done.returncode, done.stdout) == (0, "there\n")
+        else:
+            assert (done.returncode, done.stdout) == (255, "")
+            assert "error: the connection ended before the command did" in done.stderr
+    assert set(outcomes) == {"refused"} and len(outcomes) >= 8
+    assert all_revoked(local)
