@@ -89,6 +89,15 @@ class Report:
     """``project`` or ``repository`` when it is not there."""
 
 
+@dataclass(frozen=True)
+class CommitText:
+    """What a commit that is made in a sandbox says, and by whom it is: name and address, empty for
+    the sandbox's own."""
+
+    message: str = "Changes of the OpenCode session"
+    author: tuple[str, str] = ("", "")
+
+
 class Command:
     """A shell script that is run under ``sh -c``, with standard input closed, at most once: who
     asks again, because the answer got lost or the sandbox had to be started, gets what became of
@@ -171,7 +180,7 @@ def make_project(cloud: Cloud, sandbox_id: str) -> None:
 def report(
     cloud: Cloud,
     sandbox_id: str,
-    message: str,
+    commit: CommitText,
     purpose: str = "",
     *,
     known: Sequence[str] | None = None,
@@ -185,7 +194,7 @@ def report(
     source = f"known='{' '.join((known or ())[:KNOWN])}'\n" + "".join(
         (scripts.read("ports"), scripts.read("look"), inventory, scripts.read("report"))
     )
-    words = (source, message, purpose)
+    words = (source, commit.message, purpose, *commit.author)
     with log.event("sandbox.report", sandbox=sandbox_id) as event:
         found = leases.patiently(
             lambda: _reported(cloud, sandbox_id, *words, timeout=REPORT_SECONDS),

@@ -24,7 +24,7 @@ from git_daytona.git.repository import Repository, need_worktree
 from git_daytona.sandbox import report
 from git_daytona.sandbox.lifecycle import Mark, Sandboxes, dangers, mark_for
 from git_daytona.sandbox.transport import Transport
-from git_daytona.sessions import home, state
+from git_daytona.sessions import commits, home, state
 from git_daytona.sessions.state import GitReturn, Session, StateFile
 from git_daytona.sessions.sync import Outcome, SandboxBranch
 from git_daytona.settings import preferences
@@ -489,7 +489,8 @@ class Coordinator:
 
     def _branch(self, session: Session) -> SandboxBranch:
         names = session.names
-        return SandboxBranch(self.repository, self._transport(), session.sandbox_id, names)
+        commit = commits.text(self.state.get(session.id) or session, self.directory)
+        return SandboxBranch(self.repository, self._transport(), session.sandbox_id, names, commit)
 
     def _transport(self) -> Transport:
         return Transport(self.repository, self.transfers, self.tell, self.show)

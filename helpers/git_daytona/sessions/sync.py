@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from git_daytona.api.cloud import Cloud
 from git_daytona.base import log
@@ -15,12 +15,10 @@ from git_daytona.git.refs import INVENTORY, SANDBOX_BRANCH, Names
 from git_daytona.git.repository import Repository
 from git_daytona.sandbox import ownership
 from git_daytona.sandbox import report as sandbox
-from git_daytona.sandbox.report import Report
+from git_daytona.sandbox.report import CommitText, Report
 from git_daytona.sandbox.transport import Transport
 from git_daytona.transfer.failures import RefGone
 
-MESSAGE = "Changes of the OpenCode session"
-"""Subject of the commits that a sync makes in the sandbox."""
 MESSAGE_LENGTH = 4000
 """The longest message of a sync, characters."""
 
@@ -49,6 +47,8 @@ class SandboxBranch:
     transport: Transport
     sandbox_id: str
     names: Names
+    commit: CommitText = field(default_factory=CommitText)
+    """What the commit of pending changes says."""
 
     @property
     def cloud(self) -> Cloud:
@@ -127,7 +127,7 @@ class SandboxBranch:
                 f"there is no local branch '{names.branch}'",
                 hint=f"get it: git daytona sync {names.number}",
             )
-        report = ready_for_push(self.cloud, self.sandbox_id, names.number)
+        report = ready_for_push(self.cloud, self.sandbox_id, names.number, self.commit)
         if report.head != local:
             head, here = report.head, self.repository
             if head and not (here.resolve(head) and here.contains([local], head)):
@@ -158,7 +158,7 @@ class SandboxBranch:
         return list(dict.fromkeys(oid for _, oid in sorted(refs.items(), reverse=True)))
 
     def _report(self, purpose: str = "", *, known: Sequence[str] | None = None) -> Report:
-        return sandbox.report(self.cloud, self.sandbox_id, MESSAGE, purpose, known=known)
+        return sandbox.report(self.cloud, self.sandbox_id, self.commit, purpose, known=known)
 
     def _fetch(self, report: Report) -> None:
         """Fetch what the report names, nothing else, to where ``branches.integrate`` expects it."""
@@ -237,10 +237,10 @@ class SandboxBranch:
         return again
 
 
-def ready_for_push(cloud: Cloud, sandbox_id: str, session: int | str) -> Report:
+def ready_for_push(cloud: Cloud, sandbox_id: str, session: int | str, commit: CommitText) -> Report:
     """Commit what is pending in a sandbox that is to be pushed to; return its report. Raises
     TransferFailed where a push would be in the agent's way."""
-    report = sandbox.report(cloud, sandbox_id, MESSAGE, "push")
+    report = sandbox.report(cloud, sandbox_id, commit, "push")
     if report.missing is not None:
         raise TransferFailed(
             "the sandbox has no repository any more",
