@@ -95,10 +95,8 @@ def test_names_mean_the_branch_and_are_no_options(worked, command):
     assert said(done) == ["git log refs/daytona/base/3..heads/opencode/3 --format=%s"]
     for word in ("--output=planted", "-p"):
         refused = command("git-daytona", "log", word, "3", cwd=worked.path)
-        assert (
-            refused.status == 2
-            and f"hint: the session first: git daytona log N {word}" in refused.err
-        )
+        assert refused.status == 2
+        assert "hint: the session first: git daytona log 3 …" in refused.err
     assert not (worked.path / "planted").exists()
 
 

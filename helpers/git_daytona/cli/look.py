@@ -82,7 +82,7 @@ def status_(
 def _check_forms(json: bool, porcelain: bool, watch: bool, exit_code: bool) -> None:
     if json and porcelain:
         raise UsageError(
-            "--json and --porcelain exclude each other", hint="see 'git daytona status --help'"
+            "--json and --porcelain exclude each other", hint="see 'git daytona status -h'"
         )
     if watch and (json or porcelain or exit_code or not sys.stdout.isatty()):
         raise UsageError(

@@ -49,6 +49,8 @@ def _plain(work: Callable[[_Work, tuple[str, ...]], int]) -> click.Command:
     """Make a command of a function; it gets a session's work, and all words behind N, for git."""
 
     def invoke(name: str, words: tuple[str, ...]) -> int:
+        if name.startswith("-"):  # an option of git's
+            return work(_find("", work.__name__, words), (name, *words))
         return work(_find(name, work.__name__), words)
 
     rest = click.argument(
@@ -104,14 +106,18 @@ def apply(work: _Work, words: tuple[str, ...]) -> int:
         return _foreground(command, source.fileno())
 
 
-def _find(name: str, verb: str) -> _Work:
-    """Find a session whose branch is here. Says so if the sandbox may have newer work."""
-    if name.startswith("-"):
-        raise UsageError(
-            f"'{name}' stands where the session belongs",
-            hint=f"the session first: git daytona {verb} N {name}",
-        )
+def _find(name: str, verb: str, words: tuple[str, ...] = ()) -> _Work:
+    """Find a session whose branch is here. Says so if the sandbox may have newer work.
+
+    Without a name none of git's ``words`` may be that of a session: it would be git's then.
+    """
     with common.coordinator() as coordinator:
+        for word in words:
+            if coordinator.identified(word) != word:
+                raise UsageError(
+                    f"'{word}' is a session, and stands behind options of git's",
+                    hint=f"the session first: git daytona {verb} {word} …",
+                )
         session = coordinator.find_anywhere(name)
         away = home.elsewhere(session, coordinator.settings.api_url)
         work = _Work(coordinator.repository, session.names)

@@ -24,7 +24,7 @@ from git_daytona.git.repository import Repository, need_worktree
 from git_daytona.sandbox import report
 from git_daytona.sandbox.lifecycle import Mark, Sandboxes, dangers, mark_for
 from git_daytona.sandbox.transport import Transport
-from git_daytona.sessions import commits, home, state
+from git_daytona.sessions import choice, commits, home, state
 from git_daytona.sessions.state import GitReturn, Session, StateFile
 from git_daytona.sessions.sync import Outcome, SandboxBranch
 from git_daytona.settings import preferences
@@ -56,6 +56,10 @@ class Started:
     new: bool
     replaced: bool = False
     """Its sandbox was gone and is a new one: work that had not been synced went with it."""
+
+
+class Unmerged(GitDaytonaError):
+    """A session that was to go if its work is merged has more; it is kept."""
 
 
 class Coordinator:
@@ -136,24 +140,32 @@ class Coordinator:
         return session.git_dir in (None, "", self.git_dir) and session.repository in own
 
     def find(self, name: str) -> Session:
-        """Find the session of ``3``, ``sandbox-3``, ``opencode/3`` or an id. Raises NotFound, and
-        Elsewhere for one of another API."""
+        """Find the session of ``3``, ``sandbox-3``, ``opencode/3`` or an id; with no name the one
+        that is meant (choice.py). Raises NotFound, and Elsewhere for one of another API."""
         session = self.find_anywhere(name)
         self._check_home(session)
         return session
 
     def find_anywhere(self, name: str) -> Session:
         """Find a session as ``find`` does, for what asks nothing of its sandbox."""
+        sessions = self.sessions()
+        if not name:
+            return choice.meant(sessions, self._repository)
         number = number_in(name) or -1
-        for session in self.sessions():
-            branch = f"{session.prefix}/{session.number}"
-            if name in (session.id, session.sandbox_id, branch) or session.number == number:
+        for session in sessions:
+            if name in (session.id, session.sandbox_id, session.branch) or session.number == number:
                 return session
         self.get(name)  # raises what is known of it
         raise errors.NotFound(
             f"there is no session '{name}' in this repository",
             hint="'git daytona status' lists them",
         )
+
+    def identified(self, name: str) -> str:
+        """Return the id of a session; the name itself where there is none yet, or none any more."""
+        with suppress(errors.NotFound):
+            return self.find_anywhere(name).id
+        return name
 
     # -- where sessions live -----------------------------------------------------------------------
 
@@ -511,13 +523,28 @@ class Coordinator:
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def delete(self, name: str, *, force: bool = False) -> Outcome | None:
+    def is_merged(self, session: Session) -> bool:
+        """Tell whether what a session has committed is in HEAD, or in the upstream of HEAD. One
+        that has committed nothing is not merged: it has just begun."""
+        if session.number is None:
+            return False
+        names = session.names
+        found = self.repository.refs(names.ref, names.base)
+        tip = found.get(names.ref)
+        if tip is None or tip == found.get(names.base):
+            return False
+        tips = filter(None, map(self.repository.resolve, ("HEAD", "@{upstream}")))
+        return self.repository.contains(list(tips), tip)
+
+    def delete(self, name: str, *, force: bool = False, merged: bool = False) -> Outcome | None:
         """Delete a session's sandbox once all its work is here; branch opencode/N stays. Return
         None where there was no work to bring back.
 
         Raises whatever keeps the work from coming back, unless ``force`` is on; then nothing is
         deleted. That the session shall go is on record until it has gone, is used again, or
         ``keep``; not that its work may be lost: a later try (recovery) brings it back first.
+        With ``merged``, one that turns out to have work which is not merged is kept, and Unmerged
+        raised.
         """
         if self.mark(name).path.exists():
             # it is being created just now: then it is there when that has ended
@@ -532,9 +559,11 @@ class Coordinator:
             try:
                 if current.number is not None:
                     outcome = self._bring_back(current, force=force)
+                    if merged and not self.is_merged(current):
+                        raise _unmerged(current)
                     kept = branches.keep_branches(self.repository, current.names)
                 self._delete_sandbox(current)
-            except Elsewhere:
+            except (Elsewhere, Unmerged):
                 self.state.edit(current.id, deleting=current.deleting)
                 raise
             self._remove(current)
@@ -637,6 +666,13 @@ class Coordinator:
                 return False
         except errors.TimedOut:
             return True
+
+
+def _unmerged(session: Session) -> Unmerged:
+    return Unmerged(
+        f"not deleted: {session.branch} has got commits that are not merged",
+        hint=f"merge them: git daytona merge {session.name}",
+    )
 
 
 def _deleted(session: Session) -> CutShort:

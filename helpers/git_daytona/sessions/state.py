@@ -153,6 +153,16 @@ class Session:
         return Names(self.number, self.prefix)
 
     @property
+    def name(self) -> str:
+        """What a person calls it: its number, or its id if it has none."""
+        return str(self.number or self.id)
+
+    @property
+    def branch(self) -> str:
+        """The branch here that its work comes back to; empty if it is not synced."""
+        return "" if self.number is None else Names(self.number, self.prefix).branch
+
+    @property
     def needs_sync(self) -> bool:
         """Whether its sandbox may hold work that is not here."""
         return self.number is not None and (

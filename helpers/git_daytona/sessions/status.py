@@ -208,11 +208,11 @@ def verdict(session: Session) -> GitDaytonaError | None:
     return None
 
 
-def wait(coordinator: Coordinator, name: str, timeout: float) -> str:
-    """Wait, at most ``timeout`` seconds, until nobody is at work on a session, and sync it if it
-    was used since its last sync; return that one's message. Raises its verdict, or TimedOut.
+def wait(coordinator: Coordinator, name: str, until: float) -> str:
+    """Wait, up to a moment of the monotonic clock, until nobody is at work on a session, and sync
+    it if it was used since its last sync; return that one's message. Raises its verdict, or
+    TimedOut.
     """
-    until = time.monotonic() + timeout
     while True:
         session = coordinator.find(name)
         if not coordinator.busy(session.id):
@@ -223,8 +223,8 @@ def wait(coordinator: Coordinator, name: str, timeout: float) -> str:
                 return printable(coordinator.sync(session.id).message)
         if time.monotonic() >= until:
             raise errors.TimedOut(
-                f"session '{name}' was not synced within {timeout:.0f} seconds",
-                hint=f"sync it now: git daytona sync {name}",
+                f"session {session.name} was not synced in time",
+                hint=f"wait longer, or sync it now: git daytona sync {session.name}",
             )
         time.sleep(0.2)
     if failed := verdict(session):
