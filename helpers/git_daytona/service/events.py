@@ -3,11 +3,13 @@
 import re
 import threading
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from git_daytona.base.errors import GitDaytonaError
 from git_daytona.service.jsonrpc import Closed, Peer, Refused
 from git_daytona.service.queues import Lane
+from git_daytona.sessions import working
 
 if TYPE_CHECKING:
     from git_daytona.service.turns import Turns
@@ -37,6 +39,8 @@ class Events:
         self._known_titles: dict[str, str] = {}
         self._prompts: dict[str, str] = {}
         """First lines of prompts, which stand for a title as long as there is none."""
+        self._working: dict[str, ExitStack] = {}
+        """The marks of sessions whose turn goes on; in the lane alone."""
         self._notes = Lane("sub-agents and titles", 1)
 
     def handle(self, kind: str, properties: Mapping[str, Any]) -> None:
@@ -69,6 +73,7 @@ class Events:
                 self._turns.delete(session_id)
         elif kind in ("session.idle", "session.status") and self._is_root(session_id):
             self._notes.submit(lambda: self.note_title(session_id))
+            self._notes.submit(lambda: self._note_turn(session_id, idle=idle))
             # A sub-agent's end is not the turn's: its root goes on, and ends later.
             (self._turns.ended if idle else self._turns.begun)(session_id)
 
@@ -162,6 +167,16 @@ class Events:
             self._prompts.pop(session_id, None)
             if self._titles.get(session_id) == title:
                 del self._titles[session_id]
+
+    def _note_turn(self, session_id: str, *, idle: bool) -> None:
+        if idle:
+            self._working.pop(session_id, ExitStack()).close()
+        elif session_id not in self._working:
+            try:
+                mark = working.mark(self._workspace.coordinator().git_dir, session_id)
+                self._working.setdefault(session_id, ExitStack()).enter_context(mark)
+            except GitDaytonaError:  # it is only for people's eyes
+                pass
 
     def _is_root(self, session_id: str) -> bool:
         with self._lock:

@@ -24,7 +24,7 @@ from git_daytona.git.repository import Repository, need_worktree
 from git_daytona.sandbox import report
 from git_daytona.sandbox.lifecycle import Mark, Sandboxes, dangers, mark_for
 from git_daytona.sandbox.transport import Transport
-from git_daytona.sessions import choice, commits, home, state
+from git_daytona.sessions import choice, commits, home, state, working
 from git_daytona.sessions.state import GitReturn, Session, StateFile
 from git_daytona.sessions.sync import Outcome, SandboxBranch
 from git_daytona.settings import preferences
@@ -459,14 +459,15 @@ class Coordinator:
         touched = 0
         with suppress(GitDaytonaError) if known else nullcontext():
             touched = self.state.touch(session.id)
-        try:
-            value = self.awake(session, work)
-        except SandboxGone:
-            session = self.start(session.id, for_tools=True, again=session).session
-            value = self.awake(session, work)
-        except Elsewhere:
-            self.state.untouch(session, touched)
-            raise
+        with working.mark(self.git_dir, session.id):
+            try:
+                value = self.awake(session, work)
+            except SandboxGone:
+                session = self.start(session.id, for_tools=True, again=session).session
+                value = self.awake(session, work)
+            except Elsewhere:
+                self.state.untouch(session, touched)
+                raise
         return value, session, self.state.take_notice(session.id)
 
     def awake(self, session: Session, work: Callable[[str], T]) -> T:
@@ -520,6 +521,32 @@ class Coordinator:
         branch = self._branch(session)
         with self.one_at_a_time(session.id):
             return self.awake(session, lambda _: work(branch))
+
+    def stop(self, name: str, *, synced: bool = True) -> Outcome | None:
+        """Stop a session's sandbox once its work is here, unless ``synced`` is off; return what
+        came back, None where nothing had to. Raises whatever keeps the work from coming back."""
+        session = self.find(name)
+        with self.at_home(session):
+            running = self.sandboxes.settle(self.cloud.get(session.sandbox_id)).state == "started"
+        outcome = None
+        if running and synced and session.needs_sync:
+            try:
+                outcome = self.sync(session.id)
+            except GitDaytonaError as problem:
+                anyway = f"or stop it all the same: git daytona stop --no-sync {session.name}"
+                hint = f"it runs on; {problem.hint or 'the log has more'}; {anyway}"
+                raise problem.but(hint=hint) from problem
+        with self.one_at_a_time(session.id), self.at_home(session):
+            self.sandboxes.stop(session.sandbox_id)
+        return outcome
+
+    def resume(self, name: str) -> bool:
+        """Start a session's sandbox; return whether it did not run. Raises SandboxGone."""
+        session = self.find(name)
+        with self.one_at_a_time(session.id), self.at_home(session):
+            info = self.sandboxes.settle(self.cloud.get(session.sandbox_id))
+            self.sandboxes.awake(info)
+            return info.state != "started"
 
     # -- the end -----------------------------------------------------------------------------------
 
