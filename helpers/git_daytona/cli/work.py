@@ -14,6 +14,7 @@ from git_daytona.cli import choice, common, options
 from git_daytona.cli.choice import Chosen
 from git_daytona.cli.options import flag, number
 from git_daytona.sessions import copy, shell, status
+from git_daytona.sessions.beginning import Beginning
 from git_daytona.sessions.coordinator import Coordinator
 
 LEFT_OUT = 20
@@ -25,17 +26,39 @@ LEFT_OUT = 20
     "--session", metavar="ID", help="The session's id, if a client such as OpenCode gave it one."
 )
 @click.option("--title", metavar="TEXT", help="What 'git daytona status' shall call it.")
+@flag("--dirty/--no-dirty", default=None, help="Take uncommitted and untracked work along.")
+@number(
+    "--depth",
+    metavar="COUNT",
+    within=(0, 10000),
+    default=0,
+    help="Generations of the history that the sandbox gets; 0: all.",
+)
 @flag(
     "--no-sync",
     help="A sandbox with an empty project, also where there is no repository; nothing is synced.",
 )
-def start(session: str | None, title: str | None, no_sync: bool) -> None:
-    """Start a session: a sandbox with HEAD in it, and branch opencode/N for what comes back.
+@click.argument("ref", required=False, default="")
+def start(
+    session: str | None,
+    title: str | None,
+    dirty: bool | None,
+    depth: int,
+    no_sync: bool,
+    ref: str,
+) -> None:
+    """Start a session: a sandbox with REF (HEAD) in it, and branch opencode/N for what comes back.
 
     Starting a session that exists is safe: it makes good what an earlier start left undone.
     """
+    if (ref and dirty) or (no_sync and (ref or dirty or depth)):
+        raise UsageError(
+            "REF, --dirty and --depth do not go with --no-sync, nor REF with --dirty",
+            hint="see 'git daytona start -h'",
+        )
+    beginning = Beginning(ref, dirty, depth)
     with common.coordinator(anywhere=no_sync) as coordinator:
-        started = coordinator.start(session, synced=not no_sync)
+        started = coordinator.start(session, synced=not no_sync, beginning=beginning)
         if title is not None:
             coordinator.state.set_title(started.session.id, title)
         if started.replaced:
@@ -47,6 +70,8 @@ def start(session: str | None, title: str | None, no_sync: bool) -> None:
         word = "started" if started.new else "already there"
         click.echo(f"session {name} {word}: sandbox {started.session.sandbox_id}, {rest}")
         common.warn_of_dangers(coordinator, started.session)
+        if started.new and (line := coordinator.stays_here(started.session)):
+            messages.note(line)
 
 
 @click.command("exec", context_settings=options.PASSING_ON)

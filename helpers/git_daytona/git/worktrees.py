@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from git_daytona.base import files
-from git_daytona.base.errors import TransferFailed
+from git_daytona.base.errors import TransferFailed, UsageError
 from git_daytona.git.repository import Repository, failure
 
 SNAPSHOT_TRIES = 3
@@ -120,6 +120,56 @@ def _snapshot(repository: Repository, new: str, old: str | None) -> str | None:
         return commit
 
 
+SECRETS = (".env", ".env.*")
+"""Names of files whose changes are never taken along: they hold keys."""
+
+
+def take_along(repository: Repository, author: tuple[str, str]) -> str | None:
+    """Make a commit of the uncommitted and untracked work on top of HEAD; None where there is none.
+
+    Index and files stay as they are. Left out are what git ignores, files with a mark
+    (assume-unchanged, skip-worktree), nested repositories and SECRETS. Raises UsageError in the
+    middle of a merge or the like.
+    """
+    head = repository.resolve("HEAD")
+    if head is None or repository.worktree is None:
+        return None
+    if operation := _operation(repository):
+        raise UsageError(
+            f"uncommitted work cannot be taken along: {operation}",
+            hint="finish or abort that first, or start without --dirty",
+        )
+    with _apart(repository) as (folder, env):
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copy2(repository.git_dir / "index", folder)
+        repository.git("add", "--all", "--sparse", "--", ":/", env=env)
+        _leave_out(repository, head, env)
+        tree = repository.git("write-tree", env=env).text
+        if tree == repository.git("rev-parse", f"{head}^{{tree}}").text:
+            return None
+        text = f"Uncommitted work in '{repository.worktree.name}', taken along by git-daytona"
+        commit = _commit(repository, tree, ["-p", head], text, env, author)
+        _store(repository, folder, env, f"{commit}\n^{head}\n")
+        return commit
+
+
+def _leave_out(repository: Repository, head: str, env: dict[str, str]) -> None:
+    """Take repositories inside this one that are not recorded, and changes of secrets, out of an
+    index again."""
+    words = ("diff-index", "--cached", "-z", "--no-renames", head)
+    fields = repository.git(*words, env=env).stdout.split(b"\0")
+    added = [
+        name
+        for about, name in zip(fields[0::2], fields[1::2], strict=False)
+        if about.startswith(b":000000 160000 ")
+    ]
+    if added:
+        gone = ("update-index", "--force-remove", "-z", "--stdin")
+        repository.git(*gone, stdin=b"\0".join(added) + b"\0", env=env)
+    secret = [f":(top,glob)**/{name}" for name in SECRETS]
+    repository.git("reset", "--quiet", head, "--", *secret, env=env)
+
+
 @contextlib.contextmanager
 def _apart(repository: Repository) -> Iterator[tuple[Path, dict[str, str]]]:
     """Make a folder with an index and objects of its own, beside the repository's, which no gc
@@ -205,10 +255,20 @@ def _look_again(
 
 
 def _commit(
-    repository: Repository, tree: str, parents: list[str], message: str, env: dict[str, str]
+    repository: Repository,
+    tree: str,
+    parents: list[str],
+    message: str,
+    env: dict[str, str],
+    author: tuple[str, str] = ("", ""),
 ) -> str:
-    identity = env | dict.fromkeys(("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"), "git-daytona")
-    identity |= dict.fromkeys(("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"), "git-daytona@localhost")
+    own = ("git-daytona", "git-daytona@localhost")
+    identity = dict(env)
+    for role, (name, address) in {
+        "AUTHOR": author if all(author) else own,
+        "COMMITTER": own,
+    }.items():
+        identity |= {f"GIT_{role}_NAME": name, f"GIT_{role}_EMAIL": address}
     return repository.git("commit-tree", tree, *parents, "-m", message, env=identity).text
 
 

@@ -18,13 +18,14 @@ from git_daytona.base.errors import (
     NoRepository,
     SandboxGone,
 )
-from git_daytona.git import branches, identity, legacy_remotes
+from git_daytona.git import branches, identity, legacy_remotes, stays
 from git_daytona.git.refs import SANDBOX_BRANCH, Names, number_in
 from git_daytona.git.repository import Repository, need_worktree
 from git_daytona.sandbox import report
 from git_daytona.sandbox.lifecycle import Mark, Sandboxes, dangers, mark_for
 from git_daytona.sandbox.transport import Transport
 from git_daytona.sessions import choice, commits, home, state, working
+from git_daytona.sessions.beginning import HEAD, Beginning
 from git_daytona.sessions.state import GitReturn, Session, StateFile
 from git_daytona.sessions.sync import Outcome, SandboxBranch
 from git_daytona.settings import preferences
@@ -219,6 +220,7 @@ class Coordinator:
         for_tools: bool = False,
         again: Session | None = None,
         origin: str | None = None,
+        beginning: Beginning = HEAD,
     ) -> Started:
         """Create a sandbox with local HEAD in it, and ``opencode/N`` for what comes back.
 
@@ -226,8 +228,8 @@ class Coordinator:
         Without ``synced``, a new one has no branch. ``for_tools`` goes on where only a branch is in
         the way: tools then work on the project, and the agent is told (case 38). ``again`` is a
         session that was in use: if it was deleted meanwhile, CutShort is raised. A new session that
-        was forked from another one (``origin``, its id) begins where that one's work is, not at
-        HEAD, and its agent is told. Raises what any step raises; the state file says
+        was forked from another one (``origin``, its id) begins where that one's work is, not with
+        its ``beginning``, and its agent is told. Raises what any step raises; the state file says
         ``setup-failed`` when the sandbox exists but its repository is not ready, or nothing can
         come back.
         """
@@ -239,6 +241,11 @@ class Coordinator:
                 need_worktree(self.repository)
             self.cloud.key()
             leases.reap(self.cloud)
+            if session is not None and beginning != HEAD:
+                raise errors.UsageError(
+                    f"session {session.name} is there already, and has begun with something else",
+                    hint=f"merge commits there: git daytona update {session.name} REF",
+                )
             fresh = not self.is_there(session)
             replaced = fresh and session is not None
             if session and not fresh and session.git_return.state != state.SETUP_FAILED:
@@ -246,7 +253,9 @@ class Coordinator:
             if synced:
                 self._check(session, for_tools=for_tools)
             if session is None or fresh:
-                session = self._create(session_id, session, synced=synced, origin=origin)
+                session = self._create(
+                    session_id, session, synced=synced, origin=origin, beginning=beginning
+                )
             self._set_up(session, fresh=fresh, replaced=replaced)
             return Started(session, new=True, replaced=replaced)
 
@@ -302,11 +311,14 @@ class Coordinator:
         *,
         synced: bool,
         origin: str | None = None,
+        beginning: Beginning = HEAD,
     ) -> Session:
         """Create and record a session's sandbox; an earlier one, which is gone, had its number."""
-        told, begin = "", None
+        told, begin, dirty = "", None, False
         if earlier is None and origin is not None:
             told, begin = self._forked(origin)
+        elif earlier is None and synced:
+            begin, dirty = beginning.first(self.repository, self.directory)
         mark = self.mark(session_id)
         # the snapshot, as it is set now
         self.cloud.settings = preferences.load(self.directory).applied(self.settings)
@@ -316,9 +328,10 @@ class Coordinator:
         number, prefix = (earlier.number, earlier.prefix) if earlier else (mark.number, mark.prefix)
         names = Names(number, prefix) if number else None
         if names is None and synced and earlier is None:
-            names = self.reserve(begin=begin)
+            names = self.reserve(begin=begin, dirty=dirty)
             mark = mark.write(names.number, names.prefix)
-        session = self.record(session_id, info.id, names, earlier=earlier, notice=told)
+        depth = earlier.depth if earlier else beginning.depth
+        session = self.record(session_id, info.id, names, earlier=earlier, notice=told, depth=depth)
         mark.path.unlink(missing_ok=True)
         return session
 
@@ -326,11 +339,13 @@ class Coordinator:
         """Return the mark of a session's creation, as it is on disk or as it would be."""
         return mark_for(session_id, self.state.project_id, self.git_dir, self.settings.api_url)
 
-    def reserve(self, *, base: bool = True, begin: str | None = None) -> Names:
+    def reserve(self, *, base: bool = True, begin: str | None = None, dirty: bool = False) -> Names:
         """Reserve the next number, with its branch at a commit, or HEAD, unless ``base`` is off."""
         known = {each.number for each in self.sessions() if each.number}
         prefix = preferences.load(self.directory).branch_prefix()
-        return branches.reserve(self.repository, prefix, known=known, base=base, begin=begin)
+        return branches.reserve(
+            self.repository, prefix, known=known, base=base, begin=begin, dirty=dirty
+        )
 
     def record(
         self,
@@ -341,6 +356,7 @@ class Coordinator:
         message: str = "setting up",
         earlier: Session | None = None,
         notice: str = "",
+        depth: int = 0,
     ) -> Session:
         """Record a session whose sandbox exists; without names, nothing of it is synced."""
         git_state, now = state.SETUP_FAILED, state.now()
@@ -365,9 +381,17 @@ class Coordinator:
             notice=notice,
             api_url=lives["api_url"],
             organization_id=lives["organization_id"],
+            depth=depth,
         )
         self.state.put(session)
         return session
+
+    def stays_here(self, session: Session) -> str:
+        """Say in one line what of the user's is not in a session's sandbox; empty for nothing."""
+        if session.number is None or self.repository.worktree is None:
+            return ""
+        taken = self.repository.refs(session.names.dirty).get(session.names.dirty)
+        return stays.described(stays.look(self.repository, taken))
 
     def _set_up(self, session: Session, *, fresh: bool = False, replaced: bool = False) -> None:
         """Put the project into a sandbox, a ``fresh`` one or one that was there; the agent is told
@@ -503,10 +527,12 @@ class Coordinator:
     def _branch(self, session: Session) -> SandboxBranch:
         names = session.names
         commit = commits.text(self.state.get(session.id) or session, self.directory)
-        return SandboxBranch(self.repository, self._transport(), session.sandbox_id, names, commit)
+        base = self.repository.refs(names.base).get(names.base) if session.depth else None
+        transport = self._transport((base, session.depth) if base else None)
+        return SandboxBranch(self.repository, transport, session.sandbox_id, names, commit)
 
-    def _transport(self) -> Transport:
-        return Transport(self.repository, self.transfers, self.tell, self.show)
+    def _transport(self, within: tuple[str, int] | None = None) -> Transport:
+        return Transport(self.repository, self.transfers, self.tell, self.show, within)
 
     def fetch(self, name: str) -> Outcome:
         """Fetch a session's branches as they are: nothing is committed there, opencode/N stays."""

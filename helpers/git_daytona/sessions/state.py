@@ -141,6 +141,8 @@ class Session:
     """The API that its sandbox was seen on first (ours); empty until then."""
     organization_id: Text = ""
     """The sandbox's organisation there (ours); empty where that API does not say."""
+    depth: Annotated[int, _milliseconds] = 0
+    """How many generations of the history its sandbox has (ours); 0: all."""
 
     @property
     def names(self) -> Names:
