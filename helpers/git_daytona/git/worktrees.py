@@ -14,6 +14,8 @@ from git_daytona.base.errors import TransferFailed, UsageError
 from git_daytona.git.repository import Repository, failure
 
 SNAPSHOT_TRIES = 3
+COMPARED = 200
+"""How many commits are looked at for whether they have uncommitted work of earlier."""
 LINES_BYTES = 1024 * 1024
 """The longest list of branches that a rebase in a worktree here may have."""
 _OWN = "daytona-index-"
@@ -151,6 +153,51 @@ def take_along(repository: Repository, author: tuple[str, str]) -> str | None:
         commit = _commit(repository, tree, ["-p", head], text, env, author)
         _store(repository, folder, env, f"{commit}\n^{head}\n")
         return commit
+
+
+def _differing(repository: Repository, commit: str, other: str) -> set[bytes]:
+    words = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", commit, other)
+    return set(filter(None, repository.git(*words).stdout.split(b"\0")))
+
+
+def is_clean(repository: Repository, commit: str) -> bool:
+    """Tell whether the files that were taken along, by that commit, are in the worktree as in
+    HEAD."""
+    words = ("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all")
+    changed = {entry[3:] for entry in repository.git(*words).stdout.split(b"\0")}
+    return changed.isdisjoint(_differing(repository, f"{commit}^", commit))
+
+
+def is_committed(repository: Repository, commit: str) -> bool:
+    """Tell whether a commit since then has the files as they were when they were taken along."""
+    taken = _differing(repository, f"{commit}^", commit)
+    since = repository.git("rev-list", f"--max-count={COMPARED}", f"{commit}^..HEAD")
+    return any(
+        taken.isdisjoint(_differing(repository, commit, each)) for each in since.text.split()
+    )
+
+
+@contextlib.contextmanager
+def as_index(repository: Repository, changes: str) -> Iterator[dict[str, str]]:
+    """Give git an index of its own that has the files which a range changes as they are in the
+    worktree, staged or not, while the block runs."""
+    assert repository.worktree is not None
+    words = ("diff", "-z", "--name-only", "--no-renames", "--no-ext-diff", changes)
+    names = repository.git(*words).stdout.split(b"\0")
+    top = os.fsencode(repository.worktree)
+    with tempfile.TemporaryDirectory(prefix="git-daytona-") as folder:
+        env = {"GIT_INDEX_FILE": f"{folder}/index"}
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copy2(repository.git_dir / "index", folder)
+        tracked = set(
+            repository.git("ls-files", "-z", "--full-name", ":/", env=env).stdout.split(b"\0")
+        )
+        known = [name for name in names if name in tracked or os.path.lexists(top + b"/" + name)]
+        if known := [name for name in known if name]:
+            paths = b"\0".join(b":(literal,top)" + name for name in known)
+            options = ("--all", "--force", "--sparse", "--pathspec-from-file=-")
+            repository.git("add", *options, "--pathspec-file-nul", stdin=paths, env=env)
+        yield env
 
 
 def _leave_out(repository: Repository, head: str, env: dict[str, str]) -> None:

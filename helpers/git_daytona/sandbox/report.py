@@ -85,6 +85,8 @@ class Report:
     notes: list[str] = field(default_factory=list)
     inventory: Inventory = field(default_factory=Inventory)
     """What else a deletion would destroy, if that was asked for."""
+    conflicts: list[str] = field(default_factory=list)
+    """Files that a merge could not join."""
     missing: str | None = None
     """``project`` or ``repository`` when it is not there."""
 
@@ -215,6 +217,14 @@ def refs(cloud: Cloud, sandbox_id: str) -> Report:
     return _reported(cloud, sandbox_id, *words, timeout=PREPARE_SECONDS)
 
 
+def merge(cloud: Cloud, sandbox_id: str, commit: str, message: str) -> Report:
+    """Merge a commit that was pushed below UPDATES into what the sandbox has checked out; a merge
+    with conflicts is left as it is. Raises SandboxCommandFailed."""
+    words = (scripts.read("merge"), commit, message)
+    with log.event("sandbox.merge", sandbox=sandbox_id, commit=commit):
+        return _reported(cloud, sandbox_id, *words, timeout=REPORT_SECONDS)
+
+
 def ports(cloud: Cloud, sandbox_id: str) -> list[int]:
     """List the TCP ports that the sandbox's own processes listen on, in one API call."""
     source = scripts.read("ports") + "listening"
@@ -289,6 +299,8 @@ def _read(found: Report, key: str, value: str) -> None:
         case "ref" if len(found.refs) <= 2 * MOST:  # branches, and an inventory
             oid, _, name = value.partition(" ")
             found.refs[name] = _oid(oid)
+        case "conflicted" if len(found.conflicts) < NOTES:
+            found.conflicts.append(_shown(value))
         case "nested" if len(found.nested) < NOTES:
             found.nested.append(_shown(value))
         case "note" if len(found.notes) < NOTES:

@@ -18,6 +18,8 @@ from git_daytona.base.errors import (
     NoRepository,
     SandboxGone,
 )
+from git_daytona.base.secret import printable
+from git_daytona.base.threads import Late, within
 from git_daytona.git import branches, identity, legacy_remotes, stays
 from git_daytona.git.refs import SANDBOX_BRANCH, Names, number_in
 from git_daytona.git.repository import Repository, need_worktree
@@ -37,6 +39,8 @@ from git_daytona.trust.gateway import Policy
 T = TypeVar("T")
 
 EXEC_SECONDS = 3600.0
+AT_ONCE_SECONDS = 3.0
+"""How long a command that syncs first waits for the API."""
 REPLACED = "the sandbox was gone and was replaced; work that had not been synced is lost"
 FORK = (
     "this session is a fork of session {number}: its sandbox is a new one, with what is on "
@@ -505,15 +509,57 @@ class Coordinator:
         session = self.find(name)
         _ = session.names  # raises NoRepository
         with self.one_at_a_time(session.id):
-            current = self.find(session.id)  # it may have been deleted meanwhile
-            begun = current.last_accessed
-            try:
-                outcome = self._sync(current)
-            except GitDaytonaError as problem:
-                self._note_failure(session.id, problem)
-                raise
-            self.state.note(session.id, state.SYNCED, outcome.message, synced_at=begun)
+            return self._sync_noted(self.find(session.id))  # it may have been deleted meanwhile
+
+    def _sync_noted(self, session: Session) -> Outcome:
+        begun = session.last_accessed
+        try:
+            outcome = self._sync(session)
+        except GitDaytonaError as problem:
+            self._note_failure(session.id, problem)
+            raise
+        self.state.note(session.id, state.SYNCED, outcome.message, synced_at=begun)
+        return outcome
+
+    def update(self, name: str, revision: str = "HEAD") -> Outcome | None:
+        """Merge commits of the user's in a session's sandbox, and bring the result back; return
+        None where there was nothing new. Log and diff then begin where these commits end, unless
+        they lack what the session began with. Raises NotFound, TransferFailed."""
+        session, repository = self.find(name), self.repository
+        commit = repository.resolve(revision)
+        if commit is None:
+            raise errors.NotFound(
+                f"there is no commit '{revision}' here", hint="see what is: git log --all"
+            )
+        label = repository.git("rev-parse", "--abbrev-ref", revision, check=False).text
+        what = f"{label} ({commit[:10]})" if label and label.isprintable() else commit[:10]
+        branch, names = self._branch(session), session.names
+        with self.one_at_a_time(session.id):
+            self.state.touch(session.id)
+            if not self.awake(session, lambda _: branch.update(commit, what)):
+                return None
+            outcome = self._sync_noted(self.find(session.id))
+            base = repository.refs(names.base).get(names.base)
+            if base and repository.contains([commit], base):
+                repository.update_refs([f"update {names.base} {commit} {base}"])
             return outcome
+
+    def sync_at_once(self, session: Session) -> Outcome | None:
+        """Sync a session that was used since its last sync, if nobody has to wait for more than
+        that: not for a sandbox that sleeps, an API that is slow or another sync. Return what came,
+        None for nothing. Raises what says why it was not."""
+        if not session.needs_sync:
+            return None
+        if self.busy(session.id):
+            raise errors.TimedOut("another process is at work on it just now")
+        try:
+            with self.at_home(session):
+                info = within(AT_ONCE_SECONDS, lambda: self.cloud.get(session.sandbox_id))
+        except Late:
+            raise errors.TimedOut("Daytona does not answer at once") from None
+        if info.state != "started":
+            raise errors.SandboxNotRunning(f"its sandbox is {printable(info.state)}")
+        return self.sync(session.id)
 
     def _sync(self, session: Session, *, everything: bool = False) -> Outcome:
         branch = self._branch(session)

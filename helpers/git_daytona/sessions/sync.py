@@ -11,7 +11,7 @@ from git_daytona.base.secret import printable
 from git_daytona.base.threads import concurrently
 from git_daytona.git import branches
 from git_daytona.git.branches import Integrated, Kept
-from git_daytona.git.refs import INVENTORY, SANDBOX_BRANCH, Names
+from git_daytona.git.refs import INVENTORY, SANDBOX_BRANCH, UPDATES, Names
 from git_daytona.git.repository import Repository
 from git_daytona.sandbox import ownership
 from git_daytona.sandbox import report as sandbox
@@ -139,6 +139,27 @@ class SandboxBranch:
             refspec = f"{local}:{report.branch}"
             self.transport.push(self.sandbox_id, refspec, known, relaxed=report.filters)
         return local
+
+    def update(self, commit: str, what: str) -> bool:
+        """Merge a commit of the user's, called ``what``, into the branch that the sandbox has
+        checked out; return whether that was new there. What is pending there is committed first.
+        Raises TransferFailed, also for a conflict, which is left to the agent."""
+        names, here = self.names, self.repository
+        report = ready_for_push(self.cloud, self.sandbox_id, names.number, self.commit)
+        known = [report.head] if report.head and here.resolve(report.head) else []
+        if known and here.contains(known, commit):
+            return False
+        refspec = f"{commit}:{UPDATES}{commit}"
+        self.transport.push(self.sandbox_id, refspec, known, relaxed=report.filters)
+        message = f"Merge {what} into the session"
+        merged = sandbox.merge(self.cloud, self.sandbox_id, commit, message)
+        if merged.conflicts:
+            raise TransferFailed(
+                f"conflicts in the sandbox: {', '.join(merged.conflicts)}",
+                hint="the merge is left there for the agent to finish; or give it up: git daytona "
+                f"exec {names.number} -- git merge --abort",
+            )
+        return True
 
     # -- the parts ---------------------------------------------------------------------------------
 
