@@ -132,6 +132,7 @@ def test_nothing_changed_and_newer_work_there(worked, command, coordinate):
     file.touch("ses_3")
     done = command("git-daytona", "apply", "3", cwd=worked.path)
     assert done.status == 0 and done.err.splitlines() == [
+        "not synced: there is no API key for https://app.daytona.io/api",
         "hint: session 3 was used since its last sync; to see that, too: git daytona sync 3",
         "opencode/3 has changed nothing since it started",
     ]

@@ -60,53 +60,62 @@ class Work:
         return f"{self.names.base}..{self.branch}"
 
 
-def _plain(work: Callable[[Work, tuple[str, ...]], int]) -> click.Command:
-    """Make a command of a function; it gets a session's work, and all words behind N, for git."""
+def _plain(
+    *flags: tuple[str, str],
+) -> Callable[[Callable[[Work, tuple[str, ...]], int]], click.Command]:
+    """Make the decorator that makes a command of a function; it gets a session's work, and all
+    words behind N, for git. Of git's options the ``flags``, each with its help, may stand in front
+    of N, too."""
 
-    def invoke(no_sync: bool, name: str, words: tuple[str, ...]) -> int:
-        own = words[: words.index("--")] if "--" in words else words
-        if "--no-sync" in own:  # behind N
-            words = (*(each for each in own if each != "--no-sync"), *words[len(own) :])
-            no_sync = True
-        synced, verb = not no_sync, work.__name__
-        if name.startswith("-"):  # an option of git's
-            return work(find_work("", verb, words, synced=synced), (name, *words))
-        return work(find_work(name, verb, synced=synced), words)
+    def make(work: Callable[[Work, tuple[str, ...]], int]) -> click.Command:
+        verb = work.__name__
 
-    rest = click.argument(
-        "words", nargs=-1, type=click.UNPROCESSED, metavar="[GIT OPTION | PATH]..."
-    )
-    return click.command(work.__name__, help=work.__doc__, context_settings=options.PASSING_ON)(
-        no_sync(common.session(rest(invoke)))
-    )
+        def invoke(no_sync: bool, name: str, words: tuple[str, ...], **given: bool) -> int:
+            own = words[: words.index("--")] if "--" in words else words
+            synced = not (no_sync or "--no-sync" in own)
+            rest = (*(each for each in own if each != "--no-sync"), *words[len(own) :])
+            rest = (*(flag for flag, _ in flags if given[flag[2:]]), *rest)
+            if name.startswith("-"):  # an option of git's
+                return work(find_work("", verb, words, synced=synced), (name, *rest))
+            return work(find_work(name, verb, synced=synced), rest)
+
+        rest = click.argument(
+            "words", nargs=-1, type=click.UNPROCESSED, metavar="[GIT OPTION | PATH]..."
+        )
+        function = no_sync(common.session(rest(invoke)))
+        for flag, text in flags:
+            function = options.flag(flag, help=text)(function)
+        return click.command(verb, help=work.__doc__, context_settings=options.PASSING_ON)(function)
+
+    return make
 
 
-@_plain
+@_plain()
 def log(work: Work, words: tuple[str, ...]) -> int:
     """Show the commits that opencode/N has over the commit it started from, by 'git log'."""
     return _git("log", work.range, *words)
 
 
-@_plain
+@_plain()
 def diff(work: Work, words: tuple[str, ...]) -> int:
     """Show the changes of opencode/N against the commit it started from, by 'git diff'."""
     return _git("diff", work.range, *words)
 
 
-@_plain
+@_plain(("--squash", "Make one commit of it, with the session's title."))
 def merge(work: Work, words: tuple[str, ...]) -> int:
     """Merge opencode/N into the branch that is checked out, by 'git merge'.
 
-    With --squash it becomes one commit, with the session's title; --no-commit leaves that to you.
+    With --squash --no-commit the commit is left to you.
     """
     if "--squash" in words:
         return _squash(work, words)
-    if work.dirty and (joined := _join(work, work.dirty)) != 0:
+    if (taken := _unmerged(work)) and (joined := _join(work, taken)) != 0:
         return joined
     return _git("merge", *words, work.branch)
 
 
-@_plain
+@_plain()
 def apply(work: Work, words: tuple[str, ...]) -> int:
     """Put the changes of opencode/N since the commit it started from into your files and index,
     without a commit.
@@ -141,35 +150,38 @@ def _apply(work: Work, words: tuple[str, ...], *, apart: bool = False) -> int:
 
 def _join(work: Work, taken: str) -> int:
     """Have git know, before a merge, that the uncommitted work which the session took along is
-    committed here by now. Raises Uncommitted where it is not."""
-    repository = work.repository
-    head = repository.resolve("HEAD")
-    if head is None or repository.contains([head], taken):
-        return 0
-    if not worktrees.is_clean(repository, taken):
-        raise Uncommitted(
-            f"the uncommitted work that session {work.session.name} took along is still uncommitted"
-            " here",
-            hint=f"take what was made on top of it: git daytona apply {work.session.name}; or "
-            "commit yours first",
-        )
-    if not worktrees.is_committed(repository, taken):
+    committed here by now, if it is."""
+    if not worktrees.is_committed(work.repository, taken):
         return 0
     text = f"Uncommitted work that session {work.session.name} took along, committed here since"
     return _git("merge", "-q", "-s", "ours", "--no-ff", "-m", text, taken)
 
 
+def _unmerged(work: Work) -> str | None:
+    """Return the commit of the uncommitted work that the session took along, unless HEAD has it.
+    Raises Uncommitted where it is in the way of a merge."""
+    taken, head = work.dirty, work.repository.resolve("HEAD")
+    if taken is None or head is None or work.repository.contains([head], taken):
+        return None
+    if worktrees.is_clean(work.repository, taken):
+        return taken
+    name = work.session.name
+    raise Uncommitted(
+        f"the uncommitted work that session {name} took along is still uncommitted here",
+        hint=f"take what was made on top of it: git daytona apply {name}; or commit yours first",
+    )
+
+
 def _squash(work: Work, words: tuple[str, ...]) -> int:
     """Make one commit of a session's work, with its title."""
+    taken = _unmerged(work)
     if foreground(("git", "diff", "--cached", "--quiet")) != 0:
         raise UsageError(
             "something is staged, which would go into the same commit",
             hint="commit or unstage it first",
         )
     rest = tuple(each for each in words if each not in ("--squash", "--no-commit", "--commit"))
-    if work.dirty and not work.repository.contains(["HEAD"], work.dirty):
-        if not worktrees.is_clean(work.repository, work.dirty):
-            _join(work, work.dirty)  # raises
+    if taken:
         status = _apply(work, rest)
     else:
         status = _git("merge", "--squash", *rest, work.branch)
