@@ -18,7 +18,7 @@ SECTIONS = {
         "update": ("review", "Merge new commits of yours in a session's sandbox"),
         "pr": ("review", "Push opencode/N to your origin and make a pull request"),
         "wait": ("work", "Wait until a session's work is here"),
-        "stop": ("life", "Sync a session and stop its sandbox, which keeps its files"),
+        "stop": ("life", "Sync a session and stop its sandbox; its files stay"),
         "resume": ("life", "Start a session's sandbox again"),
         "delete": ("work", "Sync a session a last time and delete its sandbox"),
     },

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from git_daytona.base.secret import redact
 from git_daytona.sandbox.report import CommitText
 from git_daytona.sessions.state import Session, one_line
 from git_daytona.settings import preferences
@@ -31,7 +32,7 @@ def text(session: Session | None, directory: Path) -> CommitText:
 def subject(session: Session) -> str:
     """Make a line of a session's title, which anybody may have written: printable, bounded, and the
     beginning of no trailer (git-interpret-trailers(1)), such as Signed-off-by."""
-    title = re.sub(r"^([\w-]*-\w+)\s*:", r"\1", one_line(session.title))
+    title = re.sub(r"^([\w-]*-\w+)\s*:", r"\1", one_line(redact(session.title)))
     if len(title) > SUBJECT_LENGTH:
         title = title[: SUBJECT_LENGTH - 1].rstrip() + "…"
     return title or CommitText().message

@@ -134,14 +134,17 @@ def everywhere(coordinator: Coordinator, *, offline: bool) -> Overview:
     found = overview(coordinator, offline=offline)
     rows, problem = list(found.rows), found.problem
     seen = {row.session_id for row in rows}
-    places = {each.git_dir or each.worktree: each for each in state.all_sessions()}
+    sessions = state.all_sessions()
+    places = {each.git_dir or each.worktree: each for each in sessions}
     for place in sorted(places.keys() - {coordinator.git_dir}):
-        with suppress(GitDaytonaError, OSError):  # moved, removed or not readable: named by recover
+        with suppress(GitDaytonaError, OSError):  # removed, or it cannot be read: then as recorded
             other = _other(Path(places[place].worktree))
             found = overview(other, offline=offline or problem is not None)
             rows += [row for row in found.rows if row.session_id not in seen]
             seen.update(row.session_id for row in found.rows)
             problem = problem or found.problem
+    left = (each for each in sessions if printable(each.id) not in seen)
+    rows += [_row(each, _Look({}), {}, working=False) for each in left]
     return Overview(tuple(rows), problem)
 
 
