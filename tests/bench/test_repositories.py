@@ -132,7 +132,7 @@ def test_inventory(daytona: Apart, make_repo, table) -> None:
     found.sync("ses_inventory")
 
     def report(known: list[str] | None) -> None:
-        sandbox.report(found.cloud, started.sandbox_id, "bench", known=known)
+        sandbox.report(found.cloud, started.sandbox_id, sandbox.CommitText(), known=known)
 
     spent = in_turns({"sync": lambda: report(None), "nothing": lambda: report([])})
     api.execute(

@@ -429,6 +429,6 @@ def test_a_killed_client_leaves_nothing_half_done_there(local, line):
     line.session.agent(ended)
     assert ".lock" not in line.session.agent(left)
     # as every sync begins
-    report.report(line.session.coordinator.cloud, line.session.sandbox_id, "message")
+    report.report(line.session.coordinator.cloud, line.session.sandbox_id, report.CommitText())
     assert line.session.agent(left) == ""
     assert line.transfer("push") and line.transfer("fetch")

@@ -95,10 +95,8 @@ def test_names_mean_the_branch_and_are_no_options(worked, command):
     assert said(done) == ["git log refs/daytona/base/3..heads/opencode/3 --format=%s"]
     for word in ("--output=planted", "-p"):
         refused = command("git-daytona", "log", word, "3", cwd=worked.path)
-        assert (
-            refused.status == 2
-            and f"hint: the session first: git daytona log N {word}" in refused.err
-        )
+        assert refused.status == 2
+        assert "hint: the session first: git daytona log 3 …" in refused.err
     assert not (worked.path / "planted").exists()
 
 
@@ -134,6 +132,7 @@ def test_nothing_changed_and_newer_work_there(worked, command, coordinate):
     file.touch("ses_3")
     done = command("git-daytona", "apply", "3", cwd=worked.path)
     assert done.status == 0 and done.err.splitlines() == [
+        "not synced: there is no API key for https://app.daytona.io/api",
         "hint: session 3 was used since its last sync; to see that, too: git daytona sync 3",
         "opencode/3 has changed nothing since it started",
     ]

@@ -117,6 +117,7 @@ def test_200_sessions_on_a_terminal(repo, coordinate, width):
     assert heading.split() == (
         [
             "N",
+            *(["AGE"] if width == 200 else []),
             "BRANCH",
             "SANDBOX",
             "WORK",
@@ -164,7 +165,7 @@ def test_columns_go_in_an_order_that_leaves_what_matters():
         return table.lines([row(title="t" * 80)], width=width, now=1_000_000)[0].split()
 
     seen = [headings(width) for width in range(30, 200)]
-    assert seen[-1] == ["N", "BRANCH", "SANDBOX", "WORK", "AHEAD", "WORKTREE", "TITLE"]
+    assert seen[-1] == ["N", "AGE", "BRANCH", "SANDBOX", "WORK", "AHEAD", "WORKTREE", "TITLE"]
     for narrow, wide in pairwise(seen):
         assert set(narrow) <= set(wide), (narrow, wide)
     assert {"N", "SANDBOX", "WORK"} <= set(seen[0])
@@ -431,7 +432,7 @@ def test_commits_ahead_as_git_counts_them(repo, coordinate, monkeypatch):
         repository, [Names(number) for number in range(1, len(pairs) + 2)]
     )
 
-    assert calls == ["for-each-ref", "merge-base", "rev-list"]
+    assert calls == ["for-each-ref", "merge-base", "rev-list", "for-each-ref", "for-each-ref"]
     expected = {
         number: int(repo.git("rev-list", "--count", f"{base}..{tip}"))
         for number, (base, tip) in enumerate(pairs, start=1)
@@ -451,7 +452,7 @@ def test_200_sessions_cost_a_bounded_number_of_processes(repo, coordinate, monke
             repository, map(Names, range(1, 201))
         ).items()
     } == ahead_of
-    assert calls == ["for-each-ref", "merge-base", "rev-list"]
+    assert calls == ["for-each-ref", "merge-base", "rev-list", "for-each-ref", "for-each-ref"]
 
 
 def test_histories_too_long_to_walk_together_are_counted_singly(repo, coordinate, monkeypatch):

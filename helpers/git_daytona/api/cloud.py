@@ -77,6 +77,11 @@ class Cloud(Toolbox):
         path = f"/sandbox/{check_sandbox_id(sandbox_id)}/start"
         return self._begin("start", f"sandbox '{sandbox_id}'", path)
 
+    def stop(self, sandbox_id: str) -> None:
+        """Ask for a sandbox to stop. Raises Conflict while its state changes."""
+        path = f"/sandbox/{check_sandbox_id(sandbox_id)}/stop"
+        self._ask(f"stop sandbox '{sandbox_id}'", "POST", path)
+
     def recover(self, sandbox_id: str) -> SandboxInfo:
         """Recover a sandbox in a recoverable error state and wait until it runs."""
         path = f"/sandbox/{check_sandbox_id(sandbox_id)}/recover"

@@ -34,7 +34,7 @@ class KeylessCommand(click.Command):
         except click.UsageError:
             raise UsageError(
                 f"'{ctx.info_name}' takes no arguments, and no options but those that "
-                f"'{PROGRAM} {ctx.info_name} --help' lists",
+                f"'{PROGRAM} {ctx.info_name} -h' lists",
                 hint=f"if a key stood there, revoke it ({KEYS_PAGE}): the shell's history has "
                 "it, and other users could see it",
             ) from None

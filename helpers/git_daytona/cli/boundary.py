@@ -71,9 +71,7 @@ def run(command: click.Command, program: str, arguments: Sequence[str]) -> int:
                 f"cannot write to standard output: {problem.strerror}",
                 hint="make room there; what was done is in 'git daytona status'",
             )
-        reported = _reported(problem, program, usage)
-        messages.error(program, reported)
-        return reported.status
+        return report(problem, program)
 
 
 def _holds_back() -> bool:
@@ -85,6 +83,13 @@ def _holds_back() -> bool:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return True
     return False
+
+
+def report(problem: Exception, program: str) -> int:
+    """Tell people of an error; return its exit status."""
+    reported = _reported(problem, program, program.replace("git-", "git "))
+    messages.error(program, reported)
+    return reported.status
 
 
 def _reported(problem: Exception, program: str, usage: str) -> errors.GitDaytonaError:
@@ -100,7 +105,7 @@ def _reported(problem: Exception, program: str, usage: str) -> errors.GitDaytona
         if not isinstance(problem, click.UsageError):
             return errors.GitDaytonaError(text)
         where = problem.ctx.command_path if problem.ctx else usage
-        return errors.UsageError(text, hint=f"see '{where} --help'")
+        return errors.UsageError(text, hint=f"see '{where} -h'")
     # A traceback may hold anything, so it goes, redacted, to the log only.
     log.to_file()
     log.logger.error("%s: internal error", program, exc_info=problem)

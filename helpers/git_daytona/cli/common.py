@@ -35,16 +35,16 @@ def _coordinator_for_tab() -> Coordinator:
     return Coordinator(found, settings.load(found.worktree))
 
 
-def _sessions(
+def complete_sessions(
     _context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> "list[CompletionItem[str]]":
     """Session numbers, each with its branch and how the last sync went."""
     found = []
     with contextlib.suppress(GitDaytonaError, OSError):
         for session in _coordinator_for_tab().sessions():
-            branch = f"{session.prefix}/{session.number}, " if session.number else ""
+            branch = f"{session.branch}, " if session.branch else ""
             text = printable(f"{branch}{session.git_return.state}")
-            found.append(CompletionItem(str(session.number or session.id), help=text))
+            found.append(CompletionItem(session.name, help=text))
     return [item for item in found if item.value.startswith(incomplete)]
 
 
@@ -73,8 +73,11 @@ port = click.argument(
     "port", required=False, type=click.IntRange(1, 65535), shell_complete=complete_ports
 )
 """A port of the session's sandbox."""
-session = click.argument("name", metavar="N", shell_complete=_sessions)
-"""The session that a command is for."""
+session = click.argument(
+    "name", metavar="[N]", required=False, default="", shell_complete=complete_sessions
+)
+"""The session that a command is for; empty for the one that is meant (sessions/choice.py). Several
+are in cli/choice.py."""
 
 
 # -- running and showing ---------------------------------------------------------------------------
@@ -114,11 +117,11 @@ def coordinator(*, anywhere: bool = False, step: str = "") -> Iterator[Coordinat
 def warn_of_dangers(coordinator: Coordinator, session: Session) -> None:
     """Say what may end the session's sandbox by itself, while there is time to sync."""
     for line in coordinator.dangers(session):
-        warn(f"session {session.number or session.id}: {line}")
+        warn(f"session {session.name}: {line}")
 
 
-def print_outcome(outcome: Outcome) -> None:
-    """Print what came back, and each thing that was kept, on a line of its own."""
-    click.echo(printable(outcome.message))
+def told(outcome: Outcome) -> str:
+    """Say of each thing that was kept where it is; return the line on what came back."""
     for kept in outcome.kept:
         messages.note(f"kept: {kept.what}\nhint: git log {kept.ref}")
+    return printable(outcome.message)

@@ -15,7 +15,12 @@ SECTIONS = {
         "push": ("work", "Push opencode/N into its sandbox, fast-forward only"),
         "merge": ("plain_git", "Merge opencode/N into the branch you are on"),
         "apply": ("plain_git", "Put a session's changes into your files, uncommitted"),
+        "checkout": ("review", "Make a worktree of opencode/N that follows it"),
+        "update": ("review", "Merge new commits of yours in a session's sandbox"),
+        "pr": ("review", "Push opencode/N to your origin and make a pull request"),
         "wait": ("work", "Wait until a session's work is here"),
+        "stop": ("life", "Sync a session and stop its sandbox; its files stay"),
+        "resume": ("life", "Start a session's sandbox again"),
         "delete": ("work", "Sync a session a last time and delete its sandbox"),
     },
     "Look": {

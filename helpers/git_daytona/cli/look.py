@@ -32,6 +32,7 @@ FAILURES = 5
     type=click.Choice(["v1"]),
     help="Print lines for scripts: tabs between the fields, a form that stays as it is.",
 )
+@flag("--all", "everywhere", help="List the sessions of every repository of this machine.")
 @flag("--watch", "-w", help="Show the list, and what changes in it, until Ctrl-C.")
 @flag("--offline", help="Do not ask Daytona for the sandboxes' states; show those seen last.")
 @flag("--exit-code", help="Exit with 10 if the work of any session is not here.")
@@ -43,6 +44,7 @@ FAILURES = 5
 def status_(
     as_json: bool,
     porcelain: str | None,
+    everywhere: bool,
     watch: bool,
     offline: bool,
     exit_code: bool,
@@ -56,12 +58,13 @@ def status_(
     sandbox's state is the one seen last, with its age. Exits with 20 if an OpenCode runs here whose
     tools act on this machine.
     """
-    _check_forms(as_json, porcelain is not None, watch, exit_code)
+    _check_forms(as_json, porcelain is not None, watch, exit_code or everywhere)
     with common.coordinator(anywhere=True) as coordinator:
         if watch:
             _watch(coordinator, offline=offline, color=color)
             return 0
-        found = status.overview(coordinator, offline=offline)
+        overview = status.everywhere if everywhere else status.overview
+        found = overview(coordinator, offline=offline)
         if found.problem is not None:
             common.warn(f"{found.problem.message}; the sandboxes' states are those seen last")
         if as_json:
@@ -69,7 +72,7 @@ def status_(
         elif porcelain:
             click.echo("".join(f"{table.porcelain(row)}\n" for row in found.rows), nl=False)
         else:
-            _print_table(found.rows, screen.colour(color, coordinator.directory))
+            _print_table(found.rows, screen.colour(color, coordinator.directory), everywhere)
             for line in _notes(found.rows):
                 messages.note(line)
             _print_failures(found.rows)
@@ -78,24 +81,26 @@ def status_(
         return TransferFailed.status if unsynced else 0
 
 
-def _check_forms(json: bool, porcelain: bool, watch: bool, exit_code: bool) -> None:
+def _check_forms(json: bool, porcelain: bool, watch: bool, other: bool) -> None:
     if json and porcelain:
         raise UsageError(
-            "--json and --porcelain exclude each other", hint="see 'git daytona status --help'"
+            "--json and --porcelain exclude each other", hint="see 'git daytona status -h'"
         )
-    if watch and (json or porcelain or exit_code or not sys.stdout.isatty()):
+    if watch and (json or porcelain or other or not sys.stdout.isatty()):
         raise UsageError(
-            "--watch shows the list on a terminal, and takes no --json, --porcelain or --exit-code",
+            "--watch shows the list on a terminal, and takes no option but --offline and --color",
             hint="in a script, ask again: git daytona status --porcelain",
         )
 
 
-def _print_table(rows: Sequence[Row], colour: bool) -> None:
+def _print_table(rows: Sequence[Row], colour: bool, everywhere: bool = False) -> None:
     if not rows:
         messages.note("no sessions here yet; start one: git daytona start")
         return
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for line in table.lines(rows, width=width, now=state.now(), colour=colour):
+    for line in table.lines(
+        rows, width=width, now=state.now(), colour=colour, everywhere=everywhere
+    ):
         click.echo(line, color=colour)
 
 

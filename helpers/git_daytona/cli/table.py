@@ -1,7 +1,7 @@
 """Sessions as lines of text: a table for people that never wraps, and lines for scripts."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import click
 import wcwidth
@@ -62,15 +62,21 @@ def _work(row: Row, now: int) -> str:
     """How the work came back last, and when that was; or since when it is to be deleted."""
     if row.deleting:
         return f"deletion begun {age(row.deleting, now)} ago"
+    begin = "working, " if row.working else ""
     if row.git_return == state.DISABLED:
-        return "not synced"
+        return f"{begin}not synced"
+    return begin + _came(row, now)
+
+
+def _came(row: Row, now: int) -> str:
     return f"{row.git_return} {age(row.updated_at, now)} ago" if row.updated_at else row.git_return
 
 
 def _ahead(row: Row, _now: int) -> str:
     if row.branch is None:
         return "-"
-    return "?" if row.ahead is None else f"+{row.ahead}"
+    merged = " merged" if row.merged else ""
+    return "?" if row.ahead is None else f"+{row.ahead}{merged}"
 
 
 def _worktree(row: Row, _now: int) -> str:
@@ -94,19 +100,32 @@ class _Column:
 
 _COLUMNS = (
     _Column("N", lambda row, _: str(row.number or "-")),
-    _Column("BRANCH", lambda row, _: row.branch or "-", rank=2),
+    _Column("AGE", lambda row, now: age(row.created, now) if row.created else "-", rank=1),
+    _Column("BRANCH", lambda row, _: row.branch or "-", rank=3),
     _Column("SANDBOX", _sandbox),
     _Column("WORK", _work),
-    _Column("AHEAD", _ahead, rank=4),
+    _Column("AHEAD", _ahead, rank=5),
     # Before the title, so that it gives way first: a title is all that tells two sessions apart.
-    _Column("WORKTREE", _worktree, rank=1, least=16, left=True),
-    _Column("TITLE", lambda row, _: row.title, rank=3, least=12),
+    _Column("WORKTREE", _worktree, rank=2, least=16, left=True),
+    _Column("TITLE", lambda row, _: row.title, rank=4, least=12),
 )
 
 
-def lines(rows: Sequence[Row], *, width: int | None, now: int, colour: bool = False) -> list[str]:
-    """A heading and a line per session, each of at most ``width`` columns (None: any)."""
-    columns = _COLUMNS if any(row.title for row in rows) else _COLUMNS[:-1]
+def lines(
+    rows: Sequence[Row],
+    *,
+    width: int | None,
+    now: int,
+    colour: bool = False,
+    everywhere: bool = False,
+) -> list[str]:
+    """A heading and a line per session, each of at most ``width`` columns (None: any). Where they
+    are of several repositories (``everywhere``), the worktree goes last."""
+    columns: tuple[_Column, ...] = _COLUMNS
+    if not any(row.title for row in rows):
+        columns = columns[:-1]
+    if everywhere:
+        columns = tuple(replace(each, rank=9) if each.left else each for each in columns)
     cells = {
         column: [column.heading, *(column.text(row, now) for row in rows)] for column in columns
     }

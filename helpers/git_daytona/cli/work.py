@@ -2,18 +2,20 @@
 
 import shlex
 import sys
-from collections.abc import Callable
+import time
+from functools import partial
 
 import click
 
 from git_daytona.base import messages
 from git_daytona.base.errors import CutShort, GitDaytonaError, UsageError
 from git_daytona.base.secret import printable
-from git_daytona.cli import common, options
+from git_daytona.cli import choice, common, options
+from git_daytona.cli.choice import Chosen
 from git_daytona.cli.options import flag, number
 from git_daytona.sessions import copy, shell, status
+from git_daytona.sessions.beginning import Beginning
 from git_daytona.sessions.coordinator import Coordinator
-from git_daytona.sessions.sync import Outcome
 
 LEFT_OUT = 20
 """How many names of what `cp` leaves out are shown."""
@@ -24,17 +26,39 @@ LEFT_OUT = 20
     "--session", metavar="ID", help="The session's id, if a client such as OpenCode gave it one."
 )
 @click.option("--title", metavar="TEXT", help="What 'git daytona status' shall call it.")
+@flag("--dirty/--no-dirty", default=None, help="Take uncommitted and untracked work along.")
+@number(
+    "--depth",
+    metavar="COUNT",
+    within=(0, 10000),
+    default=0,
+    help="Generations of the history that the sandbox gets; 0: all.",
+)
 @flag(
     "--no-sync",
     help="A sandbox with an empty project, also where there is no repository; nothing is synced.",
 )
-def start(session: str | None, title: str | None, no_sync: bool) -> None:
-    """Start a session: a sandbox with HEAD in it, and branch opencode/N for what comes back.
+@click.argument("ref", required=False, default="")
+def start(
+    session: str | None,
+    title: str | None,
+    dirty: bool | None,
+    depth: int,
+    no_sync: bool,
+    ref: str,
+) -> None:
+    """Start a session: a sandbox with REF (HEAD) in it, and branch opencode/N for what comes back.
 
     Starting a session that exists is safe: it makes good what an earlier start left undone.
     """
+    if (ref and dirty) or (no_sync and (ref or dirty or depth)):
+        raise UsageError(
+            "REF, --dirty and --depth do not go with --no-sync, nor REF with --dirty",
+            hint="see 'git daytona start -h'",
+        )
+    beginning = Beginning(ref, dirty, depth)
     with common.coordinator(anywhere=no_sync) as coordinator:
-        started = coordinator.start(session, synced=not no_sync)
+        started = coordinator.start(session, synced=not no_sync, beginning=beginning)
         if title is not None:
             coordinator.state.set_title(started.session.id, title)
         if started.replaced:
@@ -46,6 +70,8 @@ def start(session: str | None, title: str | None, no_sync: bool) -> None:
         word = "started" if started.new else "already there"
         click.echo(f"session {name} {word}: sandbox {started.session.sandbox_id}, {rest}")
         common.warn_of_dangers(coordinator, started.session)
+        if started.new and (line := coordinator.stays_here(started.session)):
+            messages.note(line)
 
 
 @click.command("exec", context_settings=options.PASSING_ON)
@@ -130,40 +156,41 @@ def cp(recursive: bool, source: str, target: str) -> int:
 
 
 @click.command()
-@common.session
-def sync(name: str) -> None:
+@choice.sessions
+def sync(chosen: Chosen) -> int:
     """Commit what is pending in the sandbox and bring all of it back to opencode/N.
 
     What that would overwrite here is kept under refs/daytona/kept/ and named.
     """
-    _bring_back(name, "syncing", Coordinator.sync)
+    with common.coordinator(step="syncing") as coordinator:
+        return chosen.each(
+            coordinator,
+            lambda name: common.told(coordinator.sync(name)),
+            among=lambda session: session.number is not None,
+        )
 
 
 @click.command()
 @common.session
 def fetch(name: str) -> None:
     """Fetch the sandbox's branches into sandbox-N/*, and leave opencode/N where it is."""
-    _bring_back(name, "fetching from", Coordinator.fetch)
-
-
-def _bring_back(name: str, doing: str, bring: Callable[..., Outcome]) -> None:
-    with common.coordinator(step=f"{doing} session {name}") as coordinator:
-        common.print_outcome(bring(coordinator, name))
+    with common.coordinator(step="fetching") as coordinator:
+        click.echo(common.told(coordinator.fetch(name)))
 
 
 @click.command()
 @common.session
 def push(name: str) -> None:
     """Push the local branch opencode/N into the sandbox, fast-forward only."""
-    with common.coordinator(step=f"pushing to session {name}") as coordinator:
+    with common.coordinator(step="pushing") as coordinator:
         commit = coordinator.push(name)
         click.echo(f"the sandbox is at {commit[:10]}")
 
 
 @click.command()
 @number("--timeout", metavar="S", within=(0, 86400), default=300.0, help="Give up after S seconds.")
-@common.session
-def wait(timeout: float, name: str) -> None:
+@choice.sessions
+def wait(timeout: float, chosen: Chosen) -> int:
     """Wait until what a session is busy with has ended and its work is here, and bring back what no
     sync has brought yet.
 
@@ -171,41 +198,55 @@ def wait(timeout: float, name: str) -> None:
     the time is over.
     """
     with common.coordinator() as coordinator:
-        click.echo(status.wait(coordinator, name, timeout))
+        until = time.monotonic() + timeout
+        return chosen.each(coordinator, lambda name: status.wait(coordinator, name, until))
 
 
 @click.command()
 @flag("--force", help="Delete it even if its work cannot be brought back now.")
 @flag("--forget", help="Only forget the session: for one whose Daytona is no more.")
 @flag("--cancel", help="Keep a session whose deletion did not succeed.")
-@common.session
-def delete(force: bool, forget: bool, cancel: bool, name: str) -> None:
+@flag("--merged", help="All whose branch is merged into HEAD or its upstream.")
+@choice.sessions
+def delete(force: bool, forget: bool, cancel: bool, merged: bool, chosen: Chosen) -> int:
     """Sync a session once more, then delete its sandbox. Branch opencode/N stays.
 
     A deletion that does not succeed is tried again by 'git daytona recover' and by the next start
     of OpenCode, after a sync, until it succeeds, the session is used again, or --cancel. With
     --forget nothing is asked of Daytona, and the sandbox stays as it is.
     """
-    if force + forget + cancel > 1:
+    if force + forget + cancel + merged > 1 or (merged and chosen != Chosen(())):
         raise UsageError(
-            "--force, --forget and --cancel exclude each other",
-            hint="see 'git daytona delete --help'",
+            "--force, --forget, --cancel and --merged exclude each other"
+            if not merged
+            else "--merged is for all sessions, and alone",
+            hint="see 'git daytona delete -h'",
         )
-    with common.coordinator(anywhere=True) as coordinator:
-        if cancel:
-            was = coordinator.keep(name)
-            click.echo("kept" if was else "kept; there was no deletion to take back")
-            return
-        if forget:
-            session = coordinator.forget(name)
-            click.echo("forgotten")
-            if session is not None:
-                place = f" of {printable(session.api_url)}" if session.api_url else ""
-                messages.note(f"sandbox {printable(session.sandbox_id)}{place} was left as it is")
-            return
-        outcome = coordinator.delete(name, force=force)
-        if outcome is None:
-            messages.note("there was nothing to bring back any more")
-        else:
-            common.print_outcome(outcome)
-        click.echo("deleted")
+    with common.coordinator(anywhere=not merged, step="deleting") as coordinator:
+        if merged:
+            names = [each.name for each in coordinator.sessions() if coordinator.is_merged(each)]
+            return choice.one_by_one(names, lambda name: _deleted(coordinator, name, merged=True))
+        work = _kept if cancel else _forgotten if forget else partial(_deleted, force=force)
+        return chosen.each(coordinator, partial(work, coordinator))
+
+
+def _kept(coordinator: Coordinator, name: str) -> str:
+    return "kept" if coordinator.keep(name) else "kept; there was no deletion to take back"
+
+
+def _forgotten(coordinator: Coordinator, name: str) -> str:
+    session = coordinator.forget(name)
+    if session is not None:
+        place = f" of {printable(session.api_url)}" if session.api_url else ""
+        messages.note(f"sandbox {printable(session.sandbox_id)}{place} was left as it is")
+    return "forgotten"
+
+
+def _deleted(
+    coordinator: Coordinator, name: str, *, force: bool = False, merged: bool = False
+) -> str:
+    outcome = coordinator.delete(name, force=force, merged=merged)
+    if outcome is None:
+        messages.note("there was nothing to bring back any more")
+        return "deleted"
+    return f"{common.told(outcome)}\ndeleted"

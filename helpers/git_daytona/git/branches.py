@@ -19,6 +19,7 @@ from git_daytona.git import worktrees
 from git_daytona.git.refs import (
     BASES,
     COUNTER,
+    DIRTY,
     KEPT,
     LAST_NUMBER,
     NUMBER,
@@ -95,10 +96,11 @@ def reserve(
     known: Collection[int] = (),
     base: bool = True,
     begin: str | None = None,
+    dirty: bool = False,
 ) -> Names:
     """Reserve the next number, the first one after the last that no name has: the counter moves and
-    ``opencode/N`` is created at HEAD (or another commit, ``begin``) in one transaction, which one
-    process wins.
+    ``opencode/N`` is created at HEAD (or another commit, ``begin``, which may be one of uncommitted
+    work: ``dirty``) in one transaction, which one process wins.
 
     ``known`` are the numbers in the state file. In a repository without commits, or
     with ``base`` off, only the counter moves; where a branch is in the way, the branch is left to a
@@ -114,6 +116,7 @@ def reserve(
         commands = [f"update {COUNTER} {blob} {counter or repository.zero}"]
         if head is not None and base:
             created = [names.base] if blocked else [names.ref, names.base]
+            created += [names.dirty] if dirty else []
             commands += [f"create {ref} {head}" for ref in created]
         if repository.update_refs(commands):
             log.logger.info("branch.reserve number=%d", names.number)
@@ -197,20 +200,21 @@ def remove_remote(repository: Repository, names: Names) -> None:
             for key in ours:
                 repository.set_config("--unset", f"branch.{names.branch}.{key}")
         repository.set_config("--remove-section", f"remote.{names.remote}")
-        _remove(repository, names.tracking, names.incoming, names.resetting, names.base)
+        _remove(repository, names.tracking, names.incoming, names.resetting)
+        _remove(repository, names.base, names.dirty)
 
 
 def forget_bases(repository: Repository, living: Callable[[], Container[int | None]]) -> None:
     """Remove the bases of sessions that are gone: of those that ``living`` (asked once the refs are
     read) does not have, and that have no remote, either."""
-    bases = repository.refs(BASES)
+    bases = repository.refs(BASES, DIRTY)
     words = ("config", "--name-only", "--get-regexp", r"^remote\.sandbox-[0-9]+\.url$")
     remotes = repository.git(*words, check=False).text.splitlines() if bases else []
     numbers = living() if bases else ()
     gone = [
         f"delete {ref} {oid}"
         for ref, oid in bases.items()
-        if (number := number_in(ref.removeprefix(BASES)))
+        if (number := number_in(ref.removeprefix(BASES).removeprefix(DIRTY)))
         and number not in numbers
         and f"remote.sandbox-{number}.url" not in remotes
     ]

@@ -1,7 +1,7 @@
-"""How many commits each session's branch has over its base, for all sessions by three git calls."""
+"""How many commits each session's branch has over its base, for all sessions by five git calls."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from git_daytona.git.refs import Names
@@ -21,10 +21,12 @@ class BranchPosition:
     base: str | None = None
     tip: str | None = None
     ahead: int | None = None
+    merged: bool = False
+    """Whether it has commits, and HEAD, or the upstream of HEAD, has them, too."""
 
 
 def branch_positions(
-    repository: Repository, sessions: Iterable[Names]
+    repository: Repository, sessions: Sequence[Names]
 ) -> dict[int, BranchPosition]:
     """Session number → where its branch is."""
     refs = {names.number: (names.base, names.ref) for names in sessions}
@@ -32,10 +34,21 @@ def branch_positions(
     oids = repository.refs(*folders) if folders else {}
     ends = {number: (oids.get(base), oids.get(ref)) for number, (base, ref) in refs.items()}
     counts = _counted(repository, [(base, tip) for base, tip in set(ends.values()) if base and tip])
-    return {
-        number: BranchPosition(base, tip, counts.get((base or "", tip or "")))
-        for number, (base, tip) in ends.items()
-    }
+    merged = _merged(repository, [names.ref for names in sessions]) if any(counts.values()) else ()
+    found = {}
+    for number, (base, tip) in ends.items():
+        ahead = counts.get((base or "", tip or ""))
+        found[number] = BranchPosition(base, tip, ahead, bool(ahead) and refs[number][1] in merged)
+    return found
+
+
+def _merged(repository: Repository, refs: Sequence[str]) -> set[str]:
+    """Choose the refs whose commits are in HEAD or in its upstream."""
+    merged: set[str] = set()
+    for tip in ("HEAD", "@{upstream}"):
+        words = ("for-each-ref", "--format=%(refname)", f"--merged={tip}", *refs)
+        merged.update(repository.git(*words, check=False).text.splitlines())
+    return merged
 
 
 def _counted(repository: Repository, pairs: Sequence[Pair]) -> dict[Pair, int]:

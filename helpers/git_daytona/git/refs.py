@@ -18,6 +18,9 @@ COUNTER = "refs/daytona/counter"
 KEPT = "refs/daytona/kept/"
 """What a sync or a deletion would have overwritten."""
 BASES = "refs/daytona/base/"
+DIRTY = "refs/daytona/dirty/"
+UPDATES = "refs/daytona/update/"
+"""In a sandbox: commits of the user's that are about to be merged there."""
 INVENTORY = "refs/daytona/inventory/"
 """In a sandbox that is about to be deleted: what no branch of it holds."""
 INCOMING = "refs/daytona/incoming/"
@@ -70,6 +73,8 @@ class Names:
     """The branch's old tip, while worktrees that have it checked out still have to follow."""
     base = _Name(BASES + "{number}")
     """The commit that the session started from."""
+    dirty = _Name(DIRTY + "{number}")
+    """The same, where that is one of the user's uncommitted work, made for the session."""
 
 
 def url(endpoint: Endpoint) -> str:

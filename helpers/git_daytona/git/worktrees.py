@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from git_daytona.base import files
-from git_daytona.base.errors import TransferFailed
+from git_daytona.base.errors import TransferFailed, UsageError
 from git_daytona.git.repository import Repository, failure
 
 SNAPSHOT_TRIES = 3
+COMPARED = 200
+"""How many commits are looked at for whether they have uncommitted work of earlier."""
 LINES_BYTES = 1024 * 1024
 """The longest list of branches that a rebase in a worktree here may have."""
 _OWN = "daytona-index-"
@@ -120,6 +122,101 @@ def _snapshot(repository: Repository, new: str, old: str | None) -> str | None:
         return commit
 
 
+SECRETS = (".env", ".env.*")
+"""Names of files whose changes are never taken along: they hold keys."""
+
+
+def take_along(repository: Repository, author: tuple[str, str]) -> str | None:
+    """Make a commit of the uncommitted and untracked work on top of HEAD; None where there is none.
+
+    Index and files stay as they are. Left out are what git ignores, files with a mark
+    (assume-unchanged, skip-worktree), nested repositories and SECRETS. Raises UsageError in the
+    middle of a merge or the like.
+    """
+    head = repository.resolve("HEAD")
+    if head is None or repository.worktree is None:
+        return None
+    if operation := _operation(repository):
+        raise UsageError(
+            f"uncommitted work cannot be taken along: {operation}",
+            hint="finish or abort that first, or start without --dirty",
+        )
+    with _apart(repository) as (folder, env):
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copy2(repository.git_dir / "index", folder)
+        repository.git("add", "--all", "--sparse", "--", ":/", env=env)
+        _leave_out(repository, head, env)
+        tree = repository.git("write-tree", env=env).text
+        if tree == repository.git("rev-parse", f"{head}^{{tree}}").text:
+            return None
+        text = f"Uncommitted work in '{repository.worktree.name}', taken along by git-daytona"
+        commit = _commit(repository, tree, ["-p", head], text, env, author)
+        _store(repository, folder, env, f"{commit}\n^{head}\n")
+        return commit
+
+
+def _differing(repository: Repository, commit: str, other: str) -> set[bytes]:
+    words = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", commit, other)
+    return set(filter(None, repository.git(*words).stdout.split(b"\0")))
+
+
+def is_clean(repository: Repository, commit: str) -> bool:
+    """Tell whether the files that were taken along, by that commit, are in the worktree as in
+    HEAD."""
+    words = ("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all")
+    changed = {entry[3:] for entry in repository.git(*words).stdout.split(b"\0")}
+    return changed.isdisjoint(_differing(repository, f"{commit}^", commit))
+
+
+def is_committed(repository: Repository, commit: str) -> bool:
+    """Tell whether a commit since then has the files as they were when they were taken along."""
+    taken = _differing(repository, f"{commit}^", commit)
+    since = repository.git("rev-list", f"--max-count={COMPARED}", f"{commit}^..HEAD")
+    return any(
+        taken.isdisjoint(_differing(repository, commit, each)) for each in since.text.split()
+    )
+
+
+@contextlib.contextmanager
+def as_index(repository: Repository, changes: str) -> Iterator[dict[str, str]]:
+    """Give git an index of its own that has the files which a range changes as they are in the
+    worktree, staged or not, while the block runs."""
+    assert repository.worktree is not None
+    words = ("diff", "-z", "--name-only", "--no-renames", "--no-ext-diff", changes)
+    names = repository.git(*words).stdout.split(b"\0")
+    top = os.fsencode(repository.worktree)
+    with tempfile.TemporaryDirectory(prefix="git-daytona-") as folder:
+        env = {"GIT_INDEX_FILE": f"{folder}/index"}
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copy2(repository.git_dir / "index", folder)
+        tracked = set(
+            repository.git("ls-files", "-z", "--full-name", ":/", env=env).stdout.split(b"\0")
+        )
+        known = [name for name in names if name in tracked or os.path.lexists(top + b"/" + name)]
+        if known := [name for name in known if name]:
+            paths = b"\0".join(b":(literal,top)" + name for name in known)
+            options = ("--all", "--force", "--sparse", "--pathspec-from-file=-")
+            repository.git("add", *options, "--pathspec-file-nul", stdin=paths, env=env)
+        yield env
+
+
+def _leave_out(repository: Repository, head: str, env: dict[str, str]) -> None:
+    """Take repositories inside this one that are not recorded, and changes of secrets, out of an
+    index again."""
+    words = ("diff-index", "--cached", "-z", "--no-renames", head)
+    fields = repository.git(*words, env=env).stdout.split(b"\0")
+    added = [
+        name
+        for about, name in zip(fields[0::2], fields[1::2], strict=False)
+        if about.startswith(b":000000 160000 ")
+    ]
+    if added:
+        gone = ("update-index", "--force-remove", "-z", "--stdin")
+        repository.git(*gone, stdin=b"\0".join(added) + b"\0", env=env)
+    secret = [f":(top,glob)**/{name}" for name in SECRETS]
+    repository.git("reset", "--quiet", head, "--", *secret, env=env)
+
+
 @contextlib.contextmanager
 def _apart(repository: Repository) -> Iterator[tuple[Path, dict[str, str]]]:
     """Make a folder with an index and objects of its own, beside the repository's, which no gc
@@ -205,10 +302,20 @@ def _look_again(
 
 
 def _commit(
-    repository: Repository, tree: str, parents: list[str], message: str, env: dict[str, str]
+    repository: Repository,
+    tree: str,
+    parents: list[str],
+    message: str,
+    env: dict[str, str],
+    author: tuple[str, str] = ("", ""),
 ) -> str:
-    identity = env | dict.fromkeys(("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"), "git-daytona")
-    identity |= dict.fromkeys(("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"), "git-daytona@localhost")
+    own = ("git-daytona", "git-daytona@localhost")
+    identity = dict(env)
+    for role, (name, address) in {
+        "AUTHOR": author if all(author) else own,
+        "COMMITTER": own,
+    }.items():
+        identity |= {f"GIT_{role}_NAME": name, f"GIT_{role}_EMAIL": address}
     return repository.git("commit-tree", tree, *parents, "-m", message, env=identity).text
 
 

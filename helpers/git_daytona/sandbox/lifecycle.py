@@ -217,6 +217,14 @@ class Sandboxes:
         with log.event("sandbox.start", sandbox=info.id, state=info.state):
             return self._change(info.id, self.cloud.start)
 
+    def stop(self, sandbox_id: str) -> None:
+        """Stop a sandbox that runs, and wait until it has stopped."""
+        info = self.settle(self.cloud.get(sandbox_id))
+        if info.state == "started":
+            with log.event("sandbox.stop", sandbox=sandbox_id):
+                self._change(sandbox_id, self.cloud.stop)
+                self.settle(self.cloud.get(sandbox_id))
+
     def delete(self, sandbox_id: str) -> None:
         """Delete a sandbox. Raises SandboxGone when it is gone already, or about to be."""
         self._change(sandbox_id, self.cloud.delete)

@@ -58,7 +58,7 @@ class Packs:
         """
         most = most_bytes(repository)
         parts = Parts(self.transfers.cloud, sandbox_id)
-        with _apart(repository) as apart, log.event("packs.fetch", sandbox=sandbox_id):
+        with apart_from(repository) as apart, log.event("packs.fetch", sandbox=sandbox_id):
             try:
                 haves = list(here)[:HAVES]
                 arguments = (parts.folder, str(PART_BYTES), str(most + 1), *haves)
@@ -131,7 +131,7 @@ class Packs:
 
 
 @contextmanager
-def _apart(repository: Repository) -> Iterator[Repository]:
+def apart_from(repository: Repository) -> Iterator[Repository]:
     """Make a repository that has all objects of another one, for as long as the block runs."""
     with tempfile.TemporaryDirectory(prefix="git-daytona-") as folder:
         path = Path(folder)

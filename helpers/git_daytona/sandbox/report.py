@@ -85,8 +85,19 @@ class Report:
     notes: list[str] = field(default_factory=list)
     inventory: Inventory = field(default_factory=Inventory)
     """What else a deletion would destroy, if that was asked for."""
+    conflicts: list[str] = field(default_factory=list)
+    """Files that a merge could not join."""
     missing: str | None = None
     """``project`` or ``repository`` when it is not there."""
+
+
+@dataclass(frozen=True)
+class CommitText:
+    """What a commit that is made in a sandbox says, and by whom it is: name and address, empty for
+    the sandbox's own."""
+
+    message: str = "Changes of the OpenCode session"
+    author: tuple[str, str] = ("", "")
 
 
 class Command:
@@ -171,7 +182,7 @@ def make_project(cloud: Cloud, sandbox_id: str) -> None:
 def report(
     cloud: Cloud,
     sandbox_id: str,
-    message: str,
+    commit: CommitText,
     purpose: str = "",
     *,
     known: Sequence[str] | None = None,
@@ -185,7 +196,7 @@ def report(
     source = f"known='{' '.join((known or ())[:KNOWN])}'\n" + "".join(
         (scripts.read("ports"), scripts.read("look"), inventory, scripts.read("report"))
     )
-    words = (source, message, purpose)
+    words = (source, commit.message, purpose, *commit.author)
     with log.event("sandbox.report", sandbox=sandbox_id) as event:
         found = leases.patiently(
             lambda: _reported(cloud, sandbox_id, *words, timeout=REPORT_SECONDS),
@@ -204,6 +215,14 @@ def refs(cloud: Cloud, sandbox_id: str) -> Report:
     """Read the sandbox's refs as they are, in one API call. Raises what ``report`` does."""
     words = (scripts.read("refs"), str(MOST + 1))
     return _reported(cloud, sandbox_id, *words, timeout=PREPARE_SECONDS)
+
+
+def merge(cloud: Cloud, sandbox_id: str, commit: str, message: str) -> Report:
+    """Merge a commit that was pushed below UPDATES into what the sandbox has checked out; a merge
+    with conflicts is left as it is. Raises SandboxCommandFailed."""
+    words = (scripts.read("merge"), commit, message)
+    with log.event("sandbox.merge", sandbox=sandbox_id, commit=commit):
+        return _reported(cloud, sandbox_id, *words, timeout=REPORT_SECONDS)
 
 
 def ports(cloud: Cloud, sandbox_id: str) -> list[int]:
@@ -280,6 +299,8 @@ def _read(found: Report, key: str, value: str) -> None:
         case "ref" if len(found.refs) <= 2 * MOST:  # branches, and an inventory
             oid, _, name = value.partition(" ")
             found.refs[name] = _oid(oid)
+        case "conflicted" if len(found.conflicts) < NOTES:
+            found.conflicts.append(_shown(value))
         case "nested" if len(found.nested) < NOTES:
             found.nested.append(_shown(value))
         case "note" if len(found.notes) < NOTES:

@@ -4,16 +4,17 @@ API."""
 import hashlib
 import socket
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from git_daytona.base import files, log, paths
 from git_daytona.base.endpoint import Endpoint
+from git_daytona.git import history
 from git_daytona.git.repository import Repository
-from git_daytona.sandbox.packs import Packs
+from git_daytona.sandbox.packs import Packs, apart_from
 from git_daytona.settings import preferences
 from git_daytona.transfer.failures import Blocked
 from git_daytona.transfer.transfer import Leased, Transfers
@@ -27,12 +28,14 @@ BLOCKED_SECONDS = 3600.0
 @dataclass(frozen=True)
 class Transport:
     """Fetches and pushes of one operation, as daytona.transport has it; ``tell`` is told, once,
-    that SSH is blocked, ``show`` shows git's progress."""
+    that SSH is blocked, ``show`` shows git's progress. ``within`` is a commit, and how many
+    generations of its history pushes over SSH send (None: all)."""
 
     repository: Repository
     transfers: Transfers
     tell: Callable[[str], None]
     show: bool = False
+    within: tuple[str, int] | None = None
 
     def check(self) -> Endpoint:
         """Check what can be refused beforehand; return where the gateway is."""
@@ -75,18 +78,38 @@ class Transport:
     ) -> None:
         """Push by an explicit refspec, ``[+]OID:REF``; ``there`` are commits that the sandbox has.
         Its checkout passes the ``relaxed`` filters by. Raises TransferFailed and its kinds."""
+
+        def over_ssh(blocked: Callable[[], bool]) -> None:
+            with self._cut() as repository:
+                self.transfers.push(
+                    *(repository, sandbox_id, [refspec]),
+                    show=self.show,
+                    ahead=ahead,
+                    relaxed=relaxed,
+                    blocked=blocked,
+                )
+
         self._either(
-            lambda blocked: self.transfers.push(
-                *(self.repository, sandbox_id, [refspec]),
-                show=self.show,
-                ahead=ahead,
-                relaxed=relaxed,
-                blocked=blocked,
-            ),
+            over_ssh,
             lambda packs: packs.push(
                 self.repository, sandbox_id, refspec, there=there, relaxed=relaxed
             ),
         )
+
+    @contextmanager
+    def _cut(self) -> Iterator[Repository]:
+        """Give the repository to push from: a shallow one of our own, for a part of the history
+        (gitformat of ``shallow``: gitrepository-layout(5)). The user's own stays whole."""
+        cuts = history.boundary(self.repository, *self.within) if self.within else []
+        if not cuts:
+            yield self.repository
+            return
+        with apart_from(self.repository) as apart:
+            own = self.repository.common_dir / "shallow"
+            known = own.read_text().split() if own.exists() else []
+            lines = "".join(f"{each}\n" for each in dict.fromkeys((*known, *cuts)))
+            (apart.git_dir / "shallow").write_text(lines)
+            yield apart
 
     def _either(
         self, over_ssh: Callable[[Callable[[], bool]], object], by_api: Callable[[Packs], None]

@@ -154,6 +154,7 @@ class Dispatcher:
             finally:
                 # what it did after a sync that began meanwhile is worth another one
                 self._turns.begun(root)
+                self._events.note_title(root)
             if name == "bash" and call.arguments.get("background") and call.sandbox_id:
                 self._previews.watch(root, call.sandbox_id)
             call.notices.append(self._previews.notes(root))

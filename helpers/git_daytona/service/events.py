@@ -1,19 +1,26 @@
 """What a client reports of its sessions, and which session is a sub-agent of which."""
 
+import re
 import threading
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from git_daytona.base.errors import GitDaytonaError
 from git_daytona.service.jsonrpc import Closed, Peer, Refused
 from git_daytona.service.queues import Lane
+from git_daytona.sessions import working
 
 if TYPE_CHECKING:
     from git_daytona.service.turns import Turns
     from git_daytona.service.workspace import Workspace
 
-EVENTS = ("session.created", "session.updated", "session.status", "session.idle", "session.deleted")
+EVENTS = tuple(
+    f"session.{each}" for each in ("created", "updated", "prompted", "status", "idle", "deleted")
+)
 PARENT_SECONDS = 10.0
+DEFAULT_TITLE = re.compile(r"(New|Child) session - \d{4}-\d\d-\d\dT")
+"""What OpenCode calls a session that has no title yet."""
 DEPTH = 20
 """Generations of sub-agents that are followed."""
 
@@ -30,6 +37,10 @@ class Events:
         self._titles: dict[str, str] = {}
         """Titles that are not on record yet: a session has a record from its first tool call on."""
         self._known_titles: dict[str, str] = {}
+        self._prompts: dict[str, str] = {}
+        """First lines of prompts, which stand for a title as long as there is none."""
+        self._working: dict[str, ExitStack] = {}
+        """The marks of sessions whose turn goes on; in the lane alone."""
         self._notes = Lane("sub-agents and titles", 1)
 
     def handle(self, kind: str, properties: Mapping[str, Any]) -> None:
@@ -46,6 +57,9 @@ class Events:
             "session.updated",
         ):
             self._called(session_id, title)
+        if kind == "session.prompted" and isinstance(prompt := info.get("prompt"), str):
+            with self._lock:
+                self._prompts.setdefault(session_id, prompt.strip().partition("\n")[0])
         if kind == "session.created":
             parent = info.get("parentID") or properties.get("parentID")
             self._born(session_id, parent if isinstance(parent, str) and parent else None)
@@ -54,10 +68,12 @@ class Events:
                 child = bool(self._parents.pop(session_id, None) or info.get("parentID"))
                 self._titles.pop(session_id, None)
                 self._known_titles.pop(session_id, None)
+                self._prompts.pop(session_id, None)
             if not child:
                 self._turns.delete(session_id)
         elif kind in ("session.idle", "session.status") and self._is_root(session_id):
-            self._notes.submit(lambda: self._note_title(session_id))
+            self._notes.submit(lambda: self.note_title(session_id))
+            self._notes.submit(lambda: self._note_turn(session_id, idle=idle))
             # A sub-agent's end is not the turn's: its root goes on, and ends later.
             (self._turns.ended if idle else self._turns.begun)(session_id)
 
@@ -128,26 +144,39 @@ class Events:
     def _called(self, session_id: str, title: str) -> None:
         """A session's title, which OpenCode repeats with everything that happens in it."""
         with self._lock:
-            if self._known_titles.get(session_id) == title:
+            if self._known_titles.get(session_id) == title or DEFAULT_TITLE.match(title):
                 return
             self._known_titles[session_id] = self._titles[session_id] = title
-        self._notes.submit(lambda: self._note_title(session_id))
+        self._notes.submit(lambda: self.note_title(session_id))
 
-    def _note_title(self, session_id: str) -> None:
+    def note_title(self, session_id: str) -> None:
+        """Record what a session is called, if that is not on record yet."""
         with self._lock:
-            title = self._titles.get(session_id)
-        if title is None:
+            title, prompt = self._titles.get(session_id), self._prompts.get(session_id)
+        if title is None and prompt is None:
             return
         try:
             file = self._workspace.coordinator().state
-            if file.get(session_id) is None:  # not yet, or a sub-agent's: these have no record
+            session = file.get(session_id)
+            if session is None:  # not yet, or a sub-agent's: these have no record
                 return
-            file.set_title(session_id, title)
+            file.set_title(session_id, session.title or prompt or "" if title is None else title)
         except GitDaytonaError:  # it is only for people's eyes
             return
         with self._lock:
+            self._prompts.pop(session_id, None)
             if self._titles.get(session_id) == title:
                 del self._titles[session_id]
+
+    def _note_turn(self, session_id: str, *, idle: bool) -> None:
+        if idle:
+            self._working.pop(session_id, ExitStack()).close()
+        elif session_id not in self._working:
+            try:
+                mark = working.mark(self._workspace.coordinator().git_dir, session_id)
+                self._working.setdefault(session_id, ExitStack()).enter_context(mark)
+            except GitDaytonaError:  # it is only for people's eyes
+                pass
 
     def _is_root(self, session_id: str) -> bool:
         with self._lock:

@@ -7,13 +7,15 @@ from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 from git_daytona.api.cloud import Execution
-from git_daytona.base.errors import NoKey
+from git_daytona.base import log
+from git_daytona.base.errors import GitDaytonaError, NoKey
 from git_daytona.git.refs import PROJECT
 from git_daytona.sandbox import report
 from git_daytona.service import permissions
 from git_daytona.service.jsonrpc import Closed, Refused, Request
 from git_daytona.service.permissions import Effect, Rule
 from git_daytona.service.previews import Previews
+from git_daytona.service.queues import Lane
 from git_daytona.service.toasts import Toasts
 from git_daytona.service.turns import Turns
 from git_daytona.service.workspace import Workspace
@@ -90,7 +92,18 @@ class Shared:
             self.toasts.danger(danger)
         if session.number is None:
             self.toasts.disabled(self.workspace.unsynced or session.git_return.message)
+        elif new:
+            Lane("what stays here", 1).submit(lambda: self._show_what_stays(session))
         return line
+
+    def _show_what_stays(self, session: state.Session) -> None:
+        try:
+            line = self.workspace.coordinator().stays_here(session)
+        except GitDaytonaError as problem:  # it is only told to people
+            log.logger.warning("what stays here: %s", problem.message)
+            return
+        if line:
+            self.toasts.show("Sandbox", line)
 
 
 class ToolCall:

@@ -18,13 +18,16 @@ from git_daytona.base.errors import (
     NoRepository,
     SandboxGone,
 )
-from git_daytona.git import branches, identity, legacy_remotes
+from git_daytona.base.secret import printable
+from git_daytona.base.threads import Late, within
+from git_daytona.git import branches, identity, legacy_remotes, stays
 from git_daytona.git.refs import SANDBOX_BRANCH, Names, number_in
 from git_daytona.git.repository import Repository, need_worktree
 from git_daytona.sandbox import report
 from git_daytona.sandbox.lifecycle import Mark, Sandboxes, dangers, mark_for
 from git_daytona.sandbox.transport import Transport
-from git_daytona.sessions import home, state
+from git_daytona.sessions import choice, commits, home, state, working
+from git_daytona.sessions.beginning import HEAD, Beginning
 from git_daytona.sessions.state import GitReturn, Session, StateFile
 from git_daytona.sessions.sync import Outcome, SandboxBranch
 from git_daytona.settings import preferences
@@ -36,6 +39,8 @@ from git_daytona.trust.gateway import Policy
 T = TypeVar("T")
 
 EXEC_SECONDS = 3600.0
+AT_ONCE_SECONDS = 3.0
+"""How long a command that syncs first waits for the API."""
 REPLACED = "the sandbox was gone and was replaced; work that had not been synced is lost"
 FORK = (
     "this session is a fork of session {number}: its sandbox is a new one, with what is on "
@@ -56,6 +61,10 @@ class Started:
     new: bool
     replaced: bool = False
     """Its sandbox was gone and is a new one: work that had not been synced went with it."""
+
+
+class Unmerged(GitDaytonaError):
+    """A session that was to go if its work is merged has more; it is kept."""
 
 
 class Coordinator:
@@ -136,24 +145,32 @@ class Coordinator:
         return session.git_dir in (None, "", self.git_dir) and session.repository in own
 
     def find(self, name: str) -> Session:
-        """Find the session of ``3``, ``sandbox-3``, ``opencode/3`` or an id. Raises NotFound, and
-        Elsewhere for one of another API."""
+        """Find the session of ``3``, ``sandbox-3``, ``opencode/3`` or an id; with no name the one
+        that is meant (choice.py). Raises NotFound, and Elsewhere for one of another API."""
         session = self.find_anywhere(name)
         self._check_home(session)
         return session
 
     def find_anywhere(self, name: str) -> Session:
         """Find a session as ``find`` does, for what asks nothing of its sandbox."""
+        sessions = self.sessions()
+        if not name:
+            return choice.meant(sessions, self._repository)
         number = number_in(name) or -1
-        for session in self.sessions():
-            branch = f"{session.prefix}/{session.number}"
-            if name in (session.id, session.sandbox_id, branch) or session.number == number:
+        for session in sessions:
+            if name in (session.id, session.sandbox_id, session.branch) or session.number == number:
                 return session
         self.get(name)  # raises what is known of it
         raise errors.NotFound(
             f"there is no session '{name}' in this repository",
             hint="'git daytona status' lists them",
         )
+
+    def identified(self, name: str) -> str:
+        """Return the id of a session; the name itself where there is none yet, or none any more."""
+        with suppress(errors.NotFound):
+            return self.find_anywhere(name).id
+        return name
 
     # -- where sessions live -----------------------------------------------------------------------
 
@@ -207,6 +224,7 @@ class Coordinator:
         for_tools: bool = False,
         again: Session | None = None,
         origin: str | None = None,
+        beginning: Beginning = HEAD,
     ) -> Started:
         """Create a sandbox with local HEAD in it, and ``opencode/N`` for what comes back.
 
@@ -214,8 +232,8 @@ class Coordinator:
         Without ``synced``, a new one has no branch. ``for_tools`` goes on where only a branch is in
         the way: tools then work on the project, and the agent is told (case 38). ``again`` is a
         session that was in use: if it was deleted meanwhile, CutShort is raised. A new session that
-        was forked from another one (``origin``, its id) begins where that one's work is, not at
-        HEAD, and its agent is told. Raises what any step raises; the state file says
+        was forked from another one (``origin``, its id) begins where that one's work is, not with
+        its ``beginning``, and its agent is told. Raises what any step raises; the state file says
         ``setup-failed`` when the sandbox exists but its repository is not ready, or nothing can
         come back.
         """
@@ -227,6 +245,11 @@ class Coordinator:
                 need_worktree(self.repository)
             self.cloud.key()
             leases.reap(self.cloud)
+            if session is not None and beginning != HEAD:
+                raise errors.UsageError(
+                    f"session {session.name} is there already, and has begun with something else",
+                    hint=f"merge commits there: git daytona update {session.name} REF",
+                )
             fresh = not self.is_there(session)
             replaced = fresh and session is not None
             if session and not fresh and session.git_return.state != state.SETUP_FAILED:
@@ -234,7 +257,9 @@ class Coordinator:
             if synced:
                 self._check(session, for_tools=for_tools)
             if session is None or fresh:
-                session = self._create(session_id, session, synced=synced, origin=origin)
+                session = self._create(
+                    session_id, session, synced=synced, origin=origin, beginning=beginning
+                )
             self._set_up(session, fresh=fresh, replaced=replaced)
             return Started(session, new=True, replaced=replaced)
 
@@ -290,11 +315,14 @@ class Coordinator:
         *,
         synced: bool,
         origin: str | None = None,
+        beginning: Beginning = HEAD,
     ) -> Session:
         """Create and record a session's sandbox; an earlier one, which is gone, had its number."""
-        told, begin = "", None
+        told, begin, dirty = "", None, False
         if earlier is None and origin is not None:
             told, begin = self._forked(origin)
+        elif earlier is None and synced:
+            begin, dirty = beginning.first(self.repository, self.directory)
         mark = self.mark(session_id)
         # the snapshot, as it is set now
         self.cloud.settings = preferences.load(self.directory).applied(self.settings)
@@ -304,9 +332,10 @@ class Coordinator:
         number, prefix = (earlier.number, earlier.prefix) if earlier else (mark.number, mark.prefix)
         names = Names(number, prefix) if number else None
         if names is None and synced and earlier is None:
-            names = self.reserve(begin=begin)
+            names = self.reserve(begin=begin, dirty=dirty)
             mark = mark.write(names.number, names.prefix)
-        session = self.record(session_id, info.id, names, earlier=earlier, notice=told)
+        depth = earlier.depth if earlier else beginning.depth
+        session = self.record(session_id, info.id, names, earlier=earlier, notice=told, depth=depth)
         mark.path.unlink(missing_ok=True)
         return session
 
@@ -314,11 +343,13 @@ class Coordinator:
         """Return the mark of a session's creation, as it is on disk or as it would be."""
         return mark_for(session_id, self.state.project_id, self.git_dir, self.settings.api_url)
 
-    def reserve(self, *, base: bool = True, begin: str | None = None) -> Names:
+    def reserve(self, *, base: bool = True, begin: str | None = None, dirty: bool = False) -> Names:
         """Reserve the next number, with its branch at a commit, or HEAD, unless ``base`` is off."""
         known = {each.number for each in self.sessions() if each.number}
         prefix = preferences.load(self.directory).branch_prefix()
-        return branches.reserve(self.repository, prefix, known=known, base=base, begin=begin)
+        return branches.reserve(
+            self.repository, prefix, known=known, base=base, begin=begin, dirty=dirty
+        )
 
     def record(
         self,
@@ -330,6 +361,7 @@ class Coordinator:
         earlier: Session | None = None,
         notice: str = "",
         deleting: int = 0,
+        depth: int = 0,
     ) -> Session:
         """Record a session whose sandbox exists; without names, nothing of it is synced."""
         git_state, now = state.SETUP_FAILED, state.now()
@@ -355,9 +387,17 @@ class Coordinator:
             deleting=deleting,
             api_url=lives["api_url"],
             organization_id=lives["organization_id"],
+            depth=depth,
         )
         self.state.put(session)
         return session
+
+    def stays_here(self, session: Session) -> str:
+        """Say in one line what of the user's is not in a session's sandbox; empty for nothing."""
+        if session.number is None or self.repository.worktree is None:
+            return ""
+        taken = self.repository.refs(session.names.dirty).get(session.names.dirty)
+        return stays.described(stays.look(self.repository, taken))
 
     def _set_up(self, session: Session, *, fresh: bool = False, replaced: bool = False) -> None:
         """Put the project into a sandbox, a ``fresh`` one or one that was there; the agent is told
@@ -449,14 +489,15 @@ class Coordinator:
         touched = 0
         with suppress(GitDaytonaError) if known else nullcontext():
             touched = self.state.touch(session.id)
-        try:
-            value = self.awake(session, work)
-        except SandboxGone:
-            session = self.start(session.id, for_tools=True, again=session).session
-            value = self.awake(session, work)
-        except Elsewhere:
-            self.state.untouch(session, touched)
-            raise
+        with working.mark(self.git_dir, session.id):
+            try:
+                value = self.awake(session, work)
+            except SandboxGone:
+                session = self.start(session.id, for_tools=True, again=session).session
+                value = self.awake(session, work)
+            except Elsewhere:
+                self.state.untouch(session, touched)
+                raise
         return value, session, self.state.take_notice(session.id)
 
     def awake(self, session: Session, work: Callable[[str], T]) -> T:
@@ -470,15 +511,57 @@ class Coordinator:
         session = self.find(name)
         _ = session.names  # raises NoRepository
         with self.one_at_a_time(session.id):
-            current = self.find(session.id)  # it may have been deleted meanwhile
-            begun = current.last_accessed
-            try:
-                outcome = self._sync(current)
-            except GitDaytonaError as problem:
-                self._note_failure(session.id, problem)
-                raise
-            self.state.note(session.id, state.SYNCED, outcome.message, synced_at=begun)
+            return self._sync_noted(self.find(session.id))  # it may have been deleted meanwhile
+
+    def _sync_noted(self, session: Session) -> Outcome:
+        begun = session.last_accessed
+        try:
+            outcome = self._sync(session)
+        except GitDaytonaError as problem:
+            self._note_failure(session.id, problem)
+            raise
+        self.state.note(session.id, state.SYNCED, outcome.message, synced_at=begun)
+        return outcome
+
+    def update(self, name: str, revision: str = "HEAD") -> Outcome | None:
+        """Merge commits of the user's in a session's sandbox, and bring the result back; return
+        None where there was nothing new. Log and diff then begin where these commits end, unless
+        they lack what the session began with. Raises NotFound, TransferFailed."""
+        session, repository = self.find(name), self.repository
+        commit = repository.resolve(revision)
+        if commit is None:
+            raise errors.NotFound(
+                f"there is no commit '{revision}' here", hint="see what is: git log --all"
+            )
+        label = repository.git("rev-parse", "--abbrev-ref", revision, check=False).text
+        what = f"{label} ({commit[:10]})" if label and label.isprintable() else commit[:10]
+        branch, names = self._branch(session), session.names
+        with self.one_at_a_time(session.id):
+            self.state.touch(session.id)
+            if not self.awake(session, lambda _: branch.update(commit, what)):
+                return None
+            outcome = self._sync_noted(self.find(session.id))
+            base = repository.refs(names.base).get(names.base)
+            if base and repository.contains([commit], base):
+                repository.update_refs([f"update {names.base} {commit} {base}"])
             return outcome
+
+    def sync_at_once(self, session: Session) -> Outcome | None:
+        """Sync a session that was used since its last sync, if nobody has to wait for more than
+        that: not for a sandbox that sleeps, an API that is slow or another sync. Return what came,
+        None for nothing. Raises what says why it was not."""
+        if not session.needs_sync:
+            return None
+        if self.busy(session.id):
+            raise errors.TimedOut("another process is at work on it just now")
+        try:
+            with self.at_home(session):
+                info = within(AT_ONCE_SECONDS, lambda: self.cloud.get(session.sandbox_id))
+        except Late:
+            raise errors.TimedOut("Daytona does not answer at once") from None
+        if info.state != "started":
+            raise errors.SandboxNotRunning(f"its sandbox is {printable(info.state)}")
+        return self.sync(session.id)
 
     def _sync(self, session: Session, *, everything: bool = False) -> Outcome:
         branch = self._branch(session)
@@ -491,10 +574,13 @@ class Coordinator:
 
     def _branch(self, session: Session) -> SandboxBranch:
         names = session.names
-        return SandboxBranch(self.repository, self._transport(), session.sandbox_id, names)
+        commit = commits.text(self.state.get(session.id) or session, self.directory)
+        base = self.repository.refs(names.base).get(names.base) if session.depth else None
+        transport = self._transport((base, session.depth) if base else None)
+        return SandboxBranch(self.repository, transport, session.sandbox_id, names, commit)
 
-    def _transport(self) -> Transport:
-        return Transport(self.repository, self.transfers, self.tell, self.show)
+    def _transport(self, within: tuple[str, int] | None = None) -> Transport:
+        return Transport(self.repository, self.transfers, self.tell, self.show, within)
 
     def fetch(self, name: str) -> Outcome:
         """Fetch a session's branches as they are: nothing is committed there, opencode/N stays."""
@@ -510,15 +596,56 @@ class Coordinator:
         with self.one_at_a_time(session.id):
             return self.awake(session, lambda _: work(branch))
 
+    def stop(self, name: str, *, synced: bool = True) -> Outcome | None:
+        """Stop a session's sandbox once its work is here, unless ``synced`` is off; return what
+        came back, None where nothing had to. Raises whatever keeps the work from coming back."""
+        session = self.find(name)
+        with self.at_home(session):
+            running = self.sandboxes.settle(self.cloud.get(session.sandbox_id)).state == "started"
+        outcome = None
+        if running and synced and session.needs_sync:
+            try:
+                outcome = self.sync(session.id)
+            except GitDaytonaError as problem:
+                anyway = f"or stop it all the same: git daytona stop --no-sync {session.name}"
+                hint = f"it runs on; {problem.hint or 'the log has more'}; {anyway}"
+                raise problem.but(hint=hint) from problem
+        with self.one_at_a_time(session.id), self.at_home(session):
+            self.sandboxes.stop(session.sandbox_id)
+        return outcome
+
+    def resume(self, name: str) -> bool:
+        """Start a session's sandbox; return whether it did not run. Raises SandboxGone."""
+        session = self.find(name)
+        with self.one_at_a_time(session.id), self.at_home(session):
+            info = self.sandboxes.settle(self.cloud.get(session.sandbox_id))
+            self.sandboxes.awake(info)
+            return info.state != "started"
+
     # -- the end -----------------------------------------------------------------------------------
 
-    def delete(self, name: str, *, force: bool = False) -> Outcome | None:
+    def is_merged(self, session: Session) -> bool:
+        """Tell whether what a session has committed is in HEAD, or in the upstream of HEAD. One
+        that has committed nothing is not merged: it has just begun."""
+        if session.number is None:
+            return False
+        names = session.names
+        found = self.repository.refs(names.ref, names.base)
+        tip = found.get(names.ref)
+        if tip is None or tip == found.get(names.base):
+            return False
+        tips = filter(None, map(self.repository.resolve, ("HEAD", "@{upstream}")))
+        return self.repository.contains(list(tips), tip)
+
+    def delete(self, name: str, *, force: bool = False, merged: bool = False) -> Outcome | None:
         """Delete a session's sandbox once all its work is here; branch opencode/N stays. Return
         None where there was no work to bring back.
 
         Raises whatever keeps the work from coming back, unless ``force`` is on; then nothing is
         deleted. That the session shall go is on record until it has gone, is used again, or
         ``keep``; not that its work may be lost: a later try (recovery) brings it back first.
+        With ``merged``, one that turns out to have work which is not merged is kept, and Unmerged
+        raised.
         """
         if self.mark(name).path.exists():
             # it is being created just now: then it is there when that has ended
@@ -533,9 +660,11 @@ class Coordinator:
             try:
                 if current.number is not None:
                     outcome = self._bring_back(current, force=force)
+                    if merged and not self.is_merged(current):
+                        raise _unmerged(current)
                     kept = branches.keep_branches(self.repository, current.names)
                 self._delete_sandbox(current)
-            except Elsewhere:
+            except (Elsewhere, Unmerged):
                 self.state.edit(current.id, deleting=current.deleting)
                 raise
             self._remove(current)
@@ -638,6 +767,13 @@ class Coordinator:
                 return False
         except errors.TimedOut:
             return True
+
+
+def _unmerged(session: Session) -> Unmerged:
+    return Unmerged(
+        f"not deleted: {session.branch} has got commits that are not merged",
+        hint=f"merge them: git daytona merge {session.name}",
+    )
 
 
 def _deleted(session: Session) -> CutShort:

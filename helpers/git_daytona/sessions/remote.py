@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from git_daytona.base import messages
 from git_daytona.base.errors import NotFound, SandboxGone
 from git_daytona.git.refs import PROJECT
+from git_daytona.sessions import commits
 from git_daytona.sessions.connect import Wish, connect
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.sessions.state import Session
@@ -67,7 +68,8 @@ def serve(coordinator: Coordinator, name: str, service: str, begin: Callable[[],
         return connect(coordinator, found.sandbox_id, wish, options=options, begin=begin)
     turn = coordinator.one_at_a_time(found.session.id if found.session else found.sandbox_id)
     with turn:
-        report = ready_for_push(coordinator.cloud, found.sandbox_id, found.name)
+        commit = commits.text(found.session, coordinator.directory)
+        report = ready_for_push(coordinator.cloud, found.sandbox_id, found.name, commit)
         if report.head and coordinator.has_repository and not _is_here(coordinator, report.head):
             messages.note(
                 "the sandbox has work that is not here; a push to its branch will be rejected\n"

@@ -141,6 +141,8 @@ class Session:
     """The API that its sandbox was seen on first (ours); empty until then."""
     organization_id: Text = ""
     """The sandbox's organisation there (ours); empty where that API does not say."""
+    depth: Annotated[int, _milliseconds] = 0
+    """How many generations of the history its sandbox has (ours); 0: all."""
 
     @property
     def names(self) -> Names:
@@ -151,6 +153,16 @@ class Session:
                 hint="'git daytona exec' reaches it",
             )
         return Names(self.number, self.prefix)
+
+    @property
+    def name(self) -> str:
+        """What a person calls it: its number, or its id if it has none."""
+        return str(self.number or self.id)
+
+    @property
+    def branch(self) -> str:
+        """The branch here that its work comes back to; empty if it is not synced."""
+        return "" if self.number is None else Names(self.number, self.prefix).branch
 
     @property
     def needs_sync(self) -> bool:

@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from git_daytona.base import errors, files, paths
-from git_daytona.base.errors import GitDaytonaError
+from git_daytona.base.errors import GitDaytonaError, NoRepository
 from git_daytona.base.secret import printable
 from git_daytona.base.threads import Late, within
 from git_daytona.git.commit_counts import BranchPosition, branch_positions
+from git_daytona.git.repository import NotInRepository, discover
 from git_daytona.sandbox import lifecycle, ownership
-from git_daytona.sessions import home, state
+from git_daytona.sessions import home, state, working
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.sessions.state import Session, camel_case
+from git_daytona.settings import settings
 
 LOOK_SECONDS = 3.0
 """How long the API is asked for the states of all sandboxes together."""
@@ -59,6 +61,10 @@ class Row:
     """Where it lives if that is elsewhere, and what may end its sandbox by itself."""
     deleting: int = 0
     """When a deletion began that has not succeeded."""
+    merged: bool = False
+    """Whether all that it has committed is in HEAD, or in the upstream of HEAD."""
+    working: bool = False
+    """Whether a turn or a command goes on in it, or a sync."""
 
     def document(self) -> dict[str, object]:
         """Return it as ``git daytona status --json`` prints it."""
@@ -113,7 +119,44 @@ def overview(coordinator: Coordinator, *, offline: bool) -> Overview:
         # a repository that git cannot read: the sessions are shown all the same
         with suppress(GitDaytonaError):
             positions = branch_positions(coordinator.repository, synced)
-    return Overview(tuple(_row(each, look, positions) for each in sessions), problem)
+    busy = {
+        each.id
+        for each in sessions
+        if working.is_marked(coordinator.git_dir, each.id) or coordinator.busy(each.id)
+    }
+    rows = (_row(each, look, positions, working=each.id in busy) for each in sessions)
+    return Overview(tuple(rows), problem)
+
+
+def everywhere(coordinator: Coordinator, *, offline: bool) -> Overview:
+    """List the sessions of every repository of this machine, this one's first; after an API that
+    cannot be asked no other is."""
+    found = overview(coordinator, offline=offline)
+    rows, problem = list(found.rows), found.problem
+    seen = {row.session_id for row in rows}
+    sessions = state.all_sessions()
+    places = {each.git_dir or each.worktree: each for each in sessions}
+    for place in sorted(places.keys() - {coordinator.git_dir}):
+        with suppress(GitDaytonaError, OSError):  # removed, or it cannot be read: then as recorded
+            other = _other(Path(places[place].worktree))
+            found = overview(other, offline=offline or problem is not None)
+            rows += [row for row in found.rows if row.session_id not in seen]
+            seen.update(row.session_id for row in found.rows)
+            problem = problem or found.problem
+    left = (each for each in sessions if printable(each.id) not in seen)
+    rows += [_row(each, _Look({}), {}, working=False) for each in left]
+    return Overview(tuple(rows), problem)
+
+
+def _other(directory: Path) -> Coordinator:
+    """Make a coordinator for sessions of another place."""
+    if not directory.is_dir():
+        raise NoRepository(f"'{directory}' is not there any more")
+    try:
+        repository = discover(directory)
+    except NotInRepository:
+        return Coordinator(directory, settings.load(directory))
+    return Coordinator(repository, settings.load(repository.worktree))
 
 
 def _remembered(memory: Path) -> Seen:
@@ -124,7 +167,9 @@ def _remembered(memory: Path) -> Seen:
     return {}
 
 
-def _row(session: Session, look: _Look, positions: dict[int, BranchPosition]) -> Row:
+def _row(
+    session: Session, look: _Look, positions: dict[int, BranchPosition], *, working: bool
+) -> Row:
     sandbox_state, sandbox_seen = look.seen.get(session.sandbox_id, (UNKNOWN, 0))
     away = look.away.get(session.id)
     position = positions.get(session.number or 0, BranchPosition())
@@ -150,6 +195,8 @@ def _row(session: Session, look: _Look, positions: dict[int, BranchPosition]) ->
         elsewhere=away is not None,
         notes=(away,) if away else tuple(look.dangers.get(session.sandbox_id, ())),
         deleting=session.deleting,
+        merged=position.merged,
+        working=working,
     )
 
 
@@ -208,11 +255,11 @@ def verdict(session: Session) -> GitDaytonaError | None:
     return None
 
 
-def wait(coordinator: Coordinator, name: str, timeout: float) -> str:
-    """Wait, at most ``timeout`` seconds, until nobody is at work on a session, and sync it if it
-    was used since its last sync; return that one's message. Raises its verdict, or TimedOut.
+def wait(coordinator: Coordinator, name: str, until: float) -> str:
+    """Wait, up to a moment of the monotonic clock, until nobody is at work on a session, and sync
+    it if it was used since its last sync; return that one's message. Raises its verdict, or
+    TimedOut.
     """
-    until = time.monotonic() + timeout
     while True:
         session = coordinator.find(name)
         if not coordinator.busy(session.id):
@@ -223,8 +270,8 @@ def wait(coordinator: Coordinator, name: str, timeout: float) -> str:
                 return printable(coordinator.sync(session.id).message)
         if time.monotonic() >= until:
             raise errors.TimedOut(
-                f"session '{name}' was not synced within {timeout:.0f} seconds",
-                hint=f"sync it now: git daytona sync {name}",
+                f"session {session.name} was not synced in time",
+                hint=f"wait longer, or sync it now: git daytona sync {session.name}",
             )
         time.sleep(0.2)
     if failed := verdict(session):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from git_daytona.api.cloud import Cloud
 from git_daytona.base import log
@@ -11,16 +11,14 @@ from git_daytona.base.secret import printable
 from git_daytona.base.threads import concurrently
 from git_daytona.git import branches
 from git_daytona.git.branches import Integrated, Kept
-from git_daytona.git.refs import INVENTORY, SANDBOX_BRANCH, Names
+from git_daytona.git.refs import INVENTORY, SANDBOX_BRANCH, UPDATES, Names
 from git_daytona.git.repository import Repository
 from git_daytona.sandbox import ownership
 from git_daytona.sandbox import report as sandbox
-from git_daytona.sandbox.report import Report
+from git_daytona.sandbox.report import CommitText, Report
 from git_daytona.sandbox.transport import Transport
 from git_daytona.transfer.failures import RefGone
 
-MESSAGE = "Changes of the OpenCode session"
-"""Subject of the commits that a sync makes in the sandbox."""
 MESSAGE_LENGTH = 4000
 """The longest message of a sync, characters."""
 
@@ -49,6 +47,8 @@ class SandboxBranch:
     transport: Transport
     sandbox_id: str
     names: Names
+    commit: CommitText = field(default_factory=CommitText)
+    """What the commit of pending changes says."""
 
     @property
     def cloud(self) -> Cloud:
@@ -127,7 +127,7 @@ class SandboxBranch:
                 f"there is no local branch '{names.branch}'",
                 hint=f"get it: git daytona sync {names.number}",
             )
-        report = ready_for_push(self.cloud, self.sandbox_id, names.number)
+        report = ready_for_push(self.cloud, self.sandbox_id, names.number, self.commit)
         if report.head != local:
             head, here = report.head, self.repository
             if head and not (here.resolve(head) and here.contains([local], head)):
@@ -139,6 +139,27 @@ class SandboxBranch:
             refspec = f"{local}:{report.branch}"
             self.transport.push(self.sandbox_id, refspec, known, relaxed=report.filters)
         return local
+
+    def update(self, commit: str, what: str) -> bool:
+        """Merge a commit of the user's, called ``what``, into the branch that the sandbox has
+        checked out; return whether that was new there. What is pending there is committed first.
+        Raises TransferFailed, also for a conflict, which is left to the agent."""
+        names, here = self.names, self.repository
+        report = ready_for_push(self.cloud, self.sandbox_id, names.number, self.commit)
+        known = [report.head] if report.head and here.resolve(report.head) else []
+        if known and here.contains(known, commit):
+            return False
+        refspec = f"{commit}:{UPDATES}{commit}"
+        self.transport.push(self.sandbox_id, refspec, known, relaxed=report.filters)
+        message = f"Merge {what} into the session"
+        merged = sandbox.merge(self.cloud, self.sandbox_id, commit, message)
+        if merged.conflicts:
+            raise TransferFailed(
+                f"conflicts in the sandbox: {', '.join(merged.conflicts)}",
+                hint="the merge is left there for the agent to finish; or give it up: git daytona "
+                f"exec {names.number} -- git merge --abort",
+            )
+        return True
 
     # -- the parts ---------------------------------------------------------------------------------
 
@@ -158,7 +179,7 @@ class SandboxBranch:
         return list(dict.fromkeys(oid for _, oid in sorted(refs.items(), reverse=True)))
 
     def _report(self, purpose: str = "", *, known: Sequence[str] | None = None) -> Report:
-        return sandbox.report(self.cloud, self.sandbox_id, MESSAGE, purpose, known=known)
+        return sandbox.report(self.cloud, self.sandbox_id, self.commit, purpose, known=known)
 
     def _fetch(self, report: Report) -> None:
         """Fetch what the report names, nothing else, to where ``branches.integrate`` expects it."""
@@ -237,10 +258,10 @@ class SandboxBranch:
         return again
 
 
-def ready_for_push(cloud: Cloud, sandbox_id: str, session: int | str) -> Report:
+def ready_for_push(cloud: Cloud, sandbox_id: str, session: int | str, commit: CommitText) -> Report:
     """Commit what is pending in a sandbox that is to be pushed to; return its report. Raises
     TransferFailed where a push would be in the agent's way."""
-    report = sandbox.report(cloud, sandbox_id, MESSAGE, "push")
+    report = sandbox.report(cloud, sandbox_id, commit, "push")
     if report.missing is not None:
         raise TransferFailed(
             "the sandbox has no repository any more",

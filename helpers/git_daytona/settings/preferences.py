@@ -26,6 +26,9 @@ SNAPSHOT = "daytona.snapshot"
 ALLOW_HOST_TOOLS = "daytona.allowHostTools"
 TRANSPORT = "daytona.transport"
 EDITOR = "daytona.editor"
+AUTHOR = "daytona.author"
+COMMIT_MESSAGE = "daytona.commitMessage"
+START_DIRTY = "daytona.startDirty"
 TRANSPORTS = ("auto", "ssh", "api")
 DEFAULTS = {
     BRANCH_PREFIX: SANDBOX_BRANCH,
@@ -35,6 +38,9 @@ DEFAULTS = {
     SNAPSHOT: None,
     TRANSPORT: "auto",
     EDITOR: None,
+    AUTHOR: None,
+    COMMIT_MESSAGE: "{title}",
+    START_DIRTY: "false",
     ALLOW_HOST_TOOLS: None,
 }
 """All preferences, and what counts where they are unset."""
@@ -42,6 +48,7 @@ FETCH_BYTES = 4 * 1024**3
 # The type that git reads a value as, what it makes of one, and what is wrong with any other.
 _TYPES = {
     SYNC_ON_IDLE: ("bool", "true|false", "is neither true nor false"),
+    START_DIRTY: ("bool", "true|false", "is neither true nor false"),
     KEPT_AGE: ("expiry-date", r"\d{1,20}", "is no age such as 90.days, nor 'never'"),
     MAX_FETCH_SIZE: ("int", r"[1-9]\d{0,18}", "is no size such as 512m or 16g"),
 }
@@ -115,6 +122,34 @@ class Preferences:
             )
         return preference.value.strip() if preference else ""
 
+    def start_dirty(self) -> bool:
+        """Whether a new session takes uncommitted and untracked work along."""
+        return self._typed(START_DIRTY, "false") == "true"
+
+    def author(self) -> tuple[str, str]:
+        """Name and address of the author of a sync's commits; empty for the sandbox's own."""
+        preference = self.get(AUTHOR)
+        if preference is None:
+            return "", ""
+        found = re.fullmatch(r"\s*([^<>]*[^<>\s])\s*<([^<>\s]+)>\s*", preference.value)
+        if not found or not preference.value.isprintable():
+            raise _unusable(AUTHOR, preference, "is not NAME <ADDRESS>")
+        return found[1], found[2]
+
+    def commit_message(self) -> str:
+        """The template of a sync's commits, as the user wrote it."""
+        preference = self.get(COMMIT_MESSAGE)
+        return preference.value if preference and preference.value.strip() else "{title}"
+
+    def user(self) -> tuple[str, str]:
+        """The user's name and address, as git has them; empty where one is missing."""
+        found = [self.get(name) for name in ("user.name", "user.email")]
+        name, address = (
+            "".join(filter(str.isprintable, each.value)) if each else "" for each in found
+        )
+        name, address = re.sub("[<>]", "", name).strip(), re.sub(r"[<>\s]", "", address)
+        return (name, address) if name and address else ("", "")
+
     def _typed(self, name: str, default: str) -> str:
         preference = self.get(name)
         if preference is None:
@@ -130,7 +165,7 @@ class Preferences:
         problems: list[GitDaytonaError] = []
         reads = (
             *(self.branch_prefix, self.sync_on_idle, self.kept_until),
-            *(self.max_fetch_bytes, self.transport, self.editor),
+            *(self.max_fetch_bytes, self.transport, self.editor, self.author, self.start_dirty),
         )
         for read in reads:
             try:
@@ -154,10 +189,12 @@ def _git(directory: Path, *arguments: str) -> Result:
 
 
 def load(directory: Path) -> Preferences:
-    """All of ``daytona.*`` as git finds it from a directory; none where git cannot say."""
+    """All of ``daytona.*`` and who the user is, as git finds it from a directory; none where git
+    cannot say."""
     show = ("-z", "--show-scope", "--show-origin")
+    pattern = r"^(daytona\.|user\.(name|email)$)"
     try:
-        words = _git(directory, "config", *show, "--get-regexp", r"^daytona\.").text.split("\0")
+        words = _git(directory, "config", *show, "--get-regexp", pattern).text.split("\0")
     except GitDaytonaError:
         return Preferences(directory, {})
     found = {}

@@ -362,6 +362,12 @@ async function server({ client, project, directory, worktree }) {
       const status = await client.mcp.status().then(({ data }) => data ?? {}, () => ({}))
       await daytona.guard(tool, builtin, Object.keys(status))
     },
+    // Its first line stands for the session's title until there is one.
+    "chat.message": async ({ sessionID }, { parts }) => {
+      const prompt = parts.find(({ type, synthetic }) => type === "text" && !synthetic)?.text
+      const info = { id: sessionID, prompt: prompt?.slice(0, 1000) }
+      if (prompt) await daytona.event("session.prompted", { info })
+    },
     event: async ({ event }) => daytona.event(event.type, event.properties),
     "experimental.chat.system.transform": async (_input, output) => {
       if (daytona.known.system) output.system.push(daytona.known.system)

@@ -1,5 +1,5 @@
 # Commits what is pending in the sandbox's repository and reports what is there. Arguments: project
-# directory, commit message, and what it is for: "adopt" makes refs/daytona/restore the history of a
+# directory, commit message, what it is for, and the author's name and address: "adopt" makes refs/daytona/restore the history of a
 # work tree that has lost its own, "new" commits where there is no history at all, "push" asks what a
 # push depends on.
 #
@@ -9,6 +9,8 @@
 project=$1
 message=$2
 purpose=${3:-}
+author_name=${4:-}
+author_email=${5:-}
 
 # A project that was moved has still all that was not synced, and nobody has deleted its files.
 missing() { # what
@@ -355,8 +357,9 @@ else
 fi
 
 snapshot() { # parents as "-p OID"…
-  GIT_AUTHOR_NAME=${author:-OpenCode} GIT_AUTHOR_EMAIL=${email:-opencode@localhost}
-  GIT_COMMITTER_NAME=$GIT_AUTHOR_NAME GIT_COMMITTER_EMAIL=$GIT_AUTHOR_EMAIL
+  GIT_COMMITTER_NAME=${author:-OpenCode} GIT_COMMITTER_EMAIL=${email:-opencode@localhost}
+  GIT_AUTHOR_NAME=${author_name:-$GIT_COMMITTER_NAME}
+  GIT_AUTHOR_EMAIL=${author_email:-$GIT_COMMITTER_EMAIL}
   export GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL
   printf '%s\n' "$message" | g commit-tree "$tree" "$@"
 }

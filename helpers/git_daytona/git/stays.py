@@ -1,0 +1,92 @@
+"""What of the user's work a session's sandbox does not get, and how that is said."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from git_daytona.base.secret import printable
+from git_daytona.git.repository import Repository
+from git_daytona.git.worktrees import SECRETS
+
+NAMED = 3
+"""How many files of a kind are named."""
+
+
+@dataclass(frozen=True)
+class Stays:
+    """Names of what stays here, as git has them."""
+
+    uncommitted: tuple[str, ...] = ()
+    submodules: tuple[str, ...] = ()
+    lfs: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    """Files such as .env, which go with no commit of ours, and mostly are ignored."""
+
+
+def look(repository: Repository, taken: str | None = None) -> Stays:
+    """Look what stays here of a worktree; ``taken`` is the commit of uncommitted work that goes."""
+    secrets = _secrets(repository)
+    uncommitted = (
+        [] if taken else [name for name in _uncommitted(repository) if name not in secrets]
+    )
+    return Stays(
+        tuple(uncommitted), tuple(_submodules(repository)), tuple(_lfs(repository)), tuple(secrets)
+    )
+
+
+def described(stays: Stays) -> str:
+    """Say it in one line, empty for nothing."""
+    parts = [
+        _counted(stays.uncommitted, "uncommitted file", "uncommitted files"),
+        _counted(stays.submodules, "submodule", "submodules"),
+        _counted(stays.lfs, "file's LFS content", "files' LFS content"),
+        ", ".join(map(_shown, stays.secrets[:NAMED])),
+    ]
+    said = "; ".join(filter(None, parts))
+    return f"stays here: {said}" if said else ""
+
+
+def _counted(names: tuple[str, ...], one: str, several: str) -> str:
+    if not names:
+        return ""
+    more = ", …" if len(names) > NAMED else ""
+    shown = ", ".join(map(_shown, names[:NAMED]))
+    return f"{len(names)} {one if len(names) == 1 else several} ({shown}{more})"
+
+
+def _shown(name: str) -> str:
+    return printable(name).replace("\n", "?")[:60]
+
+
+def _names(output: bytes) -> Iterable[str]:
+    return filter(None, output.decode("utf-8", "surrogateescape").split("\0"))
+
+
+def _uncommitted(repository: Repository) -> list[str]:
+    words = ("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=normal")
+    return [entry[3:] for entry in _names(repository.git(*words).stdout)]
+
+
+def _submodules(repository: Repository) -> list[str]:
+    worktree = repository.worktree
+    if worktree is None or not (worktree / ".gitmodules").is_file():
+        return []
+    entries = _names(repository.git("ls-files", "--stage", "-z").stdout)
+    return [entry.partition("\t")[2] for entry in entries if entry.startswith("160000 ")]
+
+
+def _lfs(repository: Repository) -> list[str]:
+    attributes = ("--", ":(top,glob)**/.gitattributes")
+    if repository.git("grep", "--quiet", "filter=lfs", *attributes, check=False).status != 0:
+        return []
+    return list(_names(repository.git("ls-files", "-z", "--", ":(top,attr:filter=lfs)").stdout))
+
+
+def _secrets(repository: Repository) -> list[str]:
+    """Find the files of the root that hold keys and are not as in HEAD, or ignored."""
+    assert repository.worktree is not None
+    there = sorted({path.name for each in SECRETS for path in repository.worktree.glob(each)})
+    if not there:
+        return []
+    same = repository.git("ls-files", "-z", "--", *(f":(top,literal){name}" for name in there))
+    changed = repository.git("diff", "--name-only", "-z", "HEAD", "--", check=False).stdout
+    return [name for name in there if name not in _names(same.stdout) or name in _names(changed)]

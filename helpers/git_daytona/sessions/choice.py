@@ -1,0 +1,48 @@
+"""Which session is meant where nobody names one."""
+
+from collections.abc import Sequence
+
+from git_daytona.base.errors import NotFound, UsageError
+from git_daytona.git.repository import Repository
+from git_daytona.sessions.state import Session
+
+LISTED = 10
+"""How many sessions the question "which session?" lists."""
+
+
+class WhichSession(UsageError):
+    """Nobody said which of several sessions is meant."""
+
+
+def meant(sessions: Sequence[Session], repository: Repository | None) -> Session:
+    """Return the session whose branch is checked out where one stands, or the only one there is.
+
+    Whoever stands on the branch of a session that is gone means that one, and no other. Raises
+    WhichSession, and NotFound where there is none.
+    """
+    if not sessions:
+        raise NotFound("no sessions here yet", hint="start one: git daytona start")
+    branch = _branch(repository) if repository else ""
+    on_branch = [each for each in sessions if each.branch == branch]
+    prefixes = {f"{each.prefix}/" for each in sessions}
+    if not on_branch and len(sessions) == 1 and not branch.startswith(tuple(prefixes)):
+        return sessions[0]
+    if not on_branch:
+        raise which(sessions)
+    return on_branch[0]
+
+
+def which(sessions: Sequence[Session]) -> WhichSession:
+    """Make the question which of them is meant."""
+    named = [f"{each.name} ({each.title})" if each.title else each.name for each in sessions]
+    more = f" and {len(named) - LISTED} more" if len(named) > LISTED else ""
+    return WhichSession(
+        f"which session? {', '.join(named[:LISTED])}{more}",
+        hint="give its number; 'git daytona status' says more of them",
+    )
+
+
+def _branch(repository: Repository) -> str:
+    """Return the branch that is checked out where one stands; empty for none."""
+    head = repository.git("symbolic-ref", "--quiet", "HEAD", check=False).text
+    return head.removeprefix("refs/heads/")

@@ -1,0 +1,36 @@
+"""Which sessions are worked in right now, by whatever process of this machine: a mark for each
+command and each turn, which goes with the process that made it."""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from git_daytona.base import files, paths
+from git_daytona.base.errors import TimedOut
+
+
+@contextmanager
+def mark(git_dir: str, session_id: str) -> Iterator[None]:
+    """Mark a session as worked in while the block runs. Raises BadSetting."""
+    folder, name = _place(git_dir, session_id)
+    with files.lock(folder / f"{name}-{secrets.token_hex(6)}", holds="a mark of its own"):
+        yield
+
+
+def is_marked(git_dir: str, session_id: str) -> bool:
+    """Tell whether anybody works in a session; marks of those who were killed go."""
+    folder, name = _place(git_dir, session_id)
+    for path in folder.glob(f"{name}-*"):
+        try:
+            with files.lock(path, seconds=0):
+                pass
+        except TimedOut:
+            return True
+    return False
+
+
+def _place(git_dir: str, session_id: str) -> tuple[Path, str]:
+    digest = sha256(f"{git_dir}\0{session_id}".encode("utf-8", "surrogateescape")).hexdigest()
+    return paths.locks(), f"working-{digest[:24]}"
