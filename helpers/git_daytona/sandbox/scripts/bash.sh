@@ -22,12 +22,10 @@ fi
 shell=$(command -v bash || echo sh)
 
 # A session of its own: what the command starts can be ended together, and outlives this script if
-# it is a server.
-if command -v setsid >/dev/null 2>&1; then
-  setsid "$shell" -c -- "$command" >"$log" 2>&1 </dev/null &
-else
-  "$shell" -c -- "$command" >"$log" 2>&1 </dev/null &
-fi
+# it is a server. The command comes by a pipe: no argument list has its text, which pkill looks for.
+apart=$(command -v setsid)
+printf %s "$command" |
+  $apart "$shell" -c 'command=$(cat) && eval " $command" </dev/null' >"$log" 2>&1 &
 child=$! watcher=
 
 end_all() {
