@@ -5,7 +5,7 @@ from git_daytona.cli.program import program
 SECTIONS = {
     "Work in sessions": {
         "start": ("work", "Start a session: a sandbox with HEAD in it"),
-        "exec": ("work", "Run a command in a session's sandbox"),
+        "exec": ("execute", "Run a command in a session's sandbox"),
         "shell": ("work", "Open a shell in a session's sandbox"),
         "cp": ("work", "Copy files into a sandbox, or out of it"),
         "forward": ("ports", "Let ports of this machine lead into a sandbox"),

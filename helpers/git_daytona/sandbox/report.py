@@ -89,7 +89,7 @@ class Report:
     """``project`` or ``repository`` when it is not there."""
 
 
-def _script(source: str, *arguments: str) -> str:
+def script(source: str, *arguments: str) -> str:
     """Make a script with its arguments one text, which sh reads whole before it runs."""
     return f"{{ set -- {shlex.join(arguments)}\n{source}\n}} </dev/null\n"
 
@@ -97,7 +97,7 @@ def _script(source: str, *arguments: str) -> str:
 def line(source: str, *arguments: str) -> str:
     """Make the line of shell that runs a script. It is piped to sh: no argument list in the sandbox
     has its text, or pkill(1) would take our own shells for what an agent wants to end."""
-    return f"printf %s {shlex.quote(_script(source, *arguments))} | sh"
+    return f"printf %s {shlex.quote(script(source, *arguments))} | sh"
 
 
 class Command:
@@ -107,7 +107,7 @@ class Command:
 
     def __init__(self, source: str, *arguments: str, timeout: float) -> None:
         self._id, self._timeout = secrets.token_hex(12), timeout
-        self._line = line(scripts.read("guard"), self._id, _script(source, *arguments))
+        self._line = line(scripts.read("guard"), self._id, script(source, *arguments))
         self._sandbox = ""
         """Where it may have begun: a request's answer was lost, or said nothing of it."""
 

@@ -100,6 +100,11 @@ class Coordinator:
             raise NoRepository(NO_REPOSITORY, hint="go to a repository, or make one: git init")
         return self._repository
 
+    @property
+    def worktree(self) -> Path | None:
+        """The worktree in which one stands; None where there is none."""
+        return self._repository.worktree if self._repository else None
+
     def close(self) -> None:
         """Wait for what runs behind the calls (revocations)."""
         self.transfers.drain()
@@ -407,7 +412,7 @@ class Coordinator:
                 event["status"] = result.status
             return result
 
-        result, _, notice = self._work_in(self.find(name), work)
+        result, _, notice = self.work_in(self.find(name), work)
         return result, notice
 
     def within(
@@ -428,7 +433,7 @@ class Coordinator:
         """
         if begun is not None and self.state.get(session_id) is None:
             raise _deleted(begun)
-        return self._work_in(self.ensure(session_id, origin=origin).session, work)
+        return self.work_in(self.ensure(session_id, origin=origin).session, work)
 
     def ensure(self, session_id: str, *, origin: str | None = None) -> Started:
         """Return the session for a tool call: made at the first one, without any API call later.
@@ -452,7 +457,8 @@ class Coordinator:
         blocked = branches.in_the_way(self.repository, session.prefix)
         return blocked is not None and session.git_return.message == blocked.message
 
-    def _work_in(self, session: Session, work: Callable[[str], T]) -> tuple[T, Session, str]:
+    def work_in(self, session: Session, work: Callable[[str], T]) -> tuple[T, Session, str]:
+        """Do something in a session's sandbox as ``within`` does."""
         # Before it is used, so that a crash leaves no work that nobody knows of. If the file knows
         # that already, the next call, or the sync, says that it cannot be written.
         known = session.needs_sync and not session.deleting

@@ -22,10 +22,9 @@ fi
 shell=$(command -v bash || echo sh)
 
 # A session of its own: what the command starts can be ended together, and outlives this script if
-# it is a server. The command comes by a pipe: no argument list has its text, which pkill looks for.
+# it is a server. The command is in a variable: no argument list has its text, which pkill looks for.
 apart=$(command -v setsid)
-printf %s "$command" |
-  $apart "$shell" -c 'command=$(cat) && eval " $command" </dev/null' >"$log" 2>&1 &
+c="unset c; $command" $apart "$shell" -c 'eval "$c"' >"$log" 2>&1 </dev/null &
 child=$! watcher=
 
 end_all() {
