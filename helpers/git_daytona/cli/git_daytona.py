@@ -23,6 +23,7 @@ SECTIONS = {
         "diff": ("plain_git", "Show what a session has changed"),
         "open": ("look", "Print and open a link to a server in a sandbox"),
         "logs": ("look", "Print the end of the log"),
+        "help": ("help", "Show the manual page, or what a command takes"),
     },
     "Mend": {
         "doctor": ("mend", "Check the whole chain, and say what to do"),
@@ -42,11 +43,16 @@ SECTIONS = {
 }
 
 
+ALIASES = {"list": "status", "ls": "status", "ps": "status", "rm": "delete", "ssh": "shell"}
+
+
 @program(
     "git-daytona",
     SECTIONS,
-    epilog="N is a number, sandbox-N, opencode/N, a sandbox id or a session id. See git-daytona(1) "
-    "for exit statuses and files.",
+    epilog="N is a number, sandbox-N, opencode/N, a sandbox id or a session id; without it the "
+    "session is meant whose branch you are on, or the only one. Also known as: status as list, ls "
+    "and ps, delete as rm, shell as ssh. See git-daytona(1) for exit statuses and files.",
+    aliases=ALIASES,
 )
 def cli() -> None:
     """Run OpenCode sessions in Daytona sandboxes and get their work back through git."""

@@ -39,10 +39,8 @@ def start(session: str | None, title: str | None, no_sync: bool) -> None:
             coordinator.state.set_title(started.session.id, title)
         if started.replaced:
             common.warn("the session's sandbox was gone; what it had not synced is lost")
-        name, rest = started.session.id, "nothing is synced"
-        if started.session.number is not None:
-            names = started.session.names
-            name, rest = str(names.number), f"branch {names.branch}"
+        name, branch = started.session.name, started.session.branch
+        rest = f"branch {branch}" if branch else "nothing is synced"
         word = "started" if started.new else "already there"
         click.echo(f"session {name} {word}: sandbox {started.session.sandbox_id}, {rest}")
         common.warn_of_dangers(coordinator, started.session)

@@ -158,7 +158,9 @@ class Coordinator:
             return choice.meant(sessions, self._repository)
         number = number_in(name) or -1
         for session in sessions:
-            if name in (session.id, session.sandbox_id, session.branch) or session.number == number:
+            if name in (session.id, session.sandbox_id, session.branch):
+                return session
+            if number in (session.number, session.own_number):
                 return session
         self.get(name)  # raises what is known of it
         raise errors.NotFound(
@@ -333,7 +335,8 @@ class Coordinator:
 
     def reserve(self, *, base: bool = True, begin: str | None = None) -> Names:
         """Reserve the next number, with its branch at a commit, or HEAD, unless ``base`` is off."""
-        known = {each.number for each in self.sessions() if each.number}
+        numbers = [(each.number, each.own_number) for each in self.sessions()]
+        known = {each for both in numbers for each in both if each}
         prefix = preferences.load(self.directory).branch_prefix()
         return branches.reserve(self.repository, prefix, known=known, base=base, begin=begin)
 
@@ -370,8 +373,15 @@ class Coordinator:
             notice=notice,
             api_url=lives["api_url"],
             organization_id=lives["organization_id"],
+            own_number=earlier.own_number if earlier else None,
         )
+        if names is None and session.own_number is None and self._repository:
+            with suppress(GitDaytonaError):  # a repository that cannot be written
+                session = replace(session, own_number=self.reserve(base=False).number)
         self.state.put(session)
+        if names is None and not self._repository and session.own_number is None:
+            self.state.give_number(session_id)
+            session = self.state.get(session_id) or session
         return session
 
     def _set_up(self, session: Session, *, fresh: bool = False, replaced: bool = False) -> None:
@@ -583,7 +593,7 @@ class Coordinator:
 
     def _delete_sandbox(self, session: Session) -> None:
         """Delete a session's sandbox, on which no work depends any more."""
-        name = session.number or session.id
+        name = session.name
         try:
             with suppress(SandboxGone), self.at_home(session):
                 self.sandboxes.delete(session.sandbox_id)
@@ -681,7 +691,7 @@ def _unmerged(session: Session) -> Unmerged:
 
 
 def _deleted(session: Session) -> CutShort:
-    return CutShort(f"session {session.number or session.id} was deleted while this ran")
+    return CutShort(f"session {session.name} was deleted while this ran")
 
 
 def is_usable(session_id: str) -> bool:
