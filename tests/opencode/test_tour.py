@@ -145,4 +145,4 @@ def test_a_background_service_of_another_environment(
     model.scripts["look"] = [[("bash", {"command": "ls"})], "ok"]
     assert run("opencode", "run", "look").returncode == 0
     [told] = model.results("look")
-    assert "cannot be reached" in told and "opencode service stop" in told
+    assert "cannot reach Daytona at" in told and "opencode service stop" in told

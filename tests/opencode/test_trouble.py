@@ -45,7 +45,7 @@ def test_case_70_a_key_in_dotenv(canary, opencode, model, repo, monkeypatch, loc
 def test_the_api_is_down(opencode, model, repo, monkeypatch):
     monkeypatch.setenv("DAYTONA_API_URL", "http://127.0.0.1:1/api")
     said = run(opencode, model, repo)
-    assert "http://127.0.0.1:1/api cannot be reached" in said
+    assert "cannot reach Daytona at http://127.0.0.1:1/api" in said
     assert "check the network and DAYTONA_API_URL" in said
 
 

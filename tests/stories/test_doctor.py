@@ -545,7 +545,7 @@ def test_an_api_that_is_down(
     monkeypatch.setenv("DAYTONA_API_URL", f"http://127.0.0.1:{port}/api")
     found = examine(healthy.path)
     detail, _hint = found.only("api", "fail")
-    assert "cannot be reached" in detail
+    assert "cannot reach Daytona at" in detail
     assert found["gateway"] == ("skipped", "it needs 'api'", "")
 
 

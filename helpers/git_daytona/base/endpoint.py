@@ -96,7 +96,7 @@ def web_link(url: object) -> str:
     """Check a link that people open in their browser. Raises BadAnswer."""
     if split_link(url) is None:
         raise BadAnswer(
-            "the Daytona API sent an invalid link",
+            "the Daytona API returned an invalid preview URL",
             hint="try again, or find the preview in Daytona's dashboard",
         )
     return str(url)

@@ -12,6 +12,7 @@ class GitDaytonaError(Exception):
     """It was refused or failed; the message says why.
 
     ``hint`` is one line, ``details`` text for the log only (git's own output, an API's answer).
+    ``session`` is the number, or id, of the session whose sandbox was used; people are told it.
     """
 
     entry: ClassVar[str] = "failed"
@@ -30,10 +31,11 @@ class GitDaytonaError(Exception):
         self.message = message
         self.hint = hint
         self.details = details
+        self.session = ""
 
     def but(self, **changes: str | None) -> Self:
-        """Make a copy with another ``message``, ``hint`` or ``details``. The error itself is never
-        changed: it may be kept, and raised to others."""
+        """Make a copy with another ``message``, ``hint``, ``details`` or ``session``. The error
+        itself is never changed: it may be kept, and raised to others."""
         other = copy.copy(self)
         vars(other).update(changes)
         other.args = (other.message,)

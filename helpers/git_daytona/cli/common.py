@@ -44,7 +44,7 @@ def _sessions(
         for session in _coordinator_for_tab().sessions():
             branch = f"{session.prefix}/{session.number}, " if session.number else ""
             text = printable(f"{branch}{session.git_return.state}")
-            found.append(CompletionItem(str(session.number or session.id), help=text))
+            found.append(CompletionItem(session.name, help=text))
     return [item for item in found if item.value.startswith(incomplete)]
 
 
@@ -114,7 +114,7 @@ def coordinator(*, anywhere: bool = False, step: str = "") -> Iterator[Coordinat
 def warn_of_dangers(coordinator: Coordinator, session: Session) -> None:
     """Say what may end the session's sandbox by itself, while there is time to sync."""
     for line in coordinator.dangers(session):
-        warn(f"session {session.number or session.id}: {line}")
+        warn(f"session {session.name}: {line}")
 
 
 def print_outcome(outcome: Outcome) -> None:

@@ -184,8 +184,7 @@ class _Joined:
         doing = "connect to the terminal of"
         if status == HTTPStatus.UNAUTHORIZED:
             return self.cloud.why_refused(self.sandbox_id, doing)
-        doing = f"{doing} sandbox '{self.sandbox_id}'"
-        return from_status(status, "", doing, self.cloud.settings, {})
+        return from_status(status, "", f"{doing} the sandbox", self.cloud.settings, {})
 
     async def _converse(self, socket: "aiohttp.ClientWebSocketResponse", screen: _Screen) -> str:
         """Pass on what is typed and shown until one ends; return the reason in the close frame."""

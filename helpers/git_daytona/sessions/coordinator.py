@@ -177,7 +177,8 @@ class Coordinator:
         if nobody has. Raises Elsewhere, also for what another organisation's key is told."""
         self._check_home(session)
         try:
-            yield
+            with naming(session):
+                yield
         except (SandboxGone, Forbidden) as problem:
             current = self.state.get(session.id) or session
             own = self.cloud.organization_id() if current.organization_id else ""
@@ -548,7 +549,6 @@ class Coordinator:
 
     def _delete_sandbox(self, session: Session) -> None:
         """Delete a session's sandbox, on which no work depends any more."""
-        name = session.number or session.id
         try:
             with suppress(SandboxGone), self.at_home(session):
                 self.sandboxes.delete(session.sandbox_id)
@@ -558,7 +558,7 @@ class Coordinator:
             self.state.note(session.id, current.git_return.state, message)
             hint = (
                 f"{problem.hint or 'the log has more'}; 'git daytona recover' tries again, after a "
-                f"sync; or keep it: git daytona delete --cancel {name}"
+                f"sync; or keep it: git daytona delete --cancel {session.name}"
             )
             raise problem.but(hint=hint) from problem
 
@@ -625,9 +625,16 @@ class Coordinator:
     ) -> Iterator[None]:
         """Wait for the session's turn, across processes. Raises TimedOut."""
         name = sha256(f"{self.git_dir}\0{session_id}".encode()).hexdigest()[:24]
-        place, holds = paths.locks() / f"session-{name}", f"session {session_id}"
+        place, holds = paths.locks() / f"session-{name}", f"session {self._called(session_id)}"
         with log.about(session=session_id), files.lock(place, seconds=seconds, holds=holds):
             yield
+
+    def _called(self, session_id: str) -> str:
+        """Tell what the user knows a session by that may not be recorded yet, or not be ours."""
+        with suppress(GitDaytonaError):
+            if session := self.state.get(session_id):
+                return session.name
+        return session_id
 
     def busy(self, session_id: str) -> bool:
         """Tell whether anybody is at work on the session just now."""
@@ -638,8 +645,17 @@ class Coordinator:
             return True
 
 
+@contextmanager
+def naming(session: Session) -> Iterator[None]:
+    """Let what fails in the block name the session, by what its user knows it by."""
+    try:
+        yield
+    except GitDaytonaError as problem:
+        raise problem.but(session=session.name) from problem
+
+
 def _deleted(session: Session) -> CutShort:
-    return CutShort(f"session {session.number or session.id} was deleted while this ran")
+    return CutShort(f"session {session.name} was deleted while this ran")
 
 
 def is_usable(session_id: str) -> bool:

@@ -143,12 +143,17 @@ class Session:
     """The sandbox's organisation there (ours); empty where that API does not say."""
 
     @property
+    def name(self) -> str:
+        """What its user knows it by: its number, else its id."""
+        return str(self.number or printable(self.id))
+
+    @property
     def names(self) -> Names:
         """The names of its branch and remote; raises NoRepository if it is not synced."""
         if self.number is None:
             raise NoRepository(
-                f"session '{self.id}' is not synced: {self.git_return.message}",
-                hint="'git daytona exec' reaches it",
+                f"session {self.name} is not synced: {self.git_return.message}",
+                hint=f"copy files out of it: git daytona cp {self.name}:FILE .",
             )
         return Names(self.number, self.prefix)
 

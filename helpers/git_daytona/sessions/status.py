@@ -169,7 +169,8 @@ def _look_again(coordinator: Coordinator, sessions: Sequence[Session], look: _Lo
         listed = within(LOOK_SECONDS, lambda: cloud.find(label))
     except Late:
         raise errors.ApiUnreachable(
-            f"{coordinator.settings.api_url} did not answer within {LOOK_SECONDS:.0f} seconds",
+            f"Daytona at {coordinator.settings.api_url} did not answer within {LOOK_SECONDS:.0f}"
+            " seconds",
             hint="check the network, then try again",
         ) from None
     infos = {info.id: info for info in listed}
@@ -223,8 +224,8 @@ def wait(coordinator: Coordinator, name: str, timeout: float) -> str:
                 return printable(coordinator.sync(session.id).message)
         if time.monotonic() >= until:
             raise errors.TimedOut(
-                f"session '{name}' was not synced within {timeout:.0f} seconds",
-                hint=f"sync it now: git daytona sync {name}",
+                f"session {session.name} was not synced within {timeout:.0f} seconds",
+                hint=f"sync it now: git daytona sync {session.name}",
             )
         time.sleep(0.2)
     if failed := verdict(session):
