@@ -42,6 +42,10 @@ class GitDaytonaError(Exception):
         return other
 
 
+class Declined(GitDaytonaError):
+    """The user was asked, and said no: nothing failed, and nothing was done."""
+
+
 class UsageError(GitDaytonaError, entry="usage", status=2):
     """Wrong arguments."""
 

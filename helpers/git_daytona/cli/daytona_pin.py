@@ -316,7 +316,7 @@ def _confirm(endpoint: Endpoint, keys: Iterable[HostKey], yes: bool) -> None:
         )
     for key in keys:
         messages.note(f"pinned: {key}")
-    click.confirm(f"Stop trusting this for '{endpoint.known_hosts_name}'?", abort=True, err=True)
+    options.confirm(f"Stop trusting this for '{endpoint.known_hosts_name}'?", yes)
 
 
 # -- printing --------------------------------------------------------------------------------------

@@ -140,6 +140,17 @@ def project_files(worktree: Path) -> list[Path]:
     return [folder / name for folder in (worktree, worktree / ".opencode") for name in NAMES]
 
 
+def is_of_project(worktree: Path) -> bool:
+    """Tell whether the plugin belongs into a project's own configuration, where the project has
+    one and that for all projects does not name the plugin already."""
+
+    def named(files: list[Path]) -> bool:
+        return any(isinstance(it, Config) and it.own() for it in _readable(files))
+
+    here = project_files(worktree)
+    return named(here) or (any(map(os.path.lexists, here)) and not named(global_files()))
+
+
 def configs(worktree: Path | None, start: Path) -> Iterator[Config | BadSetting]:
     """The files whose plugins OpenCode loads when it runs in ``start``, each once; for one that
     cannot be read, why."""

@@ -11,7 +11,7 @@ import re
 import secrets
 import socket
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from git_daytona.api.cloud import SandboxInfo
@@ -59,9 +59,12 @@ def owner(info: SandboxInfo) -> str:
     """Say for people whose a sandbox is, as far as its labels tell."""
     host, user = (_shown(info.labels.get(name, "")) for name in (HOST, USER))
     whose = f"{user or 'somebody'} on '{host}'" if INSTALLATION in info.labels else ""
-    known = whose or (f"nobody known, on '{host}'" if host else "nobody known")
-    repository = _shown(info.labels.get(REPOSITORY, ""))
-    return f"{known}, repository '{repository}'" if repository else known
+    return whose or (f"nobody known, on '{host}'" if host else "nobody known")
+
+
+def repository(info: SandboxInfo) -> str:
+    """Name the repository that a sandbox was made for; empty where its labels do not tell."""
+    return _shown(info.labels.get(REPOSITORY, ""))
 
 
 def _shown(text: str) -> str:
@@ -85,6 +88,8 @@ class Made:
     sandbox_id: str
     storage: str
     """The folder of the state files that its session was put into."""
+    title: str = field(default="", compare=False)
+    """What its session was called last, for people who find it without one."""
 
     @property
     def path(self) -> Path:
@@ -101,6 +106,20 @@ class Made:
 def here(api_url: str, sandbox_id: str) -> Made:
     """Return the record that a sandbox made here has, or would have."""
     return Made(api_url, sandbox_id, str(paths.storage()))
+
+
+def title(api_url: str, sandbox_id: str) -> str:
+    """Return what the session of a sandbox that was made here was called last; empty if that is
+    not known."""
+    found = (each.title for each in made(api_url) if each.sandbox_id == sandbox_id)
+    return _shown(next(found, ""))
+
+
+def set_title(api_url: str, sandbox_id: str, text: str) -> None:
+    """Record what the session of a sandbox is called, if that was made here."""
+    record = here(api_url, sandbox_id)
+    if record.path.exists():
+        replace(record, title=text).write()
 
 
 def made(api_url: str) -> Iterator[Made]:

@@ -22,6 +22,7 @@ from git_daytona.base.secret import printable
 from git_daytona.git import identity
 from git_daytona.git.refs import LAST_NUMBER, SANDBOX_BRANCH, Names, is_prefix
 from git_daytona.git.repository import Repository
+from git_daytona.sandbox import ownership
 from git_daytona.sessions import moved
 
 CHILDREN = 500
@@ -143,11 +144,6 @@ class Session:
     """The sandbox's organisation there (ours); empty where that API does not say."""
 
     @property
-    def name(self) -> str:
-        """What its user knows it by: its number, else its id."""
-        return str(self.number or printable(self.id))
-
-    @property
     def names(self) -> Names:
         """The names of its branch and remote; raises NoRepository if it is not synced."""
         if self.number is None:
@@ -156,6 +152,16 @@ class Session:
                 hint=f"copy files out of it: git daytona cp {self.name}:FILE .",
             )
         return Names(self.number, self.prefix)
+
+    @property
+    def name(self) -> str:
+        """What a person calls it: its number, or its id if it has none."""
+        return str(self.number or self.id)
+
+    @property
+    def branch(self) -> str:
+        """The branch here that its work comes back to; empty if it is not synced."""
+        return "" if self.number is None else Names(self.number, self.prefix).branch
 
     @property
     def needs_sync(self) -> bool:
@@ -363,6 +369,7 @@ class StateFile:
         session, text = self.get(session_id), one_line(title)
         if session is not None and session.title != text:
             self.edit(session_id, title=text)
+            ownership.set_title(session.api_url, session.sandbox_id, text)
 
     def take_notice(self, session_id: str) -> str:
         """Return what was left for the session's agent, once; empty for nothing."""
