@@ -11,8 +11,8 @@ from git_daytona.base.errors import CutShort, GitDaytonaError, UsageError
 from git_daytona.base.secret import printable
 from git_daytona.cli import common, options
 from git_daytona.cli.options import flag, number
-from git_daytona.sessions import copy, shell, status
-from git_daytona.sessions.coordinator import Coordinator
+from git_daytona.sessions import copy, recovery, shell, status
+from git_daytona.sessions.coordinator import Coordinator, new_id
 from git_daytona.sessions.sync import Outcome
 
 LEFT_OUT = 20
@@ -33,8 +33,12 @@ def start(session: str | None, title: str | None, no_sync: bool) -> None:
 
     Starting a session that exists is safe: it makes good what an earlier start left undone.
     """
+    session = session or new_id()
     with common.coordinator(anywhere=no_sync) as coordinator:
-        started = coordinator.start(session, synced=not no_sync)
+        try:
+            started = coordinator.start(session, synced=not no_sync)
+        except KeyboardInterrupt as end:
+            raise KeyboardInterrupt(recovery.way_on(coordinator, session)) from end
         if title is not None:
             coordinator.state.set_title(started.session.id, title)
         if started.replaced:

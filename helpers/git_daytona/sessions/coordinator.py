@@ -663,9 +663,14 @@ def is_usable(session_id: str) -> bool:
     return session_id.isprintable() and 0 < len(session_id.strip()) <= len(session_id) <= 200
 
 
+def new_id() -> str:
+    """Make the id of a session that no client has named."""
+    return f"cli_{secrets.token_hex(8)}"
+
+
 def _usable(session_id: str | None) -> str:
     """Check a session's id, or make one. Raises UsageError."""
-    session_id = session_id or f"cli_{secrets.token_hex(8)}"
+    session_id = session_id or new_id()
     if not is_usable(session_id):
         raise errors.UsageError("that is no session id", hint="use letters, digits, '_' and '-'")
     return session_id

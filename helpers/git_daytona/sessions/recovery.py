@@ -130,6 +130,22 @@ def _finish(coordinator: Coordinator, session: Session) -> str:
     return f"session {session.number}: {outcome.message}" if outcome.changed else ""
 
 
+def way_on(coordinator: Coordinator, session_id: str) -> str:
+    """Say what an interrupted start has left, and how to go on."""
+    session = coordinator.state.get(session_id)
+    if session is not None and session.git_return.state == state.SETUP_FAILED:
+        name = session.name
+        return (
+            f"session {name} has a sandbox, and the project is not in it yet; go on: git daytona "
+            f"sync {name}; or give it up: git daytona delete {name}"
+        )
+    if session is not None:
+        return f"session {session.name} is there; give it up: git daytona delete {session.name}"
+    if coordinator.mark(session_id).path.exists():
+        return "a sandbox may have been made; make a session of it: git daytona recover"
+    return "nothing was made"
+
+
 def scrub_old_log() -> None:
     """Once: take what looks like a token out of the log that earlier tools wrote."""
     marker = paths.own_state() / "log-scrubbed"
