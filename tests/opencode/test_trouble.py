@@ -25,6 +25,8 @@ def test_no_key(opencode, model, repo, monkeypatch, sandboxes):
     assert "there is no API key" in said
     assert "set DAYTONA_API_KEY (https://app.daytona.io/dashboard/keys)" in said
     assert sandboxes() == []
+    shown = opencode.toast("Daytona is not available")
+    assert "there is no API key" in shown and "set DAYTONA_API_KEY" in shown, "to the user himself"
 
 
 def test_case_70_a_key_in_dotenv(canary, opencode, model, repo, monkeypatch, local):
@@ -47,6 +49,7 @@ def test_the_api_is_down(opencode, model, repo, monkeypatch):
     said = run(opencode, model, repo)
     assert "cannot reach Daytona at http://127.0.0.1:1/api" in said
     assert "check the network and DAYTONA_API_URL" in said
+    assert "nothing listens there" in opencode.toast("Daytona is not available")
 
 
 def test_the_gateways_key_changed(opencode, model, repo, local, home, tmp_path):

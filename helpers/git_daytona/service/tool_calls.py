@@ -83,9 +83,8 @@ class Shared:
             if session.sandbox_id in self._shown:
                 return ""
             self._shown.add(session.sandbox_id)
-        branch = f"{session.prefix}/{session.number}" if session.number else None
         toast = self.toasts.created if new else self.toasts.connected
-        line = toast(session.sandbox_id, branch)
+        line = toast(session)
         for danger in self.workspace.coordinator().dangers(session):
             self.toasts.danger(danger)
         if session.number is None:
