@@ -595,7 +595,7 @@ def test_a_gateway_with_another_key(
     local.published.host_keys = local.gateway.presented_keys()
     local.gateway.rotate()
     detail, hint = examine(healthy.path).only("gateway", "fail")
-    assert "does not present a host key that Daytona publishes: presented SHA256:" in detail
+    assert " presents SHA256:" in detail
     assert "nothing was sent to it" in hint
     local.published.nothing()
     tell("daytona-pin", "forget", "--yes")

@@ -336,10 +336,10 @@ def test_beside_plugins_that_lie_in_a_folder_or_belong_to_another_installation(
         ),
         (b'{"plugin": "x"}', "\"plugin\" in '{}' is not an array"),
         (b'{"plugin": {"a": 1}}', "\"plugin\" in '{}' is not an array"),
-        (b"[]", "holds no JSON object"),
+        (b"[]", "does not hold a JSON object"),
         (b" \n", "is empty"),
         (b'{"a": "\xff"}', "is not UTF-8"),
-        (b"<<<<<<< HEAD\n{}\n", "is not JSON with comments: line 1: this is no JSON value"),
+        (b"<<<<<<< HEAD\n{}\n", "is not JSON with comments: line 1: this is not a JSON value"),
         (b'{"plugin": [' + b"[" * 200 + b"]" * 200 + b"]}", "nested too deeply"),
     ],
 )

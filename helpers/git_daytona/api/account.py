@@ -147,7 +147,7 @@ class Account:
         expires_at = moment(found.get("expiresAt"), datetime.fromisoformat)
         if not isinstance(token, str) or not _TOKEN.fullmatch(token):
             raise BadAnswer(
-                "the Daytona API minted a malformed token; it was not used",
+                "the Daytona API returned an invalid SSH token; it was not used",
                 hint="try again, and report it to Daytona",
             )
         if not isinstance(command, str) or expires_at is None:

@@ -227,7 +227,7 @@ def _minutes(value: object) -> int | None:
 
 def gone() -> SandboxGone:
     return SandboxGone(
-        "the sandbox does not exist (any more)",
+        "the sandbox does not exist",
         hint="'git daytona status' lists the sessions",
     )
 

@@ -62,7 +62,8 @@ def _endpoint(_context: click.Context, _: click.Parameter, text: str | None) -> 
     found = endpoint_of("[{}]:{}".format(*text.split(":")) if bare else text)
     if found is None:
         raise UsageError(
-            f"'{printable(text)}' names no gateway", hint="write HOST, HOST:PORT or [HOST]:PORT"
+            f"'{printable(text)}' is not the address of a gateway",
+            hint="write HOST, HOST:PORT or [HOST]:PORT",
         )
     return found
 

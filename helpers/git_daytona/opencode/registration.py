@@ -122,7 +122,7 @@ def read(path: Path) -> Config | None:
     if document is None:
         raise BadSetting(f"'{path}' is empty", hint="remove it, or write {} into it")
     if document.root.kind != "object":
-        raise BadSetting(f"'{path}' holds no JSON object", hint=hint)
+        raise BadSetting(f"'{path}' does not hold a JSON object", hint=hint)
     plugins = document.property("plugin")
     if plugins is not None and plugins.value.kind != "array":
         hint = 'make it one: "plugin": []'

@@ -39,7 +39,7 @@ def installation() -> str:
             hint="make it readable for you, or remove it",
         ) from problem
     if not re.fullmatch("[0-9a-f]{32}", text):
-        raise BadSetting(f"'{path}' holds no identity", hint="remove it; a new one is made")
+        raise BadSetting(f"'{path}' does not hold an identity", hint="remove it; a new one is made")
     return text
 
 

@@ -252,8 +252,7 @@ def _how(way: "Way") -> dict[str, Any]:
 def _broken(way: "Way") -> GitDaytonaError:
     status = "'git daytona status' shows whether the sandbox runs"
     return ConnectionClosed(
-        "the connection to the sandbox's terminal broke or did not come about, and the shell's"
-        " exit status is unknown",
+        "the connection to the sandbox's terminal failed; the shell's exit status is unknown",
         hint=f"{way.proxy} may not let WebSockets through; {status}"
         if way.proxy
         else f"check the network; {status}",

@@ -168,10 +168,7 @@ class ToolCall:
         before = workspace.coordinator().ensure(self.session_id).session
         if before.number is None:
             return f"nothing is synced here: {workspace.unsynced or before.git_return.message}"
-        message = self._shared.turns.now(self.session_id).message
-        if before.git_return.state == state.FAILED:
-            return f"{message} (the sync before this one had failed: {before.git_return.message})"
-        return message
+        return self._shared.turns.now(self.session_id).message
 
     def ask(self, question: Question) -> None:
         params = {"call": self.request.id, **vars(question)}

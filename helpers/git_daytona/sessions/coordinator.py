@@ -545,7 +545,10 @@ class Coordinator:
         session = self.find_anywhere(name)
         with self.one_at_a_time(session.id):
             before = self.state.edit(session.id, deleting=0)
-        return before is not None and before.deleting > 0
+            was = before is not None and before.deleting > 0
+            if was and before and before.git_return.state == state.FAILED:
+                self.state.note(session.id, state.PENDING, "its deletion was taken back")
+        return was
 
     def _delete_sandbox(self, session: Session) -> None:
         """Delete a session's sandbox, on which no work depends any more."""
@@ -672,5 +675,7 @@ def _usable(session_id: str | None) -> str:
     """Check a session's id, or make one. Raises UsageError."""
     session_id = session_id or new_id()
     if not is_usable(session_id):
-        raise errors.UsageError("that is no session id", hint="use letters, digits, '_' and '-'")
+        raise errors.UsageError(
+            "the session id is not valid", hint="use letters, digits, '_' and '-'"
+        )
     return session_id

@@ -191,7 +191,7 @@ class Leftovers:
         every = {info.id: info for info in (*self.sandboxes, *self.others)}
         for missing in sorted(set(sandbox_ids) - set(every)):
             raise NotFound(
-                f"sandbox '{printable(missing)}' is not among those that nobody uses here",
+                f"sandbox '{printable(missing)}' is not one of those that nobody uses here",
                 hint="see them: git daytona prune --dry-run",
             )
         return Leftovers(tuple(every[each] for each in dict.fromkeys(sandbox_ids)), (), {}, 0, {})

@@ -210,14 +210,14 @@ def _read(kind: type[GitReturn | Session], record: dict[str, Any]) -> dict[str, 
         try:
             values[field] = read(record.get(name))
         except ValueError:
-            raise ValueError(f"'{name}' makes no sense") from None
+            raise ValueError(f"'{name}' is not valid") from None
     return values
 
 
 def _session(session_id: str, record: object) -> Session | None:
     """Read a record; None for one without a sandbox (it stays in the file). Raises ValueError."""
     if not isinstance(record, dict | None):
-        raise ValueError("it is no object")
+        raise ValueError("it is not an object")
     if record is None or record.get("sandboxId") in (None, ""):
         return None
     found = Session(id=session_id, **_read(Session, record))
