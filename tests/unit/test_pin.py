@@ -30,7 +30,7 @@ from git_daytona.base.errors import (
     TimedOut,
 )
 from git_daytona.settings import settings
-from git_daytona.trust import explanations, pin_file, published
+from git_daytona.trust import pin_file, published
 from git_daytona.trust.gateway import Mode, PinRenewed, Policy
 from git_daytona.trust.host_keys import parse_line
 from git_daytona.trust.known_hosts import endpoint_of
