@@ -7,6 +7,7 @@ import shutil
 import sys
 import webbrowser
 from collections.abc import Sequence
+from functools import partial
 
 import click
 
@@ -165,12 +166,12 @@ def open_(browser: bool | None, name: str, port: int | None) -> None:
     """
     with common.coordinator(anywhere=True) as coordinator:
         session = coordinator.find(name)
-        sandbox_id = session.sandbox_id
         listening = coordinator.awake(session, lambda id_: common.listening(coordinator, id_))
         port = port or _only(listening, name)
         if port not in listening:
             common.warn(f"nothing listens on port {port} in the sandbox yet")
-        link = coordinator.cloud.preview(sandbox_id, port, seconds=previews.LINK_SECONDS)
+        ask = partial(coordinator.cloud.preview, port=port, seconds=previews.LINK_SECONDS)
+        link = coordinator.awake(session, ask)
     click.echo(link)
     if browser or (browser is None and sys.stdout.isatty() and _graphical()):
         _browse(link)

@@ -52,6 +52,7 @@ def confirm(question: str, yes: bool) -> None:
     except click.Abort:  # Ctrl-C, or nobody there to answer
         if sys.stdin is not None and sys.stdin.isatty():
             raise
+        click.echo(err=True)  # the question has none
         raise UsageError(
             "there is nobody to ask: standard input is no terminal",
             hint="add --yes if you are sure",
