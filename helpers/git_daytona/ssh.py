@@ -369,7 +369,7 @@ def take_token(environ: dict[str, str]) -> str:
         raise Refusal(EXIT_SETTING, "there is no token for this sandbox", hint)
     if not re.fullmatch(r"(?!-)[A-Za-z0-9_.~+=-]{1,512}", token):
         hint = "mint a new one, and report it to Daytona"
-        raise Refusal(EXIT_SETTING, "the token is malformed and was not used", hint)
+        raise Refusal(EXIT_SETTING, "the token is not valid and was not used", hint)
     return token
 
 
@@ -973,7 +973,7 @@ def _broken(ending: Ending) -> Refusal:
             "the connection ended before the command did: how that ended is unknown",
             hint,
         )
-    return Refusal(EXIT_UNKNOWN, "the connection did not come about, or broke at once", hint)
+    return Refusal(EXIT_UNKNOWN, "the connection failed, or broke at once", hint)
 
 
 def _serve(

@@ -24,8 +24,8 @@ ANSWERS = {
     "409": ({"status": 409}, 3, "busy"),
     "429": ({"status": 429, "retry_after": 0.01}, 3, "too many requests"),
     "500": ({"status": 500}, 3, "HTTP 500"),
-    "dropped": ({"drop": "before"}, 3, "cannot be reached"),
-    "answer lost": ({"drop": "after"}, 3, "cannot be reached"),
+    "dropped": ({"drop": "before"}, 3, "cannot reach Daytona at"),
+    "answer lost": ({"drop": "after"}, 3, "cannot reach Daytona at"),
     "hang": ({"hang": True}, 1, "in time"),
 }
 # A deletion that is refused because the sandbox is changing waits for that (at most START_SECONDS)

@@ -76,7 +76,7 @@ def test_case_27_and_case_07_an_unpublished_change_is_refused_before_and_after_a
     minted = local.counts["mint"]
     ran = command("git-daytona", "sync", "1", cwd=repo.path)
     assert ran.status == HostKeyRefused.status, ran.err
-    assert "does not present a host key that Daytona publishes" in ran.err
+    assert "which Daytona does not publish" in ran.err
     assert fingerprint(first) in ran.err and fingerprint(second) in ran.err
     assert local.counts["mint"] == minted
     # A process that has looked already is held by ssh itself; it tries once, and looks from then

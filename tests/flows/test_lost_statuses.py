@@ -149,7 +149,7 @@ def test_a_command_that_was_cut_is_unknown(local, wrapper):
         told = (
             b"ended before the command did"
             if place > 33
-            else b"did not come about, or broke at once"
+            else b"the connection failed, or broke at once"
         )
         assert b"daytona-ssh: error: the connection " + told in done.stderr
 

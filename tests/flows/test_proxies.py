@@ -150,7 +150,7 @@ def test_case_94_without_the_certificate_one_line(
         errors = [line for line in told.err.splitlines() if "error:" in line]
         assert told.status == 4 and len(errors) == 1, told.err
         assert errors[0].endswith("is of an unknown authority [certificate-refused]")
-        assert f"the certificate of https://{NAME}" in errors[0]
+        assert f"the certificate of Daytona at https://{NAME}" in errors[0]
         assert "SSL_CERT_FILE" in told.err.splitlines()[-1]
         assert told.err.count("unknown authority") == 1
         log = paths.log_file().read_text()

@@ -258,17 +258,19 @@ def test_case_70_a_warm_call_is_one_api_call(host, repo, local):
 def test_what_is_told_of_a_session(host, repo, local, coordinate):
     here = host(repo.path)
     here.bash("echo a > a")
-    assert "opencode/1" in here.toast("Sandbox created")
+    look = "look at it: git daytona diff 1"
+    created = here.toast("Sandbox created")
+    assert created == f"session 1, work comes back to opencode/1; {look}", "and no id"
     here.event("session.status", status={"type": "busy"})
     here.event("session.status", status={"type": "idle"})
     here.event("session.idle")
-    assert "opencode/1 is at" in here.toast("Changes synced")
+    assert here.toast("Changes synced") == "opencode/1: 1 commit, a"
     assert here.close() == (0, "")
     assert [title for title, _ in here.toasts()] == ["Sandbox created", "Changes synced"]
 
     again = host(repo.path)
     assert again.bash("cat a") == "a"
-    again.toast("Connected")
+    assert again.toast("Connected") == f"session 1, branch opencode/1; {look}"
     session = coordinate(repo.path).state.get("ses_a")
     stop(coordinate(repo.path).cloud, session.sandbox_id)
     assert again.bash("cat a") == "a"
@@ -353,7 +355,7 @@ def test_case_04_a_failed_sync_is_told_and_reported_later(host, repo, local, coo
     ) as revoking:
         sync = here.call("tool", name="gitSync", sessionID="ses_a", arguments={})["output"]
         until(lambda: revoking.seen)
-    assert "opencode/1 is at" in sync and "had failed" in sync
+    assert sync.startswith("opencode/1 is at") and "fail" not in sync, "that is over"
     status, errors = here.close()
     heard = json.dumps(here.lines) + errors
     assert (status, len(tokens)) == (0, 2)
@@ -457,7 +459,8 @@ def test_case_67_every_end_brings_the_work_back(host, repo, local, how):
     here = host(repo.path)
     here.bash("echo a > a")
     if how == "shutdown":
-        assert here.call("shutdown") == {"finished": True}
+        said = "opencode/1: 1 commit, a; look at it: git daytona diff 1"
+        assert here.call("shutdown") == {"finished": True, "said": [said]}
     elif how == "end of input":
         here.process.stdin.close()
     else:

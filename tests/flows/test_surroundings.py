@@ -125,7 +125,11 @@ def test_case_05_only_a_404_replaces_a_sandbox(local, repo, begin):
             "'build_failed': no such image",
         ),
         "GET answers 500": ({"state": "stopped"}, {"status": 500}, "HTTP 500"),
-        "GET answers nothing": ({"state": "stopped"}, {"drop": "before"}, "cannot be reached"),
+        "GET answers nothing": (
+            {"state": "stopped"},
+            {"drop": "before"},
+            "cannot reach Daytona at",
+        ),
         "GET answers 403": ({"state": "stopped"}, {"status": 403}, "may not"),
         "GET answers nonsense": (
             {"state": "stopped"},

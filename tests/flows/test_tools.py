@@ -92,7 +92,7 @@ def test_bash_in_another_directory(tools: Toolbox, repo: Repo) -> None:
     )
     assert tools("bash", command="pwd", workdir="/tmp").output == "/tmp"
     assert tools("bash", command="pwd", workdir="~").output == "/home/daytona"
-    with pytest.raises(ToolError, match=r"workdir is no directory in the sandbox: .*/missing"):
+    with pytest.raises(ToolError, match=r"workdir is not a directory in the sandbox: .*/missing"):
         tools("bash", command="touch here", workdir="missing")
     assert tools.sh("ls") == "README\nsub dir\n"
 
@@ -640,7 +640,7 @@ def test_apply_patch_is_all_or_nothing(tools: Toolbox) -> None:
         ("*** Delete File: none\n", "Failed to read file to delete: .*/none"),
         ("*** Update File: ro\n@@\n-x\n+y\n", "Path is a directory"),
         ("*** Add File: b/below\n+x\n", "Cannot write .*/b/below: .*Nothing was changed"),
-        ("*** Nonsense\n", "is no header of a patch"),
+        ("*** Nonsense\n", "is not a header of a patch"),
         ("*** Update File: ~/project/a\n@@\n-one\n+x\n", "one file is named in two ways"),
     ):
         with pytest.raises(ToolError, match=message):

@@ -105,7 +105,7 @@ def test_installed_for_all_projects(installed: Path, look: Look, release: str) -
 
 @only_opencode_2
 def test_installed_for_this_project(opencode: Path, look: Look, tell: Tell, repo: Repo) -> None:
-    assert tell("git-daytona", "install", cwd=repo.path).status == 0
+    assert tell("git-daytona", "install", "--project", cwd=repo.path).status == 0
     status, detail, _ = look()
     assert status == "ok", detail
 

@@ -133,7 +133,7 @@ def test_a_background_service_of_another_environment(
             words, cwd=repo.path, env=env, capture_output=True, text=True, timeout=90
         )
 
-    assert run("git", "daytona", "install").returncode == 0
+    assert run("git", "daytona", "install", "--project").returncode == 0
     first = run("daytona-local", "exec", "--", "opencode", "run", "hello")
     assert "background service" in first.stderr and "may still point" in first.stderr, first.stderr
     second = run("daytona-local", "exec", "--", "git", "daytona", "doctor", "--json")
@@ -146,4 +146,4 @@ def test_a_background_service_of_another_environment(
     model.scripts["look"] = [[("bash", {"command": "ls"})], "ok"]
     assert run("opencode", "run", "look").returncode == 0
     [told] = model.results("look")
-    assert "cannot be reached" in told and "opencode service stop" in told
+    assert "cannot reach Daytona at" in told and "opencode service stop" in told

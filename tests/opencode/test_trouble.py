@@ -24,6 +24,8 @@ def test_no_key(opencode, model, repo, monkeypatch, sandboxes):
     assert "there is no API key" in said
     assert "set DAYTONA_API_KEY (https://app.daytona.io/dashboard/keys)" in said
     assert sandboxes() == []
+    shown = opencode.toast("Daytona is not available")
+    assert "there is no API key" in shown and "set DAYTONA_API_KEY" in shown, "to the user himself"
 
 
 @each_major
@@ -46,8 +48,9 @@ def test_case_70_a_key_in_dotenv(canary, opencode, model, repo, monkeypatch, loc
 def test_the_api_is_down(opencode, model, repo, monkeypatch):
     monkeypatch.setenv("DAYTONA_API_URL", "http://127.0.0.1:1/api")
     said = run(opencode, model, repo)
-    assert "http://127.0.0.1:1/api cannot be reached" in said
+    assert "cannot reach Daytona at http://127.0.0.1:1/api" in said
     assert "check the network and DAYTONA_API_URL" in said
+    assert "nothing listens there" in opencode.toast("Daytona is not available")
 
 
 @each_major

@@ -227,7 +227,7 @@ def test_an_api_that_is_not_there(local, repo, tell, monkeypatch):
             told,
             program,
             UNREACHABLE,
-            f"http://127.0.0.1:{port}/api cannot be reached",
+            f"http://127.0.0.1:{port}/api: nothing listens there",
             "check the network and DAYTONA_API_URL",
         )
 

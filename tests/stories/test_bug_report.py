@@ -2,6 +2,7 @@
 secret."""
 
 import re
+from pathlib import Path
 
 from git_daytona import __version__
 from git_daytona.base import log, paths, secret
@@ -82,9 +83,13 @@ def test_a_bundle_holds_what_happened_and_no_secret(
 
 def test_a_bundle_where_nothing_is_well(tell, tmp_path, monkeypatch):
     monkeypatch.setenv("DAYTONA_API_URL", "no url")
-    monkeypatch.chdir(tmp_path)
-    assert tell("git-daytona", "doctor", "--bundle").status == 1
-    (report,) = tmp_path.glob("git-daytona-report-*.txt")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    told = tell("git-daytona", "doctor", "--bundle")
+    assert told.status == 1
+    assert not list(Path.cwd().iterdir()), "a commit would take it along"
+    (report,) = paths.own_state().glob("git-daytona-report-*.txt")
+    assert f"written: '{report}'" in told.err
     assert "problem: DAYTONA_API_URL is not an http(s) URL" in report.read_text()
     missing = tell("git-daytona", "doctor", "--bundle", "no/such/file")
     assert missing.status == 13 and "hint: make it first" in missing.err

@@ -105,7 +105,7 @@ def test_a_key_from_first_sight_to_the_end_of_its_rotation(local: LocalDaytona) 
     second = presented(local)
     told = tell("verify", "--live")
     assert told.status == 1
-    assert "does not present a host key that Daytona publishes" in told.out
+    assert "which Daytona does not publish" in told.out
     for line in (first, second):
         assert fingerprint(line) in told.out.splitlines()[-1]
     assert "hint: " in told.err

@@ -15,6 +15,7 @@ import pytest
 
 from git_daytona.base import paths
 from git_daytona.base.errors import BadSetting
+from git_daytona.cli import checks as rendered
 from git_daytona.doctor import Status, daytona, findings, machine
 from git_daytona.doctor.findings import Check, ok
 from git_daytona.local.server import LocalDaytona
@@ -29,9 +30,9 @@ LINKS = [
     *(
         "python",
         "plugin file",
-        "opencode",
         "git",
         "repository",
+        "opencode",
         "plugin",
         "confined",
         "ssh",
@@ -78,7 +79,7 @@ def _plugin(place: Path) -> Path:
 def healthy(local: LocalDaytona, tools: Path, repo: Repo, tell: Tell) -> Repo:
     """A repository where every link holds."""
     local.published.reset()
-    assert tell("git-daytona", "install", cwd=repo.path).status == 0
+    assert tell("git-daytona", "install", "--project", cwd=repo.path).status == 0
     return repo
 
 
@@ -120,8 +121,8 @@ def test_all_is_well(healthy: Repo, tell: Tell, local: LocalDaytona, tools: Path
     told = tell("git-daytona", "doctor", cwd=healthy.path)
     lines = told.out.splitlines()
     assert (told.status, told.err) == (0, "")
-    assert [line.partition(": ")[0] for line in lines] == [f"ok      {name}" for name in LINKS]
-    text = dict(line.removeprefix("ok").strip().split(": ", 1) for line in lines)
+    assert [line[:23].rstrip() for line in lines] == [f"ok      {name}" for name in LINKS]
+    text = {line[8:21].rstrip(): line[23:] for line in lines}
     assert text["opencode"] == f"1.18.33 ('{tools / 'opencode'}')"
     assert text["plugin"] == f"registered in '{healthy.path / 'opencode.json'}'"
     assert text["key"] == "from the environment variable DAYTONA_API_KEY"
@@ -239,7 +240,7 @@ def test_the_plugin_is_missing(
         "OpenCode's configuration does not name it",
         "register it: git daytona install",
     )
-    tell("git-daytona", "install", cwd=healthy.path)
+    tell("git-daytona", "install", "--project", cwd=healthy.path)
     shutil.rmtree(shim)
     found = examine(healthy.path)
     assert found["plugin file"][0] == "fail"
@@ -310,7 +311,7 @@ def test_rules_that_close_what_the_plugin_does_not_replace(
     detail, hint = examine(healthy.path).only("plugin", "warn")
     assert f"'{config}' does not forbid OpenCode's own bash, edit, " in detail
     assert hint == "register it: git daytona install"
-    tell("git-daytona", "install", cwd=healthy.path)
+    tell("git-daytona", "install", "--project", cwd=healthy.path)
     rules = json.loads(config.read_text())
     assert examine(healthy.path)["plugin"][0] == "ok"
     del rules["permission"]["bash"]["**"]
@@ -545,7 +546,7 @@ def test_an_api_that_is_down(
     monkeypatch.setenv("DAYTONA_API_URL", f"http://127.0.0.1:{port}/api")
     found = examine(healthy.path)
     detail, _hint = found.only("api", "fail")
-    assert "cannot be reached" in detail
+    assert "cannot reach Daytona at" in detail
     assert found["gateway"] == ("skipped", "it needs 'api'", "")
 
 
@@ -592,7 +593,7 @@ def test_a_gateway_with_another_key(
     local.published.host_keys = local.gateway.presented_keys()
     local.gateway.rotate()
     detail, hint = examine(healthy.path).only("gateway", "fail")
-    assert "does not present a host key that Daytona publishes: presented SHA256:" in detail
+    assert " presents SHA256:" in detail
     assert "nothing was sent to it" in hint
     local.published.nothing()
     tell("daytona-pin", "forget", "--yes")
@@ -657,10 +658,41 @@ def test_checks_are_bounded_and_independent() -> None:
     assert found["hangs"].detail == "no answer within 0 seconds"
     assert found["needs that"].detail == "it needs 'needs it'"
     assert found["breaks"].detail == "the check itself failed"
-    assert (
-        str(found["refuses"])
-        == "FAIL    refuses: it is wrong \\x1b[31m\nhint: the log may say more: git daytona logs"
+    assert rendered.text(found["refuses"]) == (
+        "FAIL    refuses        it is wrong \\x1b[31m\n"
+        "                       hint: the log may say more: git daytona logs"
     )
+
+
+def test_on_a_terminal_it_is_coloured_and_wrapped_in_its_column() -> None:
+    """And what cannot be broken, a path or a command, stays whole."""
+    path = "/a/very/long/path-with-hyphens/that/nobody/would/like/to/have/in/two/halves"
+    found = findings.Finding("ssh", Status.FAIL, f"cannot run '{path}' here", "name another one")
+    assert rendered.text(found, columns=50, colour=True).splitlines() == [
+        "\x1b[31m\x1b[22mFAIL   \x1b[0m ssh            cannot run",
+        f"{' ' * 23}'{path}'",
+        f"{' ' * 23}here",
+        f"{' ' * 23}hint: name another one",
+    ]
+    assert all(len(name) <= rendered.NAME_COLUMNS for name in LINKS)
+
+
+def test_without_opencode_nothing_fails(
+    local: LocalDaytona,
+    repo: Repo,
+    tell: Tell,
+    examine: Callable[[Path], Examined],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its checks are left out until a configuration names the plugin."""
+    local.published.reset()
+    monkeypatch.setattr(machine, "find_opencode", lambda: None)
+    found = examine(repo.path)
+    assert found.status == 0
+    assert found["opencode"][0] == found["plugin"][0] == "skipped"
+    tell("git-daytona", "install", "--project", cwd=repo.path)
+    assert examine(repo.path).only("opencode", "fail")[0] == "it is not on PATH"
 
 
 def test_a_preference_that_makes_no_sense(

@@ -67,14 +67,14 @@ def test_the_whole_story(tell: Tell, repo: Repo) -> None:
     before = tree(repo.path)
     config = repo.path / "opencode.json"
 
-    shown = tell("git-daytona", "install", "--dry-run", cwd=repo.path)
+    shown = tell("git-daytona", "install", "--project", "--dry-run", cwd=repo.path)
     assert shown.status == 0
     assert f"+++ {config}" in shown.out
     assert f'+  "plugin": ["{registration.entry()}"],\n' in shown.out
     assert f"'{config}' would be written" in shown.err
     assert tree(repo.path) == before
 
-    done = tell("git-daytona", "install", cwd=repo.path)
+    done = tell("git-daytona", "install", "--project", cwd=repo.path)
     assert (done.status, done.out) == (0, shown.out)
     assert f"written: '{config}'" in done.err
     assert "names a file of this machine" in done.err and "install --global" in done.err
@@ -96,9 +96,9 @@ def test_the_whole_story(tell: Tell, repo: Repo) -> None:
 
     more = tell("git-daytona", "uninstall", cwd=repo.path)
     assert more.status == 1
-    assert (
-        more.complaint[0]
-        == "git-daytona: error: OpenCode's project configuration does not name the plugin [failed]"
+    assert more.complaint[0] == (
+        "git-daytona: error: OpenCode's configuration does not name the plugin (neither the "
+        "project's nor the global one) [failed]"
     )
 
 
@@ -129,17 +129,31 @@ def _umask() -> int:
     return mask
 
 
-def test_outside_a_repository_one_has_to_say_what_is_meant(tell: Tell, home: Path) -> None:
-    for words in (("install",), ("uninstall",), ("install", "--project")):
-        done = tell("git-daytona", *words)
-        assert done.status == NoRepository.status
-        assert ("--global" in done.complaint[1]) == (len(words) == 1)
-    assert not (home / ".config" / "opencode").exists()
-
-
-def test_a_bare_repository(tell: Tell, repo: Repo, tmp_path: Path) -> None:
+def test_without_a_word_it_is_for_all_projects_unless_the_project_has_a_configuration(
+    tell: Tell, repo: Repo, home: Path, tmp_path: Path
+) -> None:
+    everywhere = home / ".config" / "opencode" / "opencode.json"
     repo.git("clone", "-q", "--bare", ".", str(tmp_path / "bare.git"))
-    assert tell("git-daytona", "install", cwd=tmp_path / "bare.git").status == NoRepository.status
+    for place in (tmp_path, tmp_path / "bare.git", repo.path):
+        told = tell("git-daytona", "install", cwd=place)
+        assert told.status == 0 and f"written: '{everywhere}'" in told.err
+        assert "this machine" not in told.err
+        if place != repo.path:
+            refused = tell("git-daytona", "install", "--project", cwd=place)
+            assert refused.status == NoRepository.status
+        told = tell("git-daytona", "uninstall", cwd=place)
+        assert told.status == 0 and f"removed: '{everywhere}'" in told.err
+    config = repo.path / "opencode.json"
+    config.write_text("{}\n")
+    assert f"changed: '{config}'" in tell("git-daytona", "install", cwd=repo.path).err
+    assert not everywhere.exists()
+    # Where it is already, it stays.
+    tell("git-daytona", "uninstall", cwd=repo.path)
+    tell("git-daytona", "install", "--global")
+    assert "nothing to do" in tell("git-daytona", "install", cwd=repo.path).err
+    assert config.read_text() == "{}\n"
+    assert f"removed: '{everywhere}'" in tell("git-daytona", "uninstall", cwd=repo.path).err
+    assert tell("git-daytona", "uninstall", cwd=repo.path).status == 1
 
 
 # -- where there is something ----------------------------------------------------------------------
@@ -304,7 +318,7 @@ def test_beside_plugins_that_lie_in_a_folder_or_belong_to_another_installation(
     shared = home / ".config" / "opencode" / "opencode.json"
     shared.parent.mkdir(parents=True)
     shared.write_text(json.dumps({"plugin": [OLD, "opencode-notifier"]}))
-    done = tell("git-daytona", "install", cwd=repo.path)
+    done = tell("git-daytona", "install", "--project", cwd=repo.path)
     assert f"warning: '{loose}' may be Daytona's other plugin" in done.err
     assert f"warning: '{shared}' names the plugin of another installation" in done.err
     assert done.err.count("warning") == 2
@@ -322,10 +336,10 @@ def test_beside_plugins_that_lie_in_a_folder_or_belong_to_another_installation(
         ),
         (b'{"plugin": "x"}', "\"plugin\" in '{}' is not an array"),
         (b'{"plugin": {"a": 1}}', "\"plugin\" in '{}' is not an array"),
-        (b"[]", "holds no JSON object"),
+        (b"[]", "does not hold a JSON object"),
         (b" \n", "is empty"),
         (b'{"a": "\xff"}', "is not UTF-8"),
-        (b"<<<<<<< HEAD\n{}\n", "is not JSON with comments: line 1: this is no JSON value"),
+        (b"<<<<<<< HEAD\n{}\n", "is not JSON with comments: line 1: this is not a JSON value"),
         (b'{"plugin": [' + b"[" * 200 + b"]" * 200 + b"]}", "nested too deeply"),
     ],
 )
@@ -364,7 +378,7 @@ def test_an_installation_without_its_plugin_file(tell: Tell, repo: Repo, shim: P
 
 
 def test_a_path_that_a_url_has_to_quote(tell: Tell, repo: Repo, shim: Path) -> None:
-    tell("git-daytona", "install", cwd=repo.path)
+    tell("git-daytona", "install", "--project", cwd=repo.path)
     (entry,) = plugins(repo.path / "opencode.json")
     assert entry.startswith("file:///") and "site%20packages" in entry
     assert registration.target(entry) == str(shim)

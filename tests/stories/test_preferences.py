@@ -72,7 +72,7 @@ def test_config_says_where_each_setting_is_from(repo, tell, monkeypatch, home):
         (
             "branchPrefix",
             "a..b",
-            "daytona.branchPrefix is 'a..b', which is no part of a branch's name",
+            "daytona.branchPrefix is 'a..b', which cannot begin a branch's name",
         ),
         ("branchPrefix", "-x", "no part of a branch's name"),
         ("branchPrefix", "a\x1bb", "no part of a branch's name"),

@@ -336,7 +336,7 @@ def test_without_the_network_it_shows_what_was_seen_last(local, repo, begin, tel
     assert (again["sandboxState"], again["sandboxSeenAt"]) == ("started", seen["sandboxSeenAt"])
     assert (
         said.startswith("git-daytona: warning: ")
-        and "cannot be reached" in said
+        and "cannot reach Daytona at" in said
         and said.count("\n") == 1
     )
     assert "the sandboxes' states are those seen last" in said

@@ -221,7 +221,9 @@ def test_case_94_a_certificate_that_is_not_trusted(authority, monkeypatch, tmp_p
                 if trusted:
                     within.setenv("SSL_CERT_FILE", str(trusted))
                 said = told(f"https://localhost:{port}/api", CertificateRefused)
-            assert f"the certificate of https://localhost:{port}/api {what}" in said, name
+            assert f"the certificate of Daytona at https://localhost:{port}/api {what}" in said, (
+                name
+            )
             assert remedy in said.split("\n")[1], name
 
 

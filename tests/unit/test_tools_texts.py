@@ -209,7 +209,7 @@ def test_what_surrounds_a_patch_does_not_matter(text: str) -> None:
         (wrapped("*** Delete File: a\nx\n"), "nothing may follow"),
         (wrapped("*** Update File: a\n"), "no hunks found for a"),
         (wrapped("*** Update File: a\n@@\nx\n"), "line 4 must begin with ' ', '-' or"),
-        (wrapped("*** Rename File: a\n"), "line 2 is no header of a patch"),
+        (wrapped("*** Rename File: a\n"), "line 2 is not a header of a patch"),
     ],
 )
 def test_a_patch_that_is_none(text: str, complaint: str) -> None:

@@ -134,8 +134,8 @@ class Account:
     def mint(self, sandbox_id: str, minutes: int) -> SshAccess:
         """Mint an SSH token, which ends the sandbox's earlier ones. A lost answer (ApiUnreachable)
         may leave a live token behind."""
-        doing = f"mint an SSH token for sandbox '{check_sandbox_id(sandbox_id)}'"
-        path = f"/sandbox/{sandbox_id}/ssh-access"
+        doing = "mint an SSH token for the sandbox"
+        path = f"/sandbox/{check_sandbox_id(sandbox_id)}/ssh-access"
         answer = self._send(doing, "POST", path, query={"expiresInMinutes": minutes})
         if answer.status in (404, 405) and not NO_SANDBOX.match(said(answer.body)):
             raise BadAnswer(
@@ -147,7 +147,7 @@ class Account:
         expires_at = moment(found.get("expiresAt"), datetime.fromisoformat)
         if not isinstance(token, str) or not _TOKEN.fullmatch(token):
             raise BadAnswer(
-                "the Daytona API minted a malformed token; it was not used",
+                "the Daytona API returned an invalid SSH token; it was not used",
                 hint="try again, and report it to Daytona",
             )
         if not isinstance(command, str) or expires_at is None:
@@ -157,7 +157,7 @@ class Account:
     def revoke(self, sandbox_id: str, token: Secret | None) -> None:
         """Revoke one token, or with None all of the sandbox. An unknown token or sandbox (404) is
         fine: it opens nothing."""
-        doing = f"revoke an SSH token of sandbox '{check_sandbox_id(sandbox_id)}'"
+        doing = "revoke an SSH token of the sandbox"
         if token is not None and not token.reveal():
             raise BadAnswer(
                 "refusing to revoke an empty token: it would revoke all", hint="report this"
@@ -165,7 +165,7 @@ class Account:
         answer = self._send(
             doing,
             "DELETE",
-            f"/sandbox/{sandbox_id}/ssh-access",
+            f"/sandbox/{check_sandbox_id(sandbox_id)}/ssh-access",
             query={} if token is None else {"token": token.reveal()},  # in no frame of ours
         )
         if answer.status == 404:

@@ -46,7 +46,7 @@ class Cloud(Toolbox):
             body["snapshot"] = self.settings.snapshot
         if self.settings.target is not None:
             body["target"] = self.settings.target
-        return self._begin("create", "a sandbox", "/sandbox", body=body)
+        return self._begin("create", "/sandbox", body=body)
 
     def find(self, labels: Mapping[str, str]) -> list[SandboxInfo]:
         """List all sandboxes that carry these labels, those being destroyed left out.
@@ -75,7 +75,7 @@ class Cloud(Toolbox):
     def start(self, sandbox_id: str) -> SandboxInfo:
         """Start a stopped, paused or archived sandbox and wait until it runs."""
         path = f"/sandbox/{check_sandbox_id(sandbox_id)}/start"
-        return self._begin("start", f"sandbox '{sandbox_id}'", path)
+        return self._begin("start", path)
 
     def stop(self, sandbox_id: str) -> None:
         """Ask for a sandbox to stop. Raises Conflict while its state changes."""
@@ -85,12 +85,12 @@ class Cloud(Toolbox):
     def recover(self, sandbox_id: str) -> SandboxInfo:
         """Recover a sandbox in a recoverable error state and wait until it runs."""
         path = f"/sandbox/{check_sandbox_id(sandbox_id)}/recover"
-        return self._begin("recover", f"sandbox '{sandbox_id}'", path)
+        return self._begin("recover", path)
 
     def preview(self, sandbox_id: str, port: int, *, seconds: int) -> str:
         """Make a link to a port of a sandbox that a browser can open for so many seconds. It
         carries its token: it is for people's eyes."""
-        doing = f"make a link to port {port} of sandbox '{sandbox_id}'"
+        doing = f"make a link to port {port} of the sandbox"
         kind, query = "signed-preview-url", {"expiresInSeconds": seconds}
         if self._reach(sandbox_id)[1].is_public:
             kind, query = "preview-url", {}
@@ -102,9 +102,9 @@ class Cloud(Toolbox):
         path = f"/sandbox/{check_sandbox_id(sandbox_id)}"
         self._reached.pop(sandbox_id, None)
         try:
-            self._ask(f"delete sandbox '{sandbox_id}'", "DELETE", path)
+            self._ask("delete the sandbox", "DELETE", path)
         except NotFound:
-            raise gone(sandbox_id) from None
+            raise gone() from None
 
     def organization_id(self) -> str:
         """Return the id of the key's organisation; empty where the API does not say. One API call,
@@ -126,10 +126,10 @@ class Cloud(Toolbox):
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _begin(self, verb: str, what: str, path: str, **request: Any) -> SandboxInfo:
+    def _begin(self, verb: str, path: str, **request: Any) -> SandboxInfo:
         """Ask for a sandbox to run, and wait for it; raises SandboxBroken, TimedOut."""
         request["seconds"] = self.start_seconds
-        info = self._described(self._ask(f"{verb} {what}", "POST", path, **request))
+        info = self._described(self._ask(f"{verb} the sandbox", "POST", path, **request))
 
         def pause(state: tenacity.RetryCallState) -> float:
             late = (state.seconds_since_start or 0.0) - 5.0
@@ -148,13 +148,13 @@ class Cloud(Toolbox):
             found = info if info.state == "started" else retrying(self.get, info.id)
         except tenacity.RetryError:
             raise TimedOut(
-                f"could not {verb} sandbox '{info.id}' in time",
+                f"could not {verb} the sandbox in time",
                 hint="see its state with 'git daytona status', then try again",
             ) from None
         if found.state != "started":
             reason = f": {found.error_reason}" if found.error_reason else ""
             raise SandboxBroken(
-                f"could not {verb} sandbox '{info.id}': it is in state '{found.state}'{reason}",
+                f"could not {verb} the sandbox: it is in state '{found.state}'{reason}",
                 hint="delete the session, or see the sandbox in Daytona's dashboard",
             )
         return found

@@ -46,7 +46,7 @@ def said(body: str | bytes) -> str:
 
 def senseless(doing: str, details: str | None = None) -> BadAnswer:
     return BadAnswer(
-        f"could not {doing}: the answer makes no sense",
+        f"could not {doing}: the answer is not valid",
         hint="check DAYTONA_API_URL",
         details=details,
     )

@@ -91,7 +91,7 @@ class Client:
         except Exception as problem:  # noqa: BLE001 — urllib3 lets through what its parsers raise
             raise unreachable.explain(problem, doing, url, self._api_url, proxy) from None
         if proxy and response.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-            raise unreachable.refused(response.status, doing, self._api_url, proxy)
+            raise unreachable.refused(response.status, self._api_url, proxy)
         # urllib3 has None for an empty body
         return Answer(doing, response.status, response.headers, response.data or b"")
 

@@ -85,13 +85,12 @@ class Toolbox(Account):
 
     def get(self, sandbox_id: str) -> SandboxInfo:
         """Look a sandbox up. Raises SandboxGone when it is gone for good, and only then."""
-        doing = f"find sandbox '{check_sandbox_id(sandbox_id)}'"
-        info = None
+        path, info = f"/sandbox/{check_sandbox_id(sandbox_id)}", None
         with contextlib.suppress(NotFound):
-            info = self._described(self._ask(doing, "GET", f"/sandbox/{sandbox_id}"))
+            info = self._described(self._ask("find the sandbox", "GET", path))
         if info is None or info.state in ENDED:
             self._reached.pop(sandbox_id, None)
-            raise gone(sandbox_id)
+            raise gone()
         return info
 
     def execute(
@@ -184,8 +183,7 @@ class Toolbox(Account):
         except GitDaytonaError as problem:
             return problem
         return Forbidden(
-            f"could not {doing} sandbox '{sandbox_id}': its proxy does not take the key that the"
-            " API accepts",
+            f"could not {doing} the sandbox: its proxy does not take the key that the API accepts",
             hint="try again in a few seconds; if it stays so, tell whoever runs the server",
         )
 
@@ -195,7 +193,7 @@ class Toolbox(Account):
         """Ask a sandbox's toolbox as ``_ask`` asks the API."""
         base, _ = self._reach(sandbox_id)
         try:
-            return self._ask(f"{doing} sandbox '{sandbox_id}'", method, path, base=base, **more)
+            return self._ask(f"{doing} the sandbox", method, path, base=base, **more)
         except KeyRefused:
             raise self.why_refused(sandbox_id, doing) from None
 
@@ -227,9 +225,9 @@ def _minutes(value: object) -> int | None:
     return None
 
 
-def gone(sandbox_id: str) -> SandboxGone:
+def gone() -> SandboxGone:
     return SandboxGone(
-        f"sandbox '{sandbox_id}' does not exist (any more)",
+        "the sandbox does not exist",
         hint="'git daytona status' lists the sessions",
     )
 

@@ -52,25 +52,25 @@ def explain(
 ) -> GitDaytonaError:
     """Make the error of a request to a URL that failed. Its text may hold URLs with tokens: it
     goes, redacted, into the details."""
-    details = redact(f"{type(problem).__name__}: {problem}")
+    details = redact(f"could not {doing}: {type(problem).__name__}: {problem}")
     if not isinstance(problem, (urllib3.exceptions.HTTPError, OSError, Untunnelled)):
         return senseless(doing, details)
     chain = list(_chain(problem))
     server = api_url if url.startswith(api_url) else origin(url)
     if isinstance(problem, Untunnelled):
-        return refused(problem.status, doing, server, proxy)
+        return refused(problem.status, server, proxy)
     is_of_proxy = any(isinstance(each, urllib3.exceptions.ProxyError) for each in chain)
-    where = str(proxy) if is_of_proxy else server
+    where = str(proxy) if is_of_proxy else f"Daytona at {server}"
     for each in chain:
         if isinstance(each, ssl.SSLCertVerificationError):
             what, hint = _of_certificate(each)
             return CertificateRefused(
-                f"could not {doing}: the certificate of {where} {what}", hint=hint, details=details
+                f"the certificate of {where} {what}", hint=hint, details=details
             )
-    what, hint = next(filter(None, map(_what, chain)), ("cannot be reached", _TRY_AGAIN))
+    what, hint = next(filter(None, map(_what, chain)), ("it gave no answer", _TRY_AGAIN))
     if is_of_proxy and proxy:
         hint = f"check that proxy and {proxy.variable}; hosts in NO_PROXY are reached without it"
-    return ApiUnreachable(f"could not {doing}: {where} {what}", hint=hint, details=details)
+    return ApiUnreachable(f"cannot reach {where}: {what}", hint=hint, details=details)
 
 
 def origin(url: str) -> str:
@@ -78,7 +78,7 @@ def origin(url: str) -> str:
     return "/".join(url.split("/", 3)[:3])
 
 
-def refused(status: int, doing: str, server: str, proxy: Proxy | None) -> GitDaytonaError:
+def refused(status: int, server: str, proxy: Proxy | None) -> GitDaytonaError:
     """Make the error of a proxy that answered in the server's place."""
     if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
         wants = (
@@ -88,16 +88,16 @@ def refused(status: int, doing: str, server: str, proxy: Proxy | None) -> GitDay
         )
         variable = proxy.variable if proxy else "HTTPS_PROXY"
         return ProxyRefused(
-            f"could not {doing}: {proxy or 'a proxy'} {wants}",
+            f"{proxy or 'a proxy'} {wants}",
             hint=f"set {variable} to {network.PROXY_FORM}",
         )
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return ApiUnreachable(
-            f"could not {doing}: {proxy} finds no way to {server} (HTTP {status})",
+            f"{proxy} finds no way to Daytona at {server} (HTTP {status})",
             hint="check DAYTONA_API_URL, then try again; hosts in NO_PROXY are reached without it",
         )
     return ProxyRefused(
-        f"could not {doing}: {proxy} does not connect to {server} (HTTP {status})",
+        f"{proxy} does not connect to Daytona at {server} (HTTP {status})",
         hint="ask whoever runs the proxy to allow it; hosts in NO_PROXY are reached without it",
     )
 
@@ -123,25 +123,25 @@ def _what(problem: BaseException) -> tuple[str, str] | None:
     """What is behind a failure, if this exception tells."""
     match problem:
         case ssl.SSLError(reason="WRONG_VERSION_NUMBER" | "HTTP_REQUEST" | "RECORD_LAYER_FAILURE"):
-            return "does not speak TLS", "check DAYTONA_API_URL: https or http, and the port"
+            return "it does not speak TLS", "check DAYTONA_API_URL: https or http, and the port"
         case ssl.SSLError():
-            return f"cannot be reached: TLS failed ({problem.reason})", _TRY_AGAIN
+            return f"TLS failed ({problem.reason})", _TRY_AGAIN
         case socket.gaierror():
-            return "cannot be reached: its name does not resolve", (
+            return "its name does not resolve", (
                 "check DAYTONA_API_URL and this machine's DNS; where only a proxy knows names, name"
                 " it in HTTPS_PROXY"
             )
         case ConnectionRefusedError():
             hint = "check the network and DAYTONA_API_URL, and whether the server runs"
-            return "cannot be reached: nothing listens there", hint
+            return "nothing listens there", hint
         case urllib3.exceptions.NewConnectionError():  # a time-out by its class, whatever it is
             return None
         case urllib3.exceptions.ConnectTimeoutError():
-            return "cannot be reached: nothing answers there", _A_PROXY
+            return "nothing answers there", _A_PROXY
         case urllib3.exceptions.TimeoutError() | TimeoutError():
-            return "did not answer in time", _TRY_AGAIN
+            return "it did not answer in time", _TRY_AGAIN
         case OSError(errno=number) if number in _NO_WAY:
-            return f"cannot be reached: {os.strerror(number).lower()}", _A_PROXY
+            return os.strerror(number).lower(), _A_PROXY
         case ConnectionResetError() | BrokenPipeError():
-            return "cannot be reached: the connection was closed", _TRY_AGAIN
+            return "the connection was closed", _TRY_AGAIN
     return None

@@ -45,7 +45,7 @@ def endpoint(host: object, port: object = 22) -> Endpoint:
     ):
         return Endpoint(bare, int(port))
     raise BadAnswer(
-        "the Daytona API names no usable SSH gateway",
+        "the Daytona API returned no valid SSH gateway",
         hint="check DAYTONA_API_URL; a self-hosted server may need an update",
     )
 
@@ -60,7 +60,7 @@ def from_ssh_command(command: object) -> Endpoint | None:
         return endpoint(*_target(shlex.split(command)))
     except ValueError as problem:
         raise BadAnswer(
-            "the Daytona API sent an ssh command that cannot be understood",
+            "the Daytona API returned an invalid ssh command",
             hint="the server may be newer than this",
         ) from problem
 
@@ -96,7 +96,7 @@ def web_link(url: object) -> str:
     """Check a link that people open in their browser. Raises BadAnswer."""
     if split_link(url) is None:
         raise BadAnswer(
-            "the Daytona API sent an invalid link",
+            "the Daytona API returned an invalid preview URL",
             hint="try again, or find the preview in Daytona's dashboard",
         )
     return str(url)
@@ -111,7 +111,7 @@ def toolbox_base(url: object, api_url: str) -> str:
     parts = split_link(url)
     if parts is None or parts.query or parts.fragment:
         raise BadAnswer(
-            "the Daytona API names no usable toolbox for the sandbox", hint="check DAYTONA_API_URL"
+            "the Daytona API returned no valid toolbox URL", hint="check DAYTONA_API_URL"
         )
     if parts.scheme != "https" and urlsplit(api_url).scheme != "http":
         raise BadAnswer(

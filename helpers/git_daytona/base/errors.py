@@ -12,6 +12,7 @@ class GitDaytonaError(Exception):
     """It was refused or failed; the message says why.
 
     ``hint`` is one line, ``details`` text for the log only (git's own output, an API's answer).
+    ``session`` is the number, or id, of the session whose sandbox was used; people are told it.
     """
 
     entry: ClassVar[str] = "failed"
@@ -30,14 +31,19 @@ class GitDaytonaError(Exception):
         self.message = message
         self.hint = hint
         self.details = details
+        self.session = ""
 
     def but(self, **changes: str | None) -> Self:
-        """Make a copy with another ``message``, ``hint`` or ``details``. The error itself is never
-        changed: it may be kept, and raised to others."""
+        """Make a copy with another ``message``, ``hint``, ``details`` or ``session``. The error
+        itself is never changed: it may be kept, and raised to others."""
         other = copy.copy(self)
         vars(other).update(changes)
         other.args = (other.message,)
         return other
+
+
+class Declined(GitDaytonaError):
+    """The user was asked, and said no: nothing failed, and nothing was done."""
 
 
 class UsageError(GitDaytonaError, entry="usage", status=2):

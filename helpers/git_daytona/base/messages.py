@@ -31,8 +31,9 @@ def note(message: str) -> None:
 
 
 def error(program: str, problem: GitDaytonaError) -> None:
-    """Write an error and its hint."""
-    note(f"{program}: error: {_one_line(problem.message)} [{problem.entry}]")
+    """Write an error, with the session that it is about, and its hint."""
+    about = f" (session {problem.session})" if problem.session else ""
+    note(f"{program}: error: {_one_line(problem.message)}{about} [{problem.entry}]")
     if problem.hint:
         note(f"hint: {_one_line(problem.hint)}")
 

@@ -173,7 +173,7 @@ def _typed(found: Settings) -> tuple[Secret, str]:
 def _checked(text: str, source: str) -> tuple[Secret, str]:
     if problem := key_problem(text):
         raise UsageError(
-            f"what came from {source} is no API key: it {problem}",
+            f"what came from {source} is not an API key: it {problem}",
             hint="give the key alone, in one line",
         )
     return Secret(text), source

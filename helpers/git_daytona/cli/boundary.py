@@ -58,9 +58,15 @@ def run(command: click.Command, program: str, arguments: Sequence[str]) -> int:
     except click.exceptions.NoArgsIsHelpError as problem:
         problem.show()
         return errors.UsageError.status
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, click.Abort) as end:
         messages.note("interrupted")
+        # click makes an Abort of an interruption, which may say how to go on
+        for hint in (end.__cause__ or end).args:
+            messages.note(f"hint: {hint}")
         return errors.INTERRUPTED
+    except errors.Declined as no:
+        messages.note(no.message)
+        return no.status
     except BrokenPipeError:
         return reader_gone()
     except Exception as problem:  # noqa: BLE001 — the last resort, see _reported()

@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -45,6 +46,7 @@ FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH)
 SECTIONS = {
     "Commands": {
         "serve": ("daytona_local", "Run until Ctrl-C, and print what to export"),
+        "env": ("daytona_local", "Print what to export for the one that runs"),
         "exec": ("daytona_local", "Run a command with a Daytona of its own"),
     }
 }
@@ -91,14 +93,13 @@ def cli() -> None:
     help="Write what to export to FILE, too (mode 0600), while everything listens.",
 )
 def serve(root: Path | None, env_file: Path | None, **server: Any) -> None:
-    """Run until Ctrl-C. Prints what to export; then, in another terminal: eval "$(that)"."""
+    """Run until Ctrl-C. Prints what to export; in another terminal, 'daytona-local env' does."""
     ended = threading.Event()
     with (
         handling(ENDING, lambda _number: ended.set()),
         _server(root or paths.local_root(), **server) as local,
     ):
-        variables = _variables(local).items()
-        exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables)
+        exports = _exports(_variables(local))
         click.echo(exports, nl=False)
         gateway = f"{local.gateway_host}:{local.gateway_port}"
         messages.note(
@@ -106,8 +107,30 @@ def serve(root: Path | None, env_file: Path | None, **server: Any) -> None:
             f"{local.isolation.name}"
         )
         messages.note(f"{PROGRAM}: sandboxes in '{local.root}'; end with Ctrl-C")
+        where = f" --root {shlex.quote(str(root))}" if root else ""
+        messages.note(f'hint: in another terminal: eval "$({PROGRAM} env{where})"')
         with _key_file(env_file, exports) if env_file else contextlib.nullcontext():
             ended.wait()
+
+
+@click.command("env")
+@root_option
+def env_(root: Path | None) -> None:
+    """Print what to export for the Daytona that 'serve' runs: eval "$(daytona-local env)"."""
+    from git_daytona.local.core.ports import api_url
+    from git_daytona.local.core.store import Store
+
+    store = Store(root or paths.local_root())
+    if not store.is_in_use():
+        raise GitDaytonaError(
+            f"no {PROGRAM} runs on '{store.root}'", hint=f"start one: {PROGRAM} serve"
+        )
+    click.echo(
+        _exports(
+            {"DAYTONA_API_URL": api_url(store.ports()[0]), "DAYTONA_API_KEY": store.api_key()}
+        ),
+        nl=False,
+    )
 
 
 @click.command(
@@ -131,30 +154,37 @@ def execute(root: Path | None, command: tuple[str, ...], **server: Any) -> int:
         _server(directory, **server) as local,
     ):
         kept = {name: value for name, value in os.environ.items() if name not in CONTRADICTING}
+        told = sys.stderr is not None and sys.stderr.isatty()
+        if told:
+            messages.note(
+                f"{PROGRAM}: git daytona uses a Daytona of its own here, on {local.api_url}, "
+                "until this command ends"
+            )
         before = charge.background()
         if before is not None:
             messages.warning(PROGRAM, f"{before} does not see this Daytona; {APART}")
         try:
             return _run(command, kept | _variables(local))
         finally:
-            if root is None:
-                _clear(local)
+            if root is None and _clear(local) and told:
+                messages.note(f"{PROGRAM}: that Daytona is gone, and nothing of it is left")
             after = charge.background()
             if after is not None and after != before:
                 messages.warning(PROGRAM, f"{after} may still point to this Daytona; {APART}")
 
 
-def _clear(local: "LocalDaytona") -> None:
-    """Let nothing of a Daytona that is thrown away stay where its command has worked."""
+def _clear(local: "LocalDaytona") -> bool:
+    """Let nothing of a Daytona that is thrown away stay where its command has worked; tell whether
+    nothing does."""
     source = f" from {local.api_url} on ".encode()
     if not local.sandboxes and source not in _content(paths.pin_file()):
-        return
+        return True
     from git_daytona.base.endpoint import Endpoint
     from git_daytona.cli import leftovers
 
     gateway = Endpoint(local.gateway_host, local.gateway_port)
     ids = {sandbox.id for sandbox in local.sandboxes}
-    leftovers.clear(
+    return leftovers.clear(
         ids, gateway, _variables(local), lambda line: messages.note(f"{PROGRAM}: {line}")
     )
 
@@ -192,6 +222,10 @@ def embedded(root: Path) -> "Iterator[Embedded]":
 
 def _variables(local: "LocalDaytona") -> dict[str, str]:
     return {"DAYTONA_API_URL": local.api_url, "DAYTONA_API_KEY": local.api_key}
+
+
+def _exports(variables: Mapping[str, str]) -> str:
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
 
 
 @contextmanager

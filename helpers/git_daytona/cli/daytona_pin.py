@@ -62,7 +62,8 @@ def _endpoint(_context: click.Context, _: click.Parameter, text: str | None) -> 
     found = endpoint_of("[{}]:{}".format(*text.split(":")) if bare else text)
     if found is None:
         raise UsageError(
-            f"'{printable(text)}' names no gateway", hint="write HOST, HOST:PORT or [HOST]:PORT"
+            f"'{printable(text)}' is not the address of a gateway",
+            hint="write HOST, HOST:PORT or [HOST]:PORT",
         )
     return found
 
@@ -316,7 +317,7 @@ def _confirm(endpoint: Endpoint, keys: Iterable[HostKey], yes: bool) -> None:
         )
     for key in keys:
         messages.note(f"pinned: {key}")
-    click.confirm(f"Stop trusting this for '{endpoint.known_hosts_name}'?", abort=True, err=True)
+    options.confirm(f"Stop trusting this for '{endpoint.known_hosts_name}'?", yes)
 
 
 # -- printing --------------------------------------------------------------------------------------

@@ -20,15 +20,17 @@ from git_daytona.trust import pin_file
 Say = Callable[[str], None]
 
 
-def clear(sandboxes: Set[str], gateway: Endpoint, variables: Mapping[str, str], say: Say) -> None:
+def clear(sandboxes: Set[str], gateway: Endpoint, variables: Mapping[str, str], say: Say) -> bool:
     """Delete the sessions of these sandboxes, after a sync, and what is pinned for the gateway; say
-    what came back, what is lost, and what stays and why. ``variables`` lead to their Daytona."""
+    what came back, what is lost, and what stays and why; tell whether nothing stays.
+    ``variables`` lead to their Daytona."""
     found = [
         (file, session)
         for file in state.all_files()
         for session in file.sessions()
         if session.sandbox_id in sandboxes
     ]
+    cleared = True
     # The last first: then each number that was of no use can be given back.
     for file, session in sorted(found, key=lambda each: -(each[1].number or 0)):
         name = f"session {session.name} of '{session.worktree}'"
@@ -37,10 +39,11 @@ def clear(sandboxes: Set[str], gateway: Endpoint, variables: Mapping[str, str], 
                 say(f"{name}: {line}")
         except (GitDaytonaError, OSError) as problem:
             say(f"{name} stays in the list of sessions: {problem}")
-    _forget_pin(gateway, say)
+            cleared = False
+    return _forget_pin(gateway, say) and cleared
 
 
-def _forget_pin(gateway: Endpoint, say: Say) -> None:
+def _forget_pin(gateway: Endpoint, say: Say) -> bool:
     try:
         with pin_file.changing(paths.pin_file()):
             pins = pin_file.load(paths.pin_file())
@@ -48,6 +51,8 @@ def _forget_pin(gateway: Endpoint, say: Say) -> None:
                 pin_file.forget(paths.pin_file(), pins, gateway)
     except GitDaytonaError as problem:
         say(f"the pin of '{gateway}' stays: {problem.message}")
+        return False
+    return True
 
 
 def _delete(file: StateFile, session: Session, variables: Mapping[str, str]) -> str:

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 import click
 
@@ -169,12 +170,12 @@ def open_(browser: bool | None, name: str, port: int | None) -> None:
     """
     with common.coordinator(anywhere=True) as coordinator:
         session = coordinator.find(name)
-        sandbox_id = session.sandbox_id
         listening = coordinator.awake(session, lambda id_: common.listening(coordinator, id_))
         port = port or _only(listening, name)
         if port not in listening:
             common.warn(f"nothing listens on port {port} in the sandbox yet")
-        link = coordinator.cloud.preview(sandbox_id, port, seconds=previews.LINK_SECONDS)
+        ask = partial(coordinator.cloud.preview, port=port, seconds=previews.LINK_SECONDS)
+        link = coordinator.awake(session, ask)
     click.echo(link)
     if browser or (browser is None and sys.stdout.isatty() and _graphical()):
         _browse(link)
@@ -183,7 +184,7 @@ def open_(browser: bool | None, name: str, port: int | None) -> None:
 def _only(ports: Sequence[int], name: str) -> int:
     if not ports:
         raise NotFound(
-            f"nothing listens in the sandbox of session '{name}'",
+            f"nothing listens in the sandbox of session {name}",
             hint="start a server there first",
         )
     if len(ports) > 1:

@@ -1,5 +1,7 @@
 """``git daytona doctor, version, recover, adopt, prune``: what is wrong, and making it good."""
 
+import shutil
+import sys
 import time
 from datetime import datetime
 from pathlib import Path
@@ -9,10 +11,10 @@ import click
 from git_daytona import __version__
 from git_daytona.api.account import moment
 from git_daytona.api.cloud import SandboxInfo
-from git_daytona.base import files, log, messages
+from git_daytona.base import files, log, messages, paths
 from git_daytona.base.errors import BadSetting, Elsewhere, GitDaytonaError, UsageError
 from git_daytona.base.secret import printable
-from git_daytona.cli import common, options
+from git_daytona.cli import checks, common, options, screen
 from git_daytona.cli.daytona_local import embedded, isolation_here
 from git_daytona.cli.setting_rows import collect
 from git_daytona.cli.table import age
@@ -52,19 +54,22 @@ def doctor(as_json: bool, bundle: str | None, live: bool) -> int:
     # before the examination adds its own
     lines = list(log.tail(LOG_LINES)) if bundle is not None else []
     found = []
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    colour = not as_json and screen.colour(None, Path.cwd())
     for finding in examine(Path.cwd(), isolation_here, embedded if live else None):
         found.append(finding)
         if not as_json:
-            click.echo(str(finding))
+            click.echo(checks.text(finding, columns=columns, colour=colour), color=colour)
     if as_json:
         options.print_json([finding.row() for finding in found])
     if bundle is not None:
-        _write_report(bundle, [str(finding) for finding in found], lines)
+        _write_report(bundle, list(map(checks.text, found)), lines)
     return int(any(finding.status is Status.FAIL for finding in found))
 
 
 def _write_report(name: str, findings: list[str], log_lines: list[str]) -> None:
-    """Write the report into a new file, by default one here that is named after the moment."""
+    """Write the report into a new file, by default one with our own state, where no commit takes
+    it along, that is named after the moment."""
     key, config = None, []
     try:
         found, rows, problems = collect()
@@ -74,8 +79,9 @@ def _write_report(name: str, findings: list[str], log_lines: list[str]) -> None:
         config.append(f"problem: {problem.message}")
     text = report(versions(), findings, config, state.all_sessions(), log_lines)
     del key
-    path = Path(name or time.strftime("git-daytona-report-%Y%m%dT%H%M%S.txt")).absolute()
-    if not path.parent.is_dir():
+    moment_named = time.strftime("git-daytona-report-%Y%m%dT%H%M%S.txt")
+    path = Path(name).absolute() if name else paths.own_state() / moment_named
+    if name and not path.parent.is_dir():
         raise BadSetting(f"there is no directory '{path.parent}'", hint="make it first")
     if not files.write_whole(path, text.encode("utf-8", "backslashreplace"), replace=False):
         raise BadSetting(f"'{path}' exists already", hint="name another file, or remove it")
@@ -152,12 +158,11 @@ def prune(dry_run: bool, yes: bool, force: bool, sandbox: tuple[str, ...]) -> in
             found = found.only(sandbox, force=force)
         for problem in recovery.left_alone(coordinator):
             messages.note(f"left alone: {problem.message}")
-        _print_leftovers(found)
+        _print_leftovers(found, coordinator.settings.api_url)
         if not found:
             messages.note("there is nothing to prune")
         elif not dry_run:
-            if not yes:
-                click.confirm("Remove all of this?", abort=True, err=True)
+            options.confirm("Remove all of this?", yes)
             result = recovery.prune(coordinator, found)
             for line in result.done:
                 click.echo(printable(line))
@@ -169,17 +174,16 @@ def prune(dry_run: bool, yes: bool, force: bool, sandbox: tuple[str, ...]) -> in
         return 0
 
 
-def _print_leftovers(found: recovery.Leftovers) -> None:
+def _print_leftovers(found: recovery.Leftovers, api_url: str) -> None:
     for info in found.others:
-        messages.note(f"left alone: {_others(info)}")
+        messages.note(f"left alone: {_sandbox(info)}, of {ownership.owner(info)}")
     for remote in found.other_remotes:
         messages.note(f"left alone: remote {remote}, of another installation or an earlier version")
     if found.others:
         messages.note("hint: one that its owner has given up: git daytona prune SANDBOX")
     for info in (*found.sandboxes, *found.given_up):
-        created = info.created_at or "at an unknown time"
         lost = ", with all that is in it" if info in found.given_up else ""
-        click.echo(f"sandbox {info.id} ({info.state}, created {created}){lost}")
+        click.echo(_sandbox(info, ownership.title(api_url, info.id)) + lost)
     for remote in found.remotes:
         click.echo(f"remote {remote}")
     for ref, oid in found.kept.items():
@@ -188,9 +192,11 @@ def _print_leftovers(found: recovery.Leftovers) -> None:
         click.echo(f"{found.leases} stale leases")
 
 
-def _others(info: SandboxInfo) -> str:
-    """Return a sandbox of somebody else's in one line, with its age."""
+def _sandbox(info: SandboxInfo, title: str = "") -> str:
+    """Return a sandbox in one line: its state, its age, and what is known of its session."""
     how_old = "of unknown age"
     if created := moment(info.created_at, datetime.fromisoformat):
         how_old = f"{age(int(created.timestamp() * 1000), state.now())} old"
-    return f"sandbox {info.id} ({info.state}, {how_old}), of {ownership.owner(info)}"
+    known = {"repository": ownership.repository(info), "title": title}
+    words = "".join(f", {what} '{name}'" for what, name in known.items() if name)
+    return f"sandbox {info.id} ({info.state}, {how_old}){words}"

@@ -1,11 +1,14 @@
 """Options and arguments that several commands have, and how they print JSON."""
 
 import json
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
 import click
+
+from git_daytona.base.errors import Declined, UsageError
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -51,6 +54,22 @@ class SessionFirst(click.Command):
             if not isinstance(given.get("name"), str):
                 args = [*args[:at], "", *args[at:]]
         return super().parse_args(ctx, args)
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask before anything is removed, unless ``yes``. Raises Declined."""
+    try:
+        if yes or click.confirm(question, err=True):
+            return
+    except click.Abort:  # Ctrl-C, or nobody there to answer
+        if sys.stdin is not None and sys.stdin.isatty():
+            raise
+        click.echo(err=True)  # the question has none
+        raise UsageError(
+            "there is nobody to ask: standard input is no terminal",
+            hint="add --yes if you are sure",
+        ) from None
+    raise Declined("nothing was changed")
 
 
 def print_json(value: Any) -> None:

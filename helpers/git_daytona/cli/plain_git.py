@@ -224,9 +224,12 @@ def find_work(name: str, verb: str, words: tuple[str, ...] = (), *, synced: bool
         work = Work(coordinator.repository, session)
     number = work.names.number
     if not work.repository.resolve(work.names.ref):
+        came = session.needs_sync or work.repository.refs(work.names.tracking)
         raise NotFound(
             f"there is no local branch '{work.names.branch}'",
-            hint=f"get it: git daytona sync {number}",
+            hint=f"get it: git daytona sync {number}"
+            if came
+            else f"nothing was committed there yet, see: git daytona exec {number} -- git status",
         )
     if away is not None:
         messages.note(f"{away.message}; this is what came back last")

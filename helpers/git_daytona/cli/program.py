@@ -16,6 +16,10 @@ Sections = Mapping[str, Mapping[str, tuple[str, str]]]
 """Heading of ``--help`` → name → module in git_daytona.cli, short help (56 characters)."""
 
 
+HELP_COLUMNS = 120
+"""The widest that help gets in a wide window; longer lines are hard to read."""
+
+
 class Program(click.Group):
     """A group whose commands are looked up in the modules that its sections name."""
 
@@ -85,7 +89,10 @@ def program(
             sections=sections,
             aliases=aliases,
             epilog=epilog,
-            context_settings={"help_option_names": ["-h", "--help"]},
+            context_settings={
+                "help_option_names": ["-h", "--help"],
+                "max_content_width": HELP_COLUMNS,
+            },
         )(version(function))
 
     return make

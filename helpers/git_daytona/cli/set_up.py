@@ -1,5 +1,6 @@
 """``git daytona install, uninstall, config, completion``: OpenCode, settings and shells."""
 
+from collections.abc import Callable
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -22,7 +23,7 @@ SCRIPTS = {"bash": "bash/git-daytona", "zsh": "zsh/_git-daytona", "fish": "fish/
 
 def _scope(command: F) -> F:
     """Whose configuration of OpenCode is changed."""
-    project = "The configuration of this repository (the default)."
+    project = "The configuration of this repository."
     everywhere = "The configuration for all projects."
     command = click.option("--global", "scope", flag_value="global", help=everywhere)(command)
     return click.option("--project", "scope", flag_value="project", help=project)(command)
@@ -32,7 +33,8 @@ def _scope(command: F) -> F:
 @options.dry_run
 @_scope
 def install_(scope: str | None, dry_run: bool) -> None:
-    """Add the plugin to OpenCode's configuration, and show the change.
+    """Add the plugin to OpenCode's configuration, and show the change: to that for all projects,
+    or to this repository's if it has one.
 
     Everything else in the file stays as it is. A plugin of another installation of git-daytona is
     replaced.
@@ -41,7 +43,7 @@ def install_(scope: str | None, dry_run: bool) -> None:
         raise BadSetting(
             f"the plugin file '{registration.PLUGIN}' is missing", hint="install git-daytona again"
         )
-    worktree = _worktree(scope)
+    worktree = _worktree(scope, registration.is_of_project)
     change = install.install(worktree)
     for spec in change.replaced:
         messages.note(f"replaced: '{spec}', a plugin of another installation")
@@ -55,9 +57,9 @@ def install_(scope: str | None, dry_run: bool) -> None:
                 "OpenCode's own tools where that is missing"
             )
             messages.note(
-                "hint: in a repository that others use, too, better: git daytona install --global"
+                "hint: for all projects, in no file of theirs: git daytona install --global"
             )
-    for line in install.rivals(worktree, Path.cwd(), change.path):
+    for line in install.rivals(worktree or _here(), Path.cwd(), change.path):
         warn(line)
 
 
@@ -65,33 +67,39 @@ def install_(scope: str | None, dry_run: bool) -> None:
 @options.dry_run
 @_scope
 def uninstall(scope: str | None, dry_run: bool) -> None:
-    """Take the plugin out of OpenCode's configuration again, and show the change.
+    """Take the plugin out of OpenCode's configuration again, and show the change: out of this
+    repository's if that has it, else out of that for all projects.
 
     A file that 'install' made and nobody changed is removed. Exits with 1 if the plugin is not
     there.
     """
-    worktree = _worktree(scope)
+    worktree = _worktree(scope, install.uninstall)
     changes = install.uninstall(worktree)
     if not changes:
-        which, other = ("project", "global") if worktree is not None else ("global", "project")
+        which = f"the {scope} one" if scope else "neither the project's nor the global one"
         raise GitDaytonaError(
-            f"OpenCode's {which} configuration does not name the plugin",
-            hint=f"look into the other one: git daytona uninstall --{other}",
+            f"OpenCode's configuration does not name the plugin ({which})",
+            hint="'git daytona doctor' shows where OpenCode finds it, if it does",
         )
     for change in changes:
         _make(change, dry_run)
 
 
-def _worktree(scope: str | None) -> Path | None:
-    """The worktree whose configuration is meant; None for the one of all projects."""
-    if scope == "global":
-        return None
+def _worktree(scope: str | None, has_one: Callable[[Path], object]) -> Path | None:
+    """Find the worktree whose configuration is meant, without a scope if it ``has_one``; None for
+    the configuration of all projects."""
+    if scope == "project":
+        return repository.need_worktree(repository.discover(Path.cwd()))
+    worktree = None if scope else _here()
+    return worktree if worktree and has_one(worktree) else None
+
+
+def _here() -> Path | None:
+    """Find the worktree that we stand in, if it can be used."""
     try:
         return repository.need_worktree(repository.discover(Path.cwd()))
-    except NoRepository as problem:
-        if scope is not None:
-            raise
-        raise problem.but(hint=f"{problem.hint}; or, for all projects: --global") from problem
+    except NoRepository:
+        return None
 
 
 def _make(change: Change, dry_run: bool) -> None:

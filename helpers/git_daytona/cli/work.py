@@ -12,9 +12,9 @@ from git_daytona.base.secret import printable
 from git_daytona.cli import choice, common
 from git_daytona.cli.choice import Chosen
 from git_daytona.cli.options import flag, number
-from git_daytona.sessions import copy, shell, status
+from git_daytona.sessions import copy, recovery, shell, status
 from git_daytona.sessions.beginning import Beginning
-from git_daytona.sessions.coordinator import Coordinator
+from git_daytona.sessions.coordinator import Coordinator, new_id
 
 LEFT_OUT = 20
 """How many names of what `cp` leaves out are shown."""
@@ -55,9 +55,12 @@ def start(
             "REF, --dirty and --depth do not go with --no-sync, nor REF with --dirty",
             hint="see 'git daytona start -h'",
         )
-    beginning = Beginning(ref, dirty, depth)
+    session, beginning = session or new_id(), Beginning(ref, dirty, depth)
     with common.coordinator(anywhere=no_sync) as coordinator:
-        started = coordinator.start(session, synced=not no_sync, beginning=beginning)
+        try:
+            started = coordinator.start(session, synced=not no_sync, beginning=beginning)
+        except KeyboardInterrupt as end:
+            raise KeyboardInterrupt(recovery.way_on(coordinator, session)) from end
         if title is not None:
             coordinator.state.set_title(started.session.id, title)
         if started.replaced:

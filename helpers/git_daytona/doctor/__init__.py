@@ -49,9 +49,9 @@ def examine(
         [
             Check("python", machine.python),
             Check("plugin file", machine.shim),
-            Check("opencode", machine.opencode),
             Check("git", machine.git_version),
             Check("repository", partial(machine.repository, find, start), ("git",)),
+            Check("opencode", lambda: machine.opencode(here(), start)),
             Check("plugin", lambda: machine.plugin(here(), start)),
             Check("confined", lambda: confinement.confined(worktree())),
             Check("ssh", partial(machine.ssh_version, os.environ)),

@@ -74,11 +74,6 @@ class Finding:
             "hint": self.hint,
         }
 
-    def __str__(self) -> str:
-        word = "FAIL" if self.status is Status.FAIL else self.status.value
-        line = f"{word:7} {self.check}: {self.detail}"
-        return f"{line}\nhint: {self.hint}" if self.hint else line
-
 
 def run(checks: Iterable[Check], *, seconds: float = CHECK_SECONDS) -> Iterator[Finding]:
     """Run the checks, and yield what each finds as soon as it is known."""

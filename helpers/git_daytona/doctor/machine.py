@@ -23,6 +23,7 @@ OPENCODE, OPENCODE_KNOWN = (1, 18), 2
 SSH = (8, 7)
 PROGRAM_SECONDS = 8.0
 INSTALL = "register it: git daytona install"
+UNUSED = "OpenCode is not used here"
 NO_OPENCODE = "install it (https://opencode.ai); git daytona's own commands work without it"
 
 
@@ -45,10 +46,18 @@ def find_opencode() -> str | None:
     return shutil.which("opencode", path=ssh.search_path(os.environ.get("PATH", "")))
 
 
-def opencode() -> Seen:
+def opencode(repository: Repository | None, start: Path) -> Seen:
+    worktree = repository.worktree if repository else None
     program = find_opencode()
     if program is None:
-        return fail("it is not on PATH", NO_OPENCODE)
+        own, _ = _registered(worktree, start)
+        return (
+            fail("it is not on PATH", NO_OPENCODE)
+            if own
+            else skipped(
+                "it is not used here: not on PATH, and its configuration does not name the plugin"
+            )
+        )
     try:
         said = first_line(program, "--version")
     except TimedOut:
@@ -73,6 +82,8 @@ def plugin(repository: Repository | None, start: Path) -> Seen:
     """Whether OpenCode, run here, loads our plugin, once, and not Daytona's other one as well."""
     worktree = repository.worktree if repository else None
     own, others = _registered(worktree, start)
+    if not own and find_opencode() is None:
+        return skipped(UNUSED)
     if not own:
         return fail("OpenCode's configuration does not name it", INSTALL)
     for file, where in own.items():

@@ -30,7 +30,7 @@ from git_daytona.local.api.sandboxes import SandboxApi
 from git_daytona.local.api.service import Endpoints, Published, Service
 from git_daytona.local.core.faults import Faults
 from git_daytona.local.core.model import Sandbox
-from git_daytona.local.core.ports import LOOPBACK, first_free, listen_on
+from git_daytona.local.core.ports import LOOPBACK, api_url, first_free, listen_on
 from git_daytona.local.core.profile import CLOUD, PROFILES
 from git_daytona.local.core.records import Record
 from git_daytona.local.core.refusals import Refusals
@@ -93,7 +93,7 @@ class LocalDaytona:
 
     @property
     def api_url(self) -> str:
-        return f"http://{LOOPBACK}:{self.api_port}/api"
+        return api_url(self.api_port)
 
     @property
     def toolbox_url(self) -> str:

@@ -116,7 +116,9 @@ class _Parser:
         opening = self.text[start : start + 1]
         if opening not in _CLOSING or not opening:
             raise self.malformed(
-                "a value is missing" if opening in ("", ",", "]", "}") else "this is no JSON value"
+                "a value is missing"
+                if opening in ("", ",", "]", "}")
+                else "this is not a JSON value"
             )
         if depth >= _DEEPEST:
             raise self.malformed("it is nested too deeply")

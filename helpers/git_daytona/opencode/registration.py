@@ -122,7 +122,7 @@ def read(path: Path) -> Config | None:
     if document is None:
         raise BadSetting(f"'{path}' is empty", hint="remove it, or write {} into it")
     if document.root.kind != "object":
-        raise BadSetting(f"'{path}' holds no JSON object", hint=hint)
+        raise BadSetting(f"'{path}' does not hold a JSON object", hint=hint)
     plugins = document.property("plugin")
     if plugins is not None and plugins.value.kind != "array":
         hint = 'make it one: "plugin": []'
@@ -138,6 +138,17 @@ def global_files() -> list[Path]:
 def project_files(worktree: Path) -> list[Path]:
     """The files of a project, in the order of preference of ``opencode mcp add``."""
     return [folder / name for folder in (worktree, worktree / ".opencode") for name in NAMES]
+
+
+def is_of_project(worktree: Path) -> bool:
+    """Tell whether the plugin belongs into a project's own configuration, where the project has
+    one and that for all projects does not name the plugin already."""
+
+    def named(files: list[Path]) -> bool:
+        return any(isinstance(it, Config) and it.own() for it in _readable(files))
+
+    here = project_files(worktree)
+    return named(here) or (any(map(os.path.lexists, here)) and not named(global_files()))
 
 
 def configs(worktree: Path | None, start: Path) -> Iterator[Config | BadSetting]:

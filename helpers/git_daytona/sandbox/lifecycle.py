@@ -193,7 +193,7 @@ class Sandboxes:
             return _until_settled(moving)(look)
         except tenacity.RetryError as problem:
             raise errors.TimedOut(
-                f"sandbox '{info.id}' stayed in state '{problem.last_attempt.result().state}' for"
+                f"the sandbox stayed in state '{problem.last_attempt.result().state}' for"
                 f" {START_SECONDS:.0f} seconds",
                 hint="see it in Daytona's dashboard; its work is still in it",
             ) from None
@@ -210,7 +210,7 @@ class Sandboxes:
                     return self.cloud.recover(info.id)
             reason = f": {info.error_reason}" if info.error_reason else ""
             raise errors.SandboxBroken(
-                f"sandbox '{info.id}' is in state '{info.state}'{reason}",
+                f"the sandbox is in state '{info.state}'{reason}",
                 hint="see it in Daytona's dashboard; its work is still in it",
             )
         self.tell(Restoring(f"starting the sandbox ({info.state})"))

@@ -11,7 +11,7 @@ import re
 import secrets
 import socket
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from git_daytona.api.cloud import SandboxInfo
@@ -40,7 +40,7 @@ def installation() -> str:
             hint="make it readable for you, or remove it",
         ) from problem
     if not re.fullmatch("[0-9a-f]{32}", text):
-        raise BadSetting(f"'{path}' holds no identity", hint="remove it; a new one is made")
+        raise BadSetting(f"'{path}' does not hold an identity", hint="remove it; a new one is made")
     return text
 
 
@@ -60,9 +60,12 @@ def owner(info: SandboxInfo) -> str:
     """Say for people whose a sandbox is, as far as its labels tell."""
     host, user = (_shown(info.labels.get(name, "")) for name in (HOST, USER))
     whose = f"{user or 'somebody'} on '{host}'" if INSTALLATION in info.labels else ""
-    known = whose or (f"nobody known, on '{host}'" if host else "nobody known")
-    repository = _shown(info.labels.get(REPOSITORY, ""))
-    return f"{known}, repository '{repository}'" if repository else known
+    return whose or (f"nobody known, on '{host}'" if host else "nobody known")
+
+
+def repository(info: SandboxInfo) -> str:
+    """Name the repository that a sandbox was made for; empty where its labels do not tell."""
+    return _shown(info.labels.get(REPOSITORY, ""))
 
 
 def _shown(text: str) -> str:
@@ -90,6 +93,8 @@ class Made:
     """The identity of the repository that its work comes back to; empty where none does."""
     git_dir: str = ""
     """Where that was."""
+    title: str = field(default="", compare=False)
+    """What its session was called last, for people who find it without one."""
 
     def is_of(self, git_dir: str) -> bool:
         """Tell whether the work in it comes back to a repository: no copy of the one that it was
@@ -115,6 +120,20 @@ def here(api_url: str, sandbox_id: str, git_dir: str = "") -> Made:
     repository there, if one is named."""
     repository = identity.give(git_dir) if git_dir else ""
     return Made(api_url, sandbox_id, str(paths.storage()), repository, git_dir)
+
+
+def title(api_url: str, sandbox_id: str) -> str:
+    """Return what the session of a sandbox that was made here was called last; empty if that is
+    not known."""
+    found = (each.title for each in made(api_url) if each.sandbox_id == sandbox_id)
+    return _shown(next(found, ""))
+
+
+def set_title(api_url: str, sandbox_id: str, text: str) -> None:
+    """Record what the session of a sandbox is called, if that was made here."""
+    for record in made(api_url):
+        if record.sandbox_id == sandbox_id:
+            replace(record, title=text).write()
 
 
 def made(api_url: str) -> Iterator[Made]:

@@ -375,7 +375,7 @@ def _failed(key: str, value: str) -> SandboxCommandFailed:
 def _oid(text: str) -> str:
     if not _OID.fullmatch(text):
         raise BadAnswer(
-            "the sandbox reports something that is no commit id",
+            "the sandbox reported an invalid commit id",
             hint="look into it: git daytona exec N -- git log",
         )
     return text

@@ -215,8 +215,7 @@ class _Joined:
         doing = "connect to the terminal of"
         if status == HTTPStatus.UNAUTHORIZED:
             return self.cloud.why_refused(self.sandbox_id, doing)
-        doing = f"{doing} sandbox '{self.sandbox_id}'"
-        return from_status(status, "", doing, self.cloud.settings, {})
+        return from_status(status, "", f"{doing} the sandbox", self.cloud.settings, {})
 
     async def _converse(self, socket: "aiohttp.ClientWebSocketResponse", screen: _Screen) -> str:
         """Pass on what is typed and shown until one ends; return the reason in the close frame."""
@@ -287,8 +286,7 @@ def _how(way: "Way") -> dict[str, Any]:
 def _broken(way: "Way") -> GitDaytonaError:
     status = "'git daytona status' shows whether the sandbox runs"
     return ConnectionClosed(
-        "the connection to the sandbox's terminal broke or did not come about, and the shell's"
-        " exit status is unknown",
+        "the connection to the sandbox's terminal failed; the shell's exit status is unknown",
         hint=f"{way.proxy} may not let WebSockets through; {status}"
         if way.proxy
         else f"check the network; {status}",

@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from git_daytona.base import log, paths
-from git_daytona.base.errors import ApiUnreachable, GitDaytonaError, KeyRefused, NoKey
+from git_daytona.base.errors import (
+    ApiUnreachable,
+    Elsewhere,
+    Forbidden,
+    GitDaytonaError,
+    HostKeyRefused,
+    KeyRefused,
+    LimitReached,
+    NoKey,
+)
 from git_daytona.service import charge, host_tools
 from git_daytona.service.charge import Stamp
 from git_daytona.service.events import Events
@@ -43,6 +52,8 @@ ABORT_SECONDS = 2.0
 
 
 OF_THE_ENVIRONMENT = (NoKey, KeyRefused, ApiUnreachable)
+FOR_THE_USER = (*OF_THE_ENVIRONMENT, Forbidden, LimitReached, Elsewhere, HostKeyRefused)
+"""Failures that an agent can do nothing about."""
 BACKGROUND = (
     "OpenCode's background service has the environment of the shell that started it: "
     "'opencode service stop', or run it with --standalone"
@@ -164,6 +175,8 @@ class Dispatcher:
             if self._client.get("background") and isinstance(problem, OF_THE_ENVIRONMENT):
                 hint = f"{problem.hint or ''}; {BACKGROUND}".removeprefix("; ")
                 problem = problem.but(hint=hint)
+            if isinstance(problem, FOR_THE_USER):
+                self._shared.toasts.unavailable(problem)
             log.logger.info(
                 "tool %s session=%s %s: %s", name, call.session_id, kind, problem.message
             )
@@ -177,6 +190,10 @@ class Dispatcher:
         finally:
             with self._lock:
                 self._calls.pop(request.id, None)
+
+    def said(self) -> list[str]:
+        """What has come back, a line for each session's branch."""
+        return self._turns.brought()
 
     def finish(self) -> bool:
         """End the calls and bring everything back within DRAIN_SECONDS and a little; whether all

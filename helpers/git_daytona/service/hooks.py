@@ -57,7 +57,8 @@ class Hook:
         place = Path(self._text("directory") or directory)
         if not place.is_absolute() or not place.is_dir():
             raise UsageError(
-                f"'{place}' is no directory", hint="give 'directory' (or 'cwd') as an absolute path"
+                f"'{place}' is not a directory",
+                hint="give 'directory' (or 'cwd') as an absolute path",
             )
         self._tell = tell
         self._peer = _SilentPeer(tell)
@@ -130,7 +131,8 @@ class Hook:
         tool = next((each for each in TOOLS if each.name == name), None)
         if tool is None:
             raise UsageError(
-                "'tool' names no tool", hint=f"one of: {', '.join(each.name for each in TOOLS)}"
+                "'tool' does not name a tool",
+                hint=f"one of: {', '.join(each.name for each in TOOLS)}",
             )
         if not isinstance(arguments, dict):
             raise UsageError("'arguments' must be an object", hint="see git-daytona-hooks(7)")
@@ -170,7 +172,7 @@ def _object(payload: bytes) -> dict[str, Any]:
         found = None
     if not isinstance(found, dict):
         raise UsageError(
-            "standard input is no JSON object",
+            "standard input is not a JSON object",
             hint="see git-daytona-hooks(7) for what each event needs",
         )
     return found

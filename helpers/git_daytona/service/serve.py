@@ -137,5 +137,5 @@ class Service:
         self._dispatcher.workspace.begin()
 
     def _shutdown(self, request: Request, dispatcher: "Dispatcher") -> None:
-        request.answer({"finished": dispatcher.finish()})
+        request.answer({"finished": dispatcher.finish(), "said": dispatcher.said()})
         self._end("shutdown")

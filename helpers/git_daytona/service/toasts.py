@@ -9,6 +9,7 @@ from git_daytona.base import log
 from git_daytona.base.errors import GitDaytonaError
 from git_daytona.base.secret import printable, redact
 from git_daytona.sandbox.lifecycle import Restoring
+from git_daytona.sessions.state import Session
 
 LONGEST = 300
 """Characters of a message."""
@@ -34,18 +35,14 @@ class Toasts:
             self._notify("toast", {"title": title, "message": text, "variant": variant})
         return f"{title}: {text}"
 
-    def created(self, sandbox_id: str, branch: str | None) -> str:
-        return self.show(
-            "Sandbox created",
-            f"{sandbox_id}, work comes back to {branch}" if branch else sandbox_id,
-            "success",
-        )
+    def created(self, session: Session) -> str:
+        way = f"session {session.name}, work comes back to {session.branch}; {look_at(session)}"
+        stays = "for this session; nothing comes back from it"
+        return self.show("Sandbox created", way if session.branch else stays, "success")
 
-    def connected(self, sandbox_id: str, branch: str | None) -> str:
-        return self.show(
-            "Connected",
-            f"sandbox {sandbox_id}, branch {branch}" if branch else f"sandbox {sandbox_id}",
-        )
+    def connected(self, session: Session) -> str:
+        where = f"session {session.name}, branch {session.branch}; {look_at(session)}"
+        return self.show("Connected", where if session.branch else "to the sandbox of this session")
 
     def step(self, line: str) -> bool:
         """Show at once a step that brings a sandbox back; whether it was one."""
@@ -57,11 +54,15 @@ class Toasts:
         """A step that takes longer than one likes to wait without a word."""
         self.show("Please wait", line)
 
-    def synced(self, message: str) -> None:
-        self.show("Changes synced", message, "success")
+    def synced(self, message: str, remarks: str = "") -> None:
+        self.show("Changes synced", "; ".join(filter(None, (message, remarks))), "success")
 
     def sync_failed(self, problem: GitDaytonaError) -> None:
         self.show("Sync failed", described(problem), "error")
+
+    def unavailable(self, problem: GitDaytonaError) -> None:
+        """What only the user can mend; the agent was told, and may not pass it on."""
+        self.show("Daytona is not available", described(problem), "error")
 
     def disabled(self, reason: str) -> None:
         self.show("Git syncing disabled", reason, "warning")
@@ -89,7 +90,12 @@ class Toasts:
         )
 
 
+def look_at(session: Session) -> str:
+    return f"look at it: git daytona diff {session.name}"
+
+
 def described(problem: GitDaytonaError) -> str:
     """An error, its entry in git-daytona-errors(7) and what to do about it, in one text."""
-    message = f"{problem.message} [{problem.entry}]"
+    about = f" (session {problem.session})" if problem.session else ""
+    message = f"{problem.message}{about} [{problem.entry}]"
     return f"{message}\nhint: {problem.hint}" if problem.hint else message

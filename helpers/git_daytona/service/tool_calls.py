@@ -77,9 +77,8 @@ class Shared:
             if session.sandbox_id in self._shown:
                 return ""
             self._shown.add(session.sandbox_id)
-        branch = f"{session.prefix}/{session.number}" if session.number else None
         toast = self.toasts.created if new else self.toasts.connected
-        line = toast(session.sandbox_id, branch)
+        line = toast(session)
         for danger in self.workspace.coordinator().dangers(session):
             self.toasts.danger(danger)
         if session.number is None:
@@ -174,10 +173,7 @@ class ToolCall:
         before = workspace.coordinator().ensure(self.session_id).session
         if before.number is None:
             return f"nothing is synced here: {workspace.unsynced or before.git_return.message}"
-        message = self._shared.turns.now(self.session_id).message
-        if before.git_return.state == state.FAILED:
-            return f"{message} (the sync before this one had failed: {before.git_return.message})"
-        return message
+        return self._shared.turns.now(self.session_id).message
 
     def ask(self, question: Question) -> None:
         params = {"call": self.request.id, **vars(question)}

@@ -7,9 +7,10 @@ from functools import partial
 
 from git_daytona.base import log, run
 from git_daytona.base.errors import GitDaytonaError, NotFound
+from git_daytona.git import changes
 from git_daytona.service.previews import Previews
 from git_daytona.service.queues import Lane
-from git_daytona.service.toasts import Toasts
+from git_daytona.service.toasts import Toasts, look_at
 from git_daytona.service.workspace import Workspace
 from git_daytona.sessions import state
 from git_daytona.sessions.sync import Outcome
@@ -33,6 +34,8 @@ class Turns:
         self._waiting: set[str] = set()
         """Sessions whose sync has not begun yet: another one would be the same."""
         self._deleted: set[str] = set()
+        self._brought: dict[str, tuple[str | None, Outcome]] = {}
+        """Where the branch of each session was first, and what has come to it last."""
 
     def begun(self, root: str) -> None:
         """A turn has begun, or a tool was used: the next end of a turn is worth a sync."""
@@ -101,6 +104,19 @@ class Turns:
                     log.logger.error("shutdown: %s", problem.message)
         return settled and not late
 
+    def brought(self) -> list[str]:
+        """What has come back since the beginning, a line for each session that is there."""
+        with self._lock:
+            brought = dict(self._brought)
+        lines = []
+        for root, (first, outcome) in brought.items():
+            coordinator = self._workspace.coordinator()
+            session = coordinator.state.get(root)
+            if session is not None and outcome.head is not None:
+                new = changes.described(coordinator.repository, first, outcome.head)
+                lines.append(f"{session.branch}: {new or 'new work'}; {look_at(session)}")
+        return lines
+
     def _lane(self, root: str) -> Lane:
         with self._lock:
             return self._lanes.setdefault(root, Lane(f"session {root}", 1))
@@ -127,11 +143,18 @@ class Turns:
             self._toasts.sync_failed(problem)
 
     def _came(self, root: str, outcome: Outcome) -> None:
-        if outcome.changed:
+        coordinator = self._workspace.coordinator()
+        session = coordinator.state.get(root)
+        if outcome.changed and session is not None and outcome.head is not None:
+            with self._lock:
+                first = self._brought.get(root, (outcome.before, outcome))[0]
+                self._brought[root] = (first, outcome)
+            new = changes.described(coordinator.repository, outcome.before, outcome.head)
+            self._toasts.synced(f"{session.branch}: {new or 'new work'}", outcome.remarks)
+        elif outcome.changed:
             self._toasts.synced(outcome.message)
         elif outcome.left_behind:
             self._toasts.show("Not everything synced", outcome.left_behind, "warning")
-        session = self._workspace.coordinator().state.get(root)
         if session is not None and outcome.ports:
             self._previews.seen(root, session.sandbox_id, outcome.ports)
 

@@ -88,7 +88,7 @@ def unpack(source: IO[bytes], target: Path) -> Unpacked:
                         _write(archive, entry, target, parts)
     except (tarfile.TarError, EOFError, UnicodeError, ValueError) as problem:
         raise BadAnswer(
-            "the sandbox sent no archive that makes sense",
+            "the sandbox sent an invalid archive",
             hint="see whether tar works there, then try again",
         ) from problem
     for entry, parts in links:

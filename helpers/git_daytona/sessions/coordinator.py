@@ -201,7 +201,8 @@ class Coordinator:
         if nobody has. Raises Elsewhere, also for what another organisation's key is told."""
         self._check_home(session)
         try:
-            yield
+            with naming(session):
+                yield
         except (SandboxGone, Forbidden) as problem:
             current = self.state.get(session.id) or session
             own = self.cloud.organization_id() if current.organization_id else ""
@@ -691,11 +692,13 @@ class Coordinator:
         session = self.find_anywhere(name)
         with self.one_at_a_time(session.id):
             before = self.state.edit(session.id, deleting=0)
-        return before is not None and before.deleting > 0
+            was = before is not None and before.deleting > 0
+            if was and before and before.git_return.state == state.FAILED:
+                self.state.note(session.id, state.PENDING, "its deletion was taken back")
+        return was
 
     def _delete_sandbox(self, session: Session) -> None:
         """Delete a session's sandbox, on which no work depends any more."""
-        name = session.name
         try:
             with suppress(SandboxGone), self.at_home(session):
                 self.sandboxes.delete(session.sandbox_id)
@@ -705,7 +708,7 @@ class Coordinator:
             self.state.note(session.id, current.git_return.state, message)
             hint = (
                 f"{problem.hint or 'the log has more'}; 'git daytona recover' tries again, after a "
-                f"sync; or keep it: git daytona delete --cancel {name}"
+                f"sync; or keep it: git daytona delete --cancel {session.name}"
             )
             raise problem.but(hint=hint) from problem
 
@@ -772,9 +775,16 @@ class Coordinator:
     ) -> Iterator[None]:
         """Wait for the session's turn, across processes. Raises TimedOut."""
         name = sha256(f"{self.git_dir}\0{session_id}".encode()).hexdigest()[:24]
-        place, holds = paths.locks() / f"session-{name}", f"session {session_id}"
+        place, holds = paths.locks() / f"session-{name}", f"session {self._called(session_id)}"
         with log.about(session=session_id), files.lock(place, seconds=seconds, holds=holds):
             yield
+
+    def _called(self, session_id: str) -> str:
+        """Tell what the user knows a session by that may not be recorded yet, or not be ours."""
+        with suppress(GitDaytonaError):
+            if session := self.state.get(session_id):
+                return session.name
+        return session_id
 
     def busy(self, session_id: str) -> bool:
         """Tell whether anybody is at work on the session just now."""
@@ -792,6 +802,15 @@ def _unmerged(session: Session) -> Unmerged:
     )
 
 
+@contextmanager
+def naming(session: Session) -> Iterator[None]:
+    """Let what fails in the block name the session, by what its user knows it by."""
+    try:
+        yield
+    except GitDaytonaError as problem:
+        raise problem.but(session=session.name) from problem
+
+
 def _deleted(session: Session) -> CutShort:
     return CutShort(f"session {session.name} was deleted while this ran")
 
@@ -801,9 +820,16 @@ def is_usable(session_id: str) -> bool:
     return session_id.isprintable() and 0 < len(session_id.strip()) <= len(session_id) <= 200
 
 
+def new_id() -> str:
+    """Make the id of a session that no client has named."""
+    return f"cli_{secrets.token_hex(8)}"
+
+
 def _usable(session_id: str | None) -> str:
     """Check a session's id, or make one. Raises UsageError."""
-    session_id = session_id or f"cli_{secrets.token_hex(8)}"
+    session_id = session_id or new_id()
     if not is_usable(session_id):
-        raise errors.UsageError("that is no session id", hint="use letters, digits, '_' and '-'")
+        raise errors.UsageError(
+            "the session id is not valid", hint="use letters, digits, '_' and '-'"
+        )
     return session_id

@@ -109,8 +109,7 @@ def _finish_creation(coordinator: Coordinator, mark: lifecycle.Mark) -> str:
             return ""
     started = coordinator.start(mark.session_id, synced=coordinator.has_repository, for_tools=True)
     mark.path.unlink(missing_ok=True)
-    name = started.session.name
-    return f"session {name}: its interrupted start was finished"
+    return f"session {started.session.name}: its interrupted start was finished"
 
 
 def _finish(coordinator: Coordinator, session: Session) -> str:
@@ -128,6 +127,22 @@ def _finish(coordinator: Coordinator, session: Session) -> str:
         coordinator.state.note(session.id, state.FAILED, GONE)
         raise
     return f"session {session.number}: {outcome.message}" if outcome.changed else ""
+
+
+def way_on(coordinator: Coordinator, session_id: str) -> str:
+    """Say what an interrupted start has left, and how to go on."""
+    session = coordinator.state.get(session_id)
+    if session is not None and session.git_return.state == state.SETUP_FAILED:
+        name = session.name
+        return (
+            f"session {name} has a sandbox, and the project is not in it yet; go on: git daytona "
+            f"sync {name}; or give it up: git daytona delete {name}"
+        )
+    if session is not None:
+        return f"session {session.name} is there; give it up: git daytona delete {session.name}"
+    if coordinator.mark(session_id).path.exists():
+        return "a sandbox may have been made; make a session of it: git daytona recover"
+    return "nothing was made"
 
 
 def scrub_old_log() -> None:
@@ -180,7 +195,7 @@ class Leftovers:
         every = {info.id: info for info in (*self.sandboxes, *self.others)}
         for missing in sorted(set(sandbox_ids) - set(every)):
             raise NotFound(
-                f"sandbox '{printable(missing)}' is not among those that nobody uses here",
+                f"sandbox '{printable(missing)}' is not one of those that nobody uses here",
                 hint="see them: git daytona prune --dry-run",
             )
         chosen = [every[each] for each in dict.fromkeys(sandbox_ids)]

@@ -22,6 +22,7 @@ from git_daytona.base.secret import printable
 from git_daytona.git import identity
 from git_daytona.git.refs import LAST_NUMBER, SANDBOX_BRANCH, Names, is_prefix
 from git_daytona.git.repository import Repository
+from git_daytona.sandbox import ownership
 from git_daytona.sessions import moved
 
 CHILDREN = 500
@@ -152,7 +153,7 @@ class Session:
         if self.number is None:
             raise NoRepository(
                 f"session {self.name} is not synced: {self.git_return.message}",
-                hint=f"reach it: git daytona exec {self.name} -- COMMAND",
+                hint=f"copy files out of it: git daytona cp {self.name}:FILE .",
             )
         return Names(self.number, self.prefix)
 
@@ -213,14 +214,14 @@ def _read(kind: type[GitReturn | Session], record: dict[str, Any]) -> dict[str, 
         try:
             values[field] = read(record.get(name))
         except ValueError:
-            raise ValueError(f"'{name}' makes no sense") from None
+            raise ValueError(f"'{name}' is not valid") from None
     return values
 
 
 def _session(session_id: str, record: object) -> Session | None:
     """Read a record; None for one without a sandbox (it stays in the file). Raises ValueError."""
     if not isinstance(record, dict | None):
-        raise ValueError("it is no object")
+        raise ValueError("it is not an object")
     if record is None or record.get("sandboxId") in (None, ""):
         return None
     found = Session(id=session_id, **_read(Session, record))
@@ -385,6 +386,7 @@ class StateFile:
         session, text = self.get(session_id), one_line(title)
         if session is not None and session.title != text:
             self.edit(session_id, title=text)
+            ownership.set_title(session.api_url, session.sandbox_id, text)
 
     def take_notice(self, session_id: str) -> str:
         """Return what was left for the session's agent, once; empty for nothing."""

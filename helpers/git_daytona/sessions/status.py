@@ -216,7 +216,8 @@ def _look_again(coordinator: Coordinator, sessions: Sequence[Session], look: _Lo
         listed = within(LOOK_SECONDS, lambda: cloud.find(label))
     except Late:
         raise errors.ApiUnreachable(
-            f"{coordinator.settings.api_url} did not answer within {LOOK_SECONDS:.0f} seconds",
+            f"Daytona at {coordinator.settings.api_url} did not answer within {LOOK_SECONDS:.0f}"
+            " seconds",
             hint="check the network, then try again",
         ) from None
     infos = {info.id: info for info in listed}

@@ -37,6 +37,10 @@ class Outcome:
     ports: tuple[int, ...] = ()
     left_behind: str = ""
     message: str = ""
+    before: str | None = None
+    """The commit that the branch was at, or began with."""
+    remarks: str = ""
+    """The message without where the branch is."""
 
 
 @dataclass(frozen=True)
@@ -221,8 +225,18 @@ class SandboxBranch:
             "what cannot be read stays in the sandbox": report.inventory.unread,
         }
         behind = "; ".join(f"{what}: {', '.join(which)}" for what, which in left.items() if which)
-        message = _message(self.names, where, report, kept, behind)
-        return Outcome(changed, report.head, tuple(kept), tuple(report.ports), behind, message)
+        remarks = _remarks(self.names, report, kept, behind)
+        message = "; ".join(filter(None, (where or "nothing new in the sandbox", remarks)))
+        return Outcome(
+            changed,
+            report.head,
+            tuple(kept),
+            tuple(report.ports),
+            behind,
+            message[:MESSAGE_LENGTH],
+            here.get(self.names.ref) or self.repository.resolve(self.names.base),
+            remarks,
+        )
 
     def _only_there(self, refused: Mapping[str, str]) -> list[str]:
         """Of branches that cannot be taken those whose commits are not here."""
@@ -323,9 +337,8 @@ def _renamed(names: Names, report: Report) -> str:
     return renamed and f"branches that cannot have their own names here: {renamed}"
 
 
-def _message(names: Names, where: str, report: Report, kept: list[Kept], left: str) -> str:
+def _remarks(names: Names, report: Report, kept: list[Kept], left: str) -> str:
     parts = [
-        where or "nothing new in the sandbox",
         report.operation and f"{branches.running(report.operation)} in the sandbox",
         *report.notes,
         kept and branches.describe(kept),
@@ -334,4 +347,4 @@ def _message(names: Names, where: str, report: Report, kept: list[Kept], left: s
         report.lfs and f"{report.lfs} LFS objects stay in the sandbox",
         _ignored(report.inventory.ignored),
     ]
-    return "; ".join(part for part in parts if part)[:MESSAGE_LENGTH]
+    return "; ".join(part for part in parts if part)

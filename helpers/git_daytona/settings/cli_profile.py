@@ -35,7 +35,7 @@ def look(api_url: str) -> Found | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, RecursionError) as problem:
-        reason = getattr(problem, "strerror", None) or "it makes no sense"
+        reason = getattr(problem, "strerror", None) or "it is not valid"
         return Found(file, None, f"{file} not read: {reason}")
     if profile is None:
         return None

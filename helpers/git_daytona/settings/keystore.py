@@ -79,9 +79,7 @@ def required(api_url: str) -> Stored | None:
         from keyring.backends import fail, null
 
         if all(isinstance(ring, (fail.Keyring, null.Keyring)) for ring in _rings()):
-            raise BadSetting(
-                "there is no keyring on this machine that would keep the key", hint=NONE_HINT
-            )
+            raise BadSetting("no keyring on this machine can keep the key", hint=NONE_HINT)
         return _first(api_url)
 
     return _patiently(look, "read")

@@ -151,7 +151,7 @@ def read_dotenv(project: Path, warn: Callable[[str], None]) -> dict[str, str]:
     for binding in parse_stream(io.StringIO(text)):
         if binding.error:
             line = binding.original.line
-            warn(f"'.env' of the project: line {line} makes no sense and was skipped")
+            warn(f"'.env' of the project: line {line} is not NAME=VALUE and was skipped")
         elif binding.key is not None:
             found[binding.key] = binding.value or ""
     return found

@@ -81,7 +81,7 @@ def _add(section: Section, row: str, number: int) -> None:
     if moved and section.action == "update" and not section.chunks:
         section.target = moved[2].strip() or section.path
     elif row.startswith("***") and row.strip() != "*** End of File":
-        raise Rejected(f"line {number} is no header of a patch: {row[:200]}")
+        raise Rejected(f"line {number} is not a header of a patch: {row[:200]}")
     elif section.action == "update":
         _add_to_chunks(section.chunks, row, number)
     elif section.action == "add" and row.startswith("+"):

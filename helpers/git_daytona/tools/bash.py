@@ -151,7 +151,7 @@ class _Call:
         result = self.context.execute(script("bash"), *words, timeout=timeout)
         first, _, printed = result.output.partition("\n")
         if first == "no-directory":
-            raise ToolError(f"workdir is no directory in the sandbox: {name(self.directory)}")
+            raise ToolError(f"workdir is not a directory in the sandbox: {name(self.directory)}")
         found = expected.fullmatch(first)
         if not found:
             raise answers.unexpected("bash", result)

@@ -11,4 +11,4 @@ from git_daytona.tools.context import Context, Result, tool
 )
 def git_sync(context: Context) -> Result:
     message = context.sync()
-    return Result("Sync with the local repository", message, {"message": message})
+    return Result(message.partition("; ")[0], message, {"message": message})

@@ -46,7 +46,7 @@ def grep(context: Context, pattern: str, given: str, include: str) -> Result:
     kind, full = answer.line(), answer.text()
     if kind == "pattern":
         complaint = answers.output(full).strip()[:1000]
-        raise ToolError(f"The pattern is no regular expression: {complaint}")
+        raise ToolError(f"The pattern is not a regular expression: {complaint}")
     if kind not in ("directory", "file"):
         raise ToolError(f"No such file or directory: {name(full)}")
     folder = full if kind == "directory" else posixpath.dirname(full)

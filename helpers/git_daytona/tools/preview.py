@@ -25,4 +25,4 @@ def get_preview_url(context: Context, port: int) -> Result:
             "with background: true)."
         )
     metadata = {"port": port, "url": url, "listening": listening}
-    return Result(f"Preview of port {port}", output, metadata)
+    return Result(f"Port {port}: {url}", output, metadata)

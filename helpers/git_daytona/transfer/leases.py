@@ -74,7 +74,7 @@ class Journal:
     def lock(self, seconds: float) -> contextlib.AbstractContextManager[None]:
         """Lock the sandbox's leases. Raises what ``files.lock`` raises after so many seconds."""
         place = paths.locks() / f"lease-{self._name}"
-        return files.lock(place, seconds=seconds, holds=f"sandbox {self.sandbox_id}")
+        return files.lock(place, seconds=seconds, holds="the sandbox")
 
     def is_held(self) -> bool:
         """Tell whether a lease has the lock: the kernel frees that of a process which died."""

@@ -188,7 +188,7 @@ def explain(outcome: Outcome, it: Evidence) -> tuple[str, str | None]:
         "trusted": f"; trusted {_list(it.trusted)} in '{it.file}'" if it.file else "",
         "item": "; ".join(it.published.unreadable[:1]),
         "who_changed": _who_changed(it),
-        "since": f"; this pin is of {day}" if day else "",
+        "since": f" (this pin is of {day})" if day else "",
         "remedy": "correct the file" if it.mode is Mode.MANUAL else f"daytona-pin forget '{name}'",
         "verify": "" if it.presented else "see 'daytona-pin verify --live', and ",
         "why": _why_no_line(it),
@@ -201,9 +201,7 @@ def explain(outcome: Outcome, it: Evidence) -> tuple[str, str | None]:
 def _whom_to_ask(api_url: str) -> str:
     if api_url == DEFAULT_API_URL:
         return f"compare the fingerprints with {POLICY_PAGE}"
-    return (
-        f"ask who runs {api_url} whether the key was changed (Daytona's own policy: {POLICY_PAGE})"
-    )
+    return f"ask who runs {api_url} whether the key was changed"
 
 
 def _who_changed(it: Evidence) -> str:

@@ -10,11 +10,10 @@ POLICY_PAGE = "https://github.com/daytona/.github/blob/main/SECURITY.md#ssh-host
 """Where Daytona publishes the fingerprint of its cloud's gateway, and its rotation policy (named by
 the API's own schema)."""
 
-_INTERCEPTED = "somebody may be between you and the gateway: nothing was sent to it; {verify}{ask}"
+_INTERCEPTED = "nothing was sent, and somebody may be in between: {verify}{ask}"
 _ROTATION = (
-    "a rotation publishes old and new keys together for at least 30 days{since}: unless nothing ran"
-    " here for that long, suspect substitution; {ask}; only if the published key is genuine:"
-    " {remedy}"
+    "unless nothing ran here for 30 days, in which old and new keys are published together{since},"
+    " suspect substitution: {ask}; only if the published key is genuine: {remedy}"
 )
 
 
@@ -49,8 +48,8 @@ class Outcome(enum.Enum):
         _INTERCEPTED,
     )
     UNPUBLISHED = (
-        "the gateway '{name}' does not present a host key that Daytona publishes:"
-        " presented {key}; published {published}{trusted}",
+        "the gateway '{name}' presents {key}, which Daytona does not publish: published"
+        " {published}{trusted}",
         _INTERCEPTED,
     )
     UNTRUSTED = "the gateway '{name}' presents {key}, which is not trusted{trusted}", _INTERCEPTED

@@ -110,7 +110,7 @@ def _notes(it: Evidence) -> Iterator[str]:
             yield f"line {line.number} of '{it.file}' is skipped by ssh: {line.problem}"
     if isinstance(it.answer, Published):
         for item in it.answer.unreadable:
-            yield f"a published item is no host key: {item}"
+            yield f"a published item is not a host key: {item}"
         if it.answer.legacy and not it.published.keys:
             yield "this server publishes no host keys; its sshGatewayPublicKey is not one"
     if it.mode is Mode.MANUAL and it.lines and bare_host(it):

@@ -9,6 +9,11 @@ T = TypeVar("T")
 LOOPBACK = "127.0.0.1"
 
 
+def api_url(port: int) -> str:
+    """Name the API on a port, as clients are told it."""
+    return f"http://{LOOPBACK}:{port}/api"
+
+
 def first_free(listen: Callable[[int], T], asked: int, last: int) -> T:
     """Listen on the port that was asked for or, when none was, on the last one or any: what was
     exported stays valid."""

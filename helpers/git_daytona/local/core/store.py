@@ -43,7 +43,8 @@ class Store:
         self.host_keys = self.root / "host-keys"
         # One server per root: two would run the same sandboxes' processes and overwrite each
         # other's records.
-        self._lock = FileLock(self.root / "lock", timeout=0, mode=0o600, thread_local=False)
+        self._lock_file = self.root / "lock"
+        self._lock = FileLock(self._lock_file, timeout=0, mode=0o600, thread_local=False)
 
     def open(self) -> None:
         self.root.parent.mkdir(parents=True, exist_ok=True)
@@ -70,6 +71,16 @@ class Store:
             key = f"dtn_{secrets.token_hex(32)}"
             write_private(path, key.encode("ascii") + b"\n")
         return key
+
+    def is_in_use(self) -> bool:
+        """Tell whether a server runs on the root. Makes nothing."""
+        if not self._lock_file.is_file():
+            return False
+        try:
+            with self._lock:
+                return False
+        except Timeout:
+            return True
 
     def ports(self) -> tuple[int, int]:
         """The last server's ports (API, gateway); 0 for what is not known."""

@@ -254,12 +254,15 @@ class Daytona {
     const { service } = this
     // One that is still at it then is stuck; what it leaves is made good by the next start.
     const late = "it does not end"
+    let said = []
     if (!service.dead) {
-      await within(service.call("shutdown", {}), SHUTDOWN_MS, late).catch((error) => {
-        if (error.message === late) service.kill(late)
-      })
+      await within(service.call("shutdown", {}), SHUTDOWN_MS, late).then(
+        (answer) => { said = answer.said ?? [] },
+        (error) => { if (error.message === late) service.kill(late) },
+      )
     }
     this.leave()
+    return said
   }
 
   // The end of input tells the service to bring back what is not here yet, and to end.
@@ -373,7 +376,9 @@ async function server({ client, project, directory, worktree }) {
       if (daytona.known.system) output.system.push(daytona.known.system)
     },
     dispose: async () => {
-      await daytona.dispose()
+      const said = await daytona.dispose()
+      // 'opencode run' shows no toasts, and no display that this would disturb.
+      if (process.argv[2] === "run") for (const line of said) process.stderr.write(`${line}\n`)
       await toasts.dispose()
     },
   }
