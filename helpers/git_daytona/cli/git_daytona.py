@@ -38,6 +38,7 @@ SECTIONS = {
         "completion": ("set_up", "Print the completion script for a shell"),
         "serve": ("serve", "Serve OpenCode's plugin (it starts this itself)"),
         "hook": ("hook", "Handle one event of another client"),
+        "mcp": ("mcp", "Serve an agent's tools by the Model Context Protocol"),
     },
 }
 
