@@ -1,6 +1,7 @@
 """OpenCode without our plugin, as one of the clients of ``git daytona mcp``."""
 
 import json
+import os
 import subprocess
 
 import pytest
@@ -43,9 +44,14 @@ def inspector():
 
 
 @pytest.mark.timeout(300)  # it may have to be installed
-def test_the_inspector(inspector, repo, local):
+def test_the_inspector(inspector, repo, local, tmp_path):
+    server = {"command": str(BIN / "git-daytona"), "args": ["mcp"], "env": dict(os.environ)}
+    config = tmp_path / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"daytona": server}}))
+    chosen = ("--config", str(config), "--server", "daytona")
+
     def inspected(*words):
-        argv = (str(inspector), "--cli", str(BIN / "git-daytona"), "mcp", "--method", *words)
+        argv = (str(inspector), "--cli", *chosen, "--method", *words)
         done = subprocess.run(argv, cwd=repo.path, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done
         return json.loads(done.stdout)
