@@ -52,6 +52,8 @@ DOORS = {
     "cryptography": "trust.host_keys local.*",
     "asyncssh": "trust.presented local.*",
     "aiohttp": "sandbox.terminal local.*",
+    "mcp": "service.mcp",
+    "mcp_types": "service.mcp",
     "multidict": "local.*",
     "yarl": "local.*",
 }
@@ -65,6 +67,8 @@ HEAVY = {
     "cryptography",
     "aiohttp",
     "keyring",
+    "mcp",
+    "mcp_types",
     "pydantic",
     "urllib3",
 }

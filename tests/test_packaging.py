@@ -328,11 +328,12 @@ def test_the_changelog_begins_with_this_version() -> None:
 def test_clients_are_bounded_above() -> None:
     """By the next major version, which is another API, and what is installed is within."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    listed = [*project["dependencies"], *project["optional-dependencies"]["test"]]
+    extras = project["optional-dependencies"]
+    listed = [*project["dependencies"], *extras["mcp"], *extras["test"]]
     bounds = dict(each.split(",<") for each in listed if ",<" in each)
     names = {each.partition(">=")[0]: int(bound) for each, bound in bounds.items()}
     assert names.keys() == {
-        *("aiohttp", "asyncssh", "urllib3"),
+        *("aiohttp", "asyncssh", "mcp", "urllib3"),
         *("daytona", "daytona-api-client", "daytona-toolbox-api-client"),
     }
     for name, bound in names.items():

@@ -37,6 +37,7 @@ NO_LIMITS = {
     "cli.plain_git.PAGER_SECONDS": "a question to git on this machine",
     "sandbox.terminal.HEARTBEAT_SECONDS": "how often the other side is asked whether it is there",
     "sandbox.transport.BLOCKED_SECONDS": "how long a failure is believed",
+    "service.mcp.QUIET_SECONDS": "when a turn counts as ended",
     "settings.keystore.QUIET_SECONDS": "when it is said that somebody is waited for",
 }
 PARTS = {

@@ -96,7 +96,7 @@ def install(root: Path, stamp: str, lock: IO[str]) -> None:
                 "--progress-bar",
                 "off",
                 "-e",
-                f"{root}[test]",
+                f"{root}[mcp,test]",
             ],
             log,
             lock,

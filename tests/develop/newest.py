@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
         python = Path(folder) / "bin" / "python"
         subprocess.run([sys.executable, "-I", "-m", "venv", folder], check=True)
         pip = [str(python), "-I", "-m", "pip", "--disable-pip-version-check"]
-        subprocess.run([*pip, "install", "--quiet", f"{ROOT}[test]"], check=True)
+        subprocess.run([*pip, "install", "--quiet", f"{ROOT}[mcp,test]"], check=True)
         # the checkout's own code, as in .venv
         subprocess.run([*pip, "install", "--quiet", "--no-deps", "-e", str(ROOT)], check=True)
         subprocess.run([*pip, "list", "--format=freeze"], check=True)

@@ -138,6 +138,12 @@ def _start(argv: Sequence[str], env: Mapping[str, str], cwd: Path | None, **how:
         ) from problem
 
 
+def leave_running(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> None:
+    """Start a command that goes on when we have ended, in a session of its own, silently."""
+    nothing = subprocess.DEVNULL
+    _start(argv, env, cwd, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
+
+
 def run(
     argv: Sequence[str],
     *,

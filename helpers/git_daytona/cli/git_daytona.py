@@ -47,6 +47,7 @@ SECTIONS = {
         "serve": ("serve", "Serve OpenCode's plugin (it starts this itself)"),
         "ssh-proxy": ("editors", "Serve an ssh that has them (it starts this itself)"),
         "hook": ("hook", "Handle one event of another client"),
+        "mcp": ("mcp", "Serve an agent's tools by the Model Context Protocol"),
     },
 }
 

@@ -1,13 +1,12 @@
 """``git daytona hook EVENT < JSON``: one event of a client without a plugin."""
 
 import json
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from git_daytona.base.errors import GitDaytonaError, NotFound, TransferFailed, UsageError
-from git_daytona.service.jsonrpc import Peer, Request
+from git_daytona.service.jsonrpc import Request, SilentPeer
 from git_daytona.service.previews import Previews
 from git_daytona.service.toasts import Toasts
 from git_daytona.service.tool_calls import Shared, ToolCall
@@ -29,25 +28,6 @@ _NAMES = {
 }
 
 
-class _SilentPeer(Peer):
-    """A client that is asked nothing, as it has asked its user itself. Toasts become lines."""
-
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
-
-    def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        if method == "toast":
-            self._tell(f"{params['title']}: {params['message']}")
-
-    def ask(self, method: str, params: Mapping[str, Any]) -> "Future[Any]":
-        future: Future[Any] = Future()
-        future.set_result(None)
-        return future
-
-    def write(self, message: Mapping[str, Any]) -> None:
-        return None
-
-
 class Hook:
     """One event. ``tell`` gets a line for people now and then; ``run`` returns what goes to
     standard output, or None."""
@@ -61,7 +41,7 @@ class Hook:
                 hint="give 'directory' (or 'cwd') as an absolute path",
             )
         self._tell = tell
-        self._peer = _SilentPeer(tell)
+        self._peer = SilentPeer(tell)
         self._toasts = Toasts(self._peer.notify)
         self._workspace = Workspace(place, str(place), None, self._toasts)
 

@@ -171,3 +171,22 @@ class Peer:
 
     def _complain(self, refused: Refused) -> None:
         Request(self, None, "", {}, wants_answer=True).refuse(refused)
+
+
+class SilentPeer(Peer):
+    """A client that is asked nothing, as it has asked its user itself. Toasts become lines."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+
+    def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        if method == "toast":
+            self._tell(f"{params['title']}: {params['message']}")
+
+    def ask(self, method: str, params: Mapping[str, Any]) -> "Future[Any]":
+        future: Future[Any] = Future()
+        future.set_result(None)
+        return future
+
+    def write(self, message: Mapping[str, Any]) -> None:
+        return None

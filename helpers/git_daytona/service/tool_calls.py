@@ -175,6 +175,17 @@ class ToolCall:
             return f"nothing is synced here: {workspace.unsynced or before.git_return.message}"
         return self._shared.turns.now(self.session_id).message
 
+    def review(self, command: str, paths: Sequence[str]) -> str:
+        coordinator = self._shared.workspace.coordinator()
+        session = coordinator.ensure(self.session_id).session
+        if session.number is None:
+            return ""
+        names, plain = session.names, ("--no-color", "--no-ext-diff", "--no-textconv")
+        if not coordinator.repository.resolve(names.base):
+            raise ToolError("it is not known from which commit this session started")
+        words = (command, *plain, f"{names.base}..{names.ref}", "--", *paths)
+        return coordinator.repository.git(*words).stdout.decode("utf-8", "replace")
+
     def ask(self, question: Question) -> None:
         params = {"call": self.request.id, **vars(question)}
         if self._rules is None:

@@ -65,6 +65,10 @@ class Context(Protocol):
     def sync(self) -> str:
         """Bring the work back now, and return the message."""
 
+    def review(self, command: str, paths: Sequence[str]) -> str:
+        """Return what git says of the work that came back: ``diff`` its patch, ``log`` its commits;
+        of these paths only, if any. Empty where nothing is synced."""
+
     def ask(self, question: Question) -> None:
         """Ask the user. Raises Denied."""
 
