@@ -562,7 +562,8 @@ def test_case_09_a_signal_during_a_transfer(local, repo, begin, number):
 
         def connecting() -> bool:
             assert process.poll() is None, process.stderr.read()
-            return any(each.name == "ssh" for each in descendants(process.pid))
+            is_up = any(each.name == "ssh" for each in descendants(process.pid))
+            return is_up and local.live_tokens() == 1
 
         until(connecting)
         below = [each.pid for each in descendants(process.pid)]

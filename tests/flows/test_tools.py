@@ -36,12 +36,24 @@ ODD = [
 
 
 @pytest.fixture
-def tools(local: LocalDaytona, repo: Repo, begin: Callable[..., Session]) -> Toolbox:
+def tools(
+    local: LocalDaytona,
+    repo: Repo,
+    begin: Callable[..., Session],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Toolbox:
     """The tools in a session of their own; API calls are counted from here on."""
+    monkeypatch.setattr(bash, "PATIENCE", 1000.0)  # a look is a call, and a machine may be slow
     session = begin(repo, "ses_tools")
     box = Toolbox(RealContext(session.coordinator, "ses_tools", str(repo.path)))
     local.forget_calls()
     return box
+
+
+@pytest.fixture
+def looked_at(tools: Toolbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands' output is looked at while they run."""
+    monkeypatch.setattr(bash, "PATIENCE", 0.2)
 
 
 def calls(local: LocalDaytona) -> int:
@@ -180,6 +192,7 @@ def test_bash_ends_a_command_at_its_time(tools: Toolbox, local: LocalDaytona) ->
     assert tools.sh("pgrep -f '[s]leep [36]00*$' | wc -l").strip() == "0"
 
 
+@pytest.mark.usefixtures("looked_at")
 def test_bash_shows_what_a_long_command_says(
     tools: Toolbox, local: LocalDaytona, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +213,7 @@ def test_bash_shows_what_a_long_command_says(
     assert tools.context.shown[0]["description"] == "Wait"
 
 
+@pytest.mark.usefixtures("looked_at")
 @needs_ps
 def test_a_cancelled_command_ends_in_the_sandbox(tools: Toolbox) -> None:
     started = threading.Event()

@@ -58,8 +58,7 @@ def test_objects_are_checked(repo, begin, by_api):
     session = begin(repo)
     session.sync()
     session.agent(
-        "tree=$(printf '40000 .git\\0%s' \"$(git rev-parse HEAD^{tree} | xxd -r -p)\" | "
-        "git hash-object -t tree -w --stdin --literally); "
+        "tree=$(printf '040000 tree %s\\t.git\\n' $(git rev-parse HEAD^{tree}) | git mktree); "
         "git update-ref refs/heads/evil $(git commit-tree -m evil $tree)"
     )
     with pytest.raises(TransferFailed, match="hasDotgit"):

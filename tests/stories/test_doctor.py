@@ -445,18 +445,18 @@ def test_files(
 
 
 def test_isolation(
-    healthy: Repo, examine: Callable[[Path], Examined], monkeypatch: pytest.MonkeyPatch
+    healthy: Repo, examine: Callable[[Path], Examined], tools: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert examine(healthy.path)["daytona-local"][1] in (
         "bubblewrap works here",
         "namespaces works here",
     )
-    plain = machine.isolation(lambda: "plain", matters=True)
-    assert (
-        plain.status is Status.WARN
-        and plain.hint is not None
-        and "apt install bubblewrap" in plain.hint
-    )
+    program(tools, "bwrap", "exit 1")
+    monkeypatch.setattr("platform.system", lambda: "Linux")
+    for path, hint in (("/nowhere", "apt install bubblewrap"), (str(tools), "says why")):
+        monkeypatch.setenv("PATH", path)
+        plain = machine.isolation(lambda: "plain", matters=True)
+        assert plain.status is Status.WARN and hint in (plain.hint or "")
     assert machine.isolation(lambda: "plain", matters=False).status is Status.OK
 
 

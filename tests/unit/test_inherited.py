@@ -42,7 +42,10 @@ def test_ignored_signals_stay_ignored_here_alone():
     assert done.returncode == 0, done.stderr
     nothing = f"{0:016x}"
     terminals = f"{sum(1 << (each - 1) for each in IGNORED[:4]):016x}"
-    assert done.stdout.split() == [
+    # the C library's own are left out: posix_spawn(3), as of Python 3.13 used here, ignores one
+    known = sum(1 << (each - 1) for each in signal.valid_signals())
+    words = done.stdout.split()
+    assert [f"{int(each, 16) & known:016x}" if len(each) == 16 else each for each in words] == [
         *("SigIgn:", nothing, "SigBlk:", nothing, "3"),
         *("SigIgn:", terminals, "SigBlk:", nothing),
     ]

@@ -252,11 +252,11 @@ def isolation(kind: Callable[[], str] | None, *, matters: bool) -> Seen:
     if found != "plain":
         return ok(f"{found} works here")
     text = "sandboxes of daytona-local are not isolated here: their commands run as you"
-    return (
-        warn(text, "install bubblewrap (Debian: apt install bubblewrap)")
-        if matters
-        else ok(f"{text} (not in use)")
-    )
+    if not matters:
+        return ok(f"{text} (not in use)")
+    if platform.system() == "Linux" and not shutil.which("bwrap"):
+        return warn(text, "install bubblewrap (Debian: apt install bubblewrap)")
+    return warn(text, "daytona-local says why when it starts")
 
 
 def first_line(*argv: str) -> str:
