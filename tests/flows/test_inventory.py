@@ -73,6 +73,11 @@ WORKTREES = {
     "bisect": f"git worktree add -q --detach ../k; cd ../k; echo X > f; {COMMIT};"
     " git update-ref refs/bisect/bad HEAD; git checkout -q HEAD~1;"
     " git reflog expire --expire=all HEAD",
+    "rest of a rebase": "git worktree add -q ../p -b p; cd ../p; echo x > x; git add x;"
+    f" git commit -qm x; echo X > f; {COMMIT};"
+    " GIT_SEQUENCE_EDITOR='sed -i 1s/pick/edit/' git rebase -qi HEAD~2 2>/dev/null;"
+    " git update-ref -d refs/heads/p; git reflog expire --expire=all HEAD;"
+    " cd $(git rev-parse --git-dir); rm ORIG_HEAD rebase-merge/orig-head",
     "without a commit": "git worktree add -q --detach ../n; cd ../n; git checkout -q --orphan n;"
     " git rm -rfq .; echo X > f",
     "split index": "git worktree add -q ../o -b o; cd ../o; git update-index --split-index;"

@@ -165,10 +165,10 @@ take_objects() {
         s,^\([^ ]*\) refs/daytona/\(head\|pending\|stash\)$,\1,p'
     for oid in $known; do echo "$oid"; done
   } | sort -u >"$work/taken" || return
-  # Refs of the kind that only a file is, and what a rebase with --autostash has put aside.
+  # Refs of the kind that only a file is, and what a rebase has put aside, and still has to do.
   for place in "$dir" "$common"/worktrees/*; do
     for file in "$place"/*_HEAD "$place"/MERGE_AUTOSTASH "$place"/rebase-*/autostash \
-      "$place"/rebase-*/orig-head; do
+      "$place"/rebase-*/orig-head "$place"/rebase-merge/git-rebase-todo; do
       [ ! -f "$file" ] || head -c 1000000 "$file"
     done
   done | grep -aoE '[0-9a-f]{40}([0-9a-f]{24})?' | sort -u >>"$work/revisions" || return
