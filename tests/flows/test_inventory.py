@@ -78,6 +78,8 @@ WORKTREES = {
     " GIT_SEQUENCE_EDITOR='sed -i 1s/pick/edit/' git rebase -qi HEAD~2 2>/dev/null;"
     " git update-ref -d refs/heads/p; git reflog expire --expire=all HEAD;"
     " cd $(git rev-parse --git-dir); rm ORIG_HEAD rebase-merge/orig-head",
+    "refs gone": "git worktree add -q ../r -b r; cd ../r; git update-ref refs/worktree/x/y"
+    " $(echo X | git hash-object -w --stdin); rm -rf ../r",
     "without a commit": "git worktree add -q --detach ../n; cd ../n; git checkout -q --orphan n;"
     " git rm -rfq .; echo X > f",
     "split index": "git worktree add -q ../o -b o; cd ../o; git update-index --split-index;"
@@ -288,6 +290,19 @@ def test_case_86_and_case_48_one_with_work_of_its_own_does(local, repo, begin):
         session.coordinator.delete("1")
     named = refused.value.message.partition("do not travel: ")[2].split(", ")
     assert {name.removeprefix("/home/daytona") for name in named} == set(examples)
+
+
+def test_a_project_that_is_a_worktree_of_a_bare_repository(local, repo, begin):
+    """That has no worktree of its own, so there is none that cannot be read."""
+    session = begin(repo)
+    session.agent(
+        "git clone -q --bare . ../bare; git --git-dir=../bare worktree add -q --detach ../w;"
+        " rm -rf .git; mv ../w/.git .git; cd ../bare; git worktree repair ../project 2>/dev/null;"
+        f" cd ../project; git config user.name a; git config user.email a@b; echo x > f; {COMMIT};"
+        " git tag x; git checkout -q HEAD~1; echo y > g"
+    )
+    session.coordinator.delete("1")
+    assert {oid(repo, "x\n"), oid(repo, "y\n")} <= reachable(repo)
 
 
 def test_what_a_deletion_costs(local, repo, begin):

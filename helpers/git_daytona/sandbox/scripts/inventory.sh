@@ -98,6 +98,8 @@ take_worktrees() {
 }
 
 take_worktree() ( # path
+  # In the place of a main worktree that there is not.
+  [ "$1" != "$common" ] || [ "$(g config --type=bool core.bare)" != true ] || exit 0
   at=
   name=$(printf %s "$1" | one_line)
   above=$1
@@ -165,13 +167,17 @@ take_objects() {
         s,^\([^ ]*\) refs/daytona/\(head\|pending\|stash\)$,\1,p'
     for oid in $known; do echo "$oid"; done
   } | sort -u >"$work/taken" || return
-  # Refs of the kind that only a file is, and what a rebase has put aside, and still has to do.
-  for place in "$dir" "$common"/worktrees/*; do
-    for file in "$place"/*_HEAD "$place"/MERGE_AUTOSTASH "$place"/rebase-*/autostash \
-      "$place"/rebase-*/orig-head "$place"/rebase-merge/git-rebase-todo; do
-      [ ! -f "$file" ] || head -c 1000000 "$file"
+  # Refs of the kind that only a file is, what a rebase has put aside, and still has to do, and the
+  # refs of a worktree that is gone.
+  {
+    for place in "$dir" "$common"/worktrees/*; do
+      for file in "$place"/*_HEAD "$place"/MERGE_AUTOSTASH "$place"/rebase-*/autostash \
+        "$place"/rebase-*/orig-head "$place"/rebase-merge/git-rebase-todo; do
+        [ ! -f "$file" ] || head -c 1000000 "$file"
+      done
     done
-  done | grep -aoE '[0-9a-f]{40}([0-9a-f]{24})?' | sort -u >>"$work/revisions" || return
+    find "$common"/worktrees/*/refs -type f -exec head -c 100 {} + 2>/dev/null
+  } | grep -aoE '[0-9a-f]{40}([0-9a-f]{24})?' | sort -u >>"$work/revisions" || return
   sed 's/^/^/' "$work/taken" >>"$work/revisions" || return
   walk --parents --all --reflog --stdin ORIG_HEAD MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD \
     REBASE_HEAD BISECT_HEAD MERGE_AUTOSTASH <"$work/revisions" >"$work/commits" || return
