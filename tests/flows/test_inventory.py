@@ -1,6 +1,8 @@
 """What a deletion would destroy is here before, or refused by name: whatever holds it there."""
 
 import base64
+import hashlib
+import itertools
 import re
 import secrets
 
@@ -12,6 +14,7 @@ from git_daytona.api.cloud import Execution
 from git_daytona.base.errors import BadAnswer, TransferFailed
 from git_daytona.git.refs import MOST
 from git_daytona.sandbox import report, scripts
+from support.waiting import until
 
 
 def reachable(repo):
@@ -70,6 +73,17 @@ WORKTREES = {
     "bisect": f"git worktree add -q --detach ../k; cd ../k; echo X > f; {COMMIT};"
     " git update-ref refs/bisect/bad HEAD; git checkout -q HEAD~1;"
     " git reflog expire --expire=all HEAD",
+    "rest of a rebase": "git worktree add -q ../p -b p; cd ../p; echo x > x; git add x;"
+    f" git commit -qm x; echo X > f; {COMMIT};"
+    " GIT_SEQUENCE_EDITOR='sed -i 1s/pick/edit/' git rebase -qi HEAD~2 2>/dev/null;"
+    " git update-ref -d refs/heads/p; git reflog expire --expire=all HEAD;"
+    " cd $(git rev-parse --git-dir); rm ORIG_HEAD rebase-merge/orig-head",
+    "refs gone": "git worktree add -q ../r -b r; cd ../r; git update-ref refs/worktree/x/y"
+    " $(echo X | git hash-object -w --stdin); rm -rf ../r",
+    "without a commit": "git worktree add -q --detach ../n; cd ../n; git checkout -q --orphan n;"
+    " git rm -rfq .; echo X > f",
+    "split index": "git worktree add -q ../o -b o; cd ../o; git update-index --split-index;"
+    " echo X > f; git add f; echo Y > f",
     "all ignored but one": "git worktree add -q ../l -b l; cd ../l; echo '*' > .gitignore;"
     " echo X > f; git add -f f",
 }
@@ -129,7 +143,7 @@ def test_case_76_what_only_a_reflog_or_the_index_holds(local, repo, begin):
     all_of(repo, begin, examples)
 
 
-def test_case_74_marks_of_the_index_hide_nothing(local, repo, begin):
+def test_case_74_marks_of_the_index_and_settings_hide_nothing(local, repo, begin):
     """A sync brings the edits; the marks stay as the agent set them, and so does what is staged."""
     examples = {
         "skip": "git update-index --skip-worktree skip; echo edited > skip",
@@ -140,6 +154,10 @@ def test_case_74_marks_of_the_index_hide_nothing(local, repo, begin):
         "staged": "echo staged > staged; git add staged; git update-index --skip-worktree staged;"
         " echo edited > staged",
         "a link": "git update-index --skip-worktree 'a link'; ln -sf edited 'a link'",
+        "time": "git config core.checkStat minimal; git config core.trustctime false;"
+        " touch -d '1 hour ago' time; git update-index --refresh; touch -r time ../time;"
+        " while [ $(stat -c %Z time) = $(date +%s) ]; do sleep 0.05; done;"  # git's clock
+        " echo edited > time; touch -r ../time time",
     }
     for name in examples:
         repo.write(name, "before\n")
@@ -150,12 +168,13 @@ def test_case_74_marks_of_the_index_hide_nothing(local, repo, begin):
     session.agent("git update-index --skip-worktree absent; rm absent")
     for script in examples.values():
         session.agent(script)
+    session.agent("git config core.ignoreCase true; echo edited > SKIP")
     marks = session.agent("git ls-files -v")
     assert session.sync().changed
-    for name in examples:
+    for name in (*examples, "SKIP"):
         assert repo.show("opencode/1", name).strip() == "edited", name
     assert repo.show("opencode/1", "absent"), "outside of a sparse checkout"
-    assert session.agent("git ls-files -v") == marks
+    assert session.agent("git ls-files -v | grep -v SKIP") == marks
     assert session.agent("git status --porcelain") == ""
     assert not session.sync().changed
     session.coordinator.delete("1")
@@ -171,6 +190,13 @@ def test_case_75_what_cannot_be_read_is_named(local, repo, begin):
         " chmod 000 ../wt/dir",
         "/closed/wt": "mkdir ../closed; git worktree add -q ../closed/wt -b b; chmod 000 ../closed",
         "/cut": "git worktree add -q ../cut -b c; echo X > ../cut/f; rm ../cut/.git",
+        "/anew": "git worktree add -q ../anew -b d; rm ../anew/.git; git init -q ../anew;"
+        " echo X > ../anew/f",
+        "/else, where core.worktree leads": "mkdir ../else; echo X > ../else/f;"
+        " git config core.worktree ../../else",
+        "rebase-apply": "git worktree add -q ../am -b am; cd ../am; echo X > am; git add am;"
+        " git commit -qm am; git format-patch -q -1; git reset -q --hard HEAD~1; echo Y > am;"
+        " ! git am -q 0001* 2>/dev/null",
     }
     session = begin(repo)
     session.agent("mkdir ignored; echo x > ignored/f; chmod 000 ignored; echo ignored > .gitignore")
@@ -182,7 +208,10 @@ def test_case_75_what_cannot_be_read_is_named(local, repo, begin):
     assert all(name in refused.value.message for name in examples)
     assert "ignored" not in refused.value.message
     assert "--force" in refused.value.hint
-    session.agent("chmod 700 dir deep/er ../wt/dir ../closed; rm -r ../cut")
+    session.agent(
+        "chmod 700 dir deep/er ../wt/dir ../closed; git config --unset core.worktree;"
+        " git -C ../am am --abort; rm -r ../cut ../anew"
+    )
     outcome = session.coordinator.delete("1")
     here = reachable(repo)
     assert oid(repo, "X\n") in here and "ignored files do not travel: ignored/" in outcome.message
@@ -194,6 +223,12 @@ echo lib > lib; git add .; git commit -qm lib; git tag -am v1 v1; git branch sid
 git config --global protocol.file.allow always
 git config --global user.name a; git config --global user.email a@b
 """
+ELSEWHERE = """
+for config in .git/modules/*/config */.git/config; do
+  [ ! -f $config ] || git config -f $config remote.origin.url https://example.invalid/lib
+done
+"""
+"""The remotes are not in the sandbox."""
 
 
 def test_case_86_a_repository_without_work_of_its_own_holds_up_nothing(local, repo, begin):
@@ -216,9 +251,12 @@ def test_case_86_a_repository_without_work_of_its_own_holds_up_nothing(local, re
     session.agent(LIBRARY)
     for script in examples.values():
         session.agent(f"(set -e; {script})")
+    session.agent(ELSEWHERE)
     outcome = session.sync()
     assert outcome.left_behind == "" and "nested" not in outcome.message
-    session.coordinator.delete("1")
+    session.agent("echo ignored > clone/.git/info/exclude; echo x > clone/ignored")
+    outcome = session.coordinator.delete("1")
+    assert "ignored files do not travel: clone/ignored" in outcome.message
 
 
 def test_case_86_and_case_48_one_with_work_of_its_own_does(local, repo, begin):
@@ -229,6 +267,8 @@ def test_case_86_and_case_48_one_with_work_of_its_own_does(local, repo, begin):
         "reset/": "cd reset; echo x > f; git add f; git commit -qm f; git reset -q --hard HEAD~1",
         "stashed/": "echo x > stashed/lib; git -C stashed stash -q",
         "hidden/": "git -C hidden update-index --skip-worktree lib; echo x > hidden/lib",
+        "staged/": "echo x > staged/f; git -C staged add f; git submodule --quiet deinit -f staged",
+        "linked/": "cd linked; git worktree add -q --detach ../../linked; echo x > ../../linked/f",
         "deinit/": "cd deinit; echo x > f; git add f; git commit -qm f; cd ..;"
         " git submodule --quiet deinit -f deinit",
         "empty/": "rm -rf empty; git init -q empty",
@@ -242,11 +282,27 @@ def test_case_86_and_case_48_one_with_work_of_its_own_does(local, repo, begin):
         if not path.startswith(("wt", "empty")):
             session.agent(f"git submodule --quiet add ../lib {path}; git commit -qm {path}")
         session.agent(f"(set -e; {script})")
+    session.agent(ELSEWHERE)
+    examples["here/"] = "git clone -q ../lib here"  # what it has is in the sandbox alone
+    session.agent(examples["here/"])
     session.sync()
     with pytest.raises(TransferFailed, match="not deleted: nested repositories") as refused:
         session.coordinator.delete("1")
     named = refused.value.message.partition("do not travel: ")[2].split(", ")
     assert {name.removeprefix("/home/daytona") for name in named} == set(examples)
+
+
+def test_a_project_that_is_a_worktree_of_a_bare_repository(local, repo, begin):
+    """That has no worktree of its own, so there is none that cannot be read."""
+    session = begin(repo)
+    session.agent(
+        "git clone -q --bare . ../bare; git --git-dir=../bare worktree add -q --detach ../w;"
+        " rm -rf .git; mv ../w/.git .git; cd ../bare; git worktree repair ../project 2>/dev/null;"
+        f" cd ../project; git config user.name a; git config user.email a@b; echo x > f; {COMMIT};"
+        " git tag x; git checkout -q HEAD~1; echo y > g"
+    )
+    session.coordinator.delete("1")
+    assert {oid(repo, "x\n"), oid(repo, "y\n")} <= reachable(repo)
 
 
 def test_what_a_deletion_costs(local, repo, begin):
@@ -306,6 +362,22 @@ def test_more_than_is_taken_is_refused(local, repo, begin, monkeypatch):
             " git reflog expire --expire=all --all"
         )
     session.coordinator.delete("1")
+
+
+def test_a_long_lifes_objects_are_packed_there(local, repo, begin):
+    """As often as git itself would, and nothing is lost: what only a reflog has stays, however old
+    it is."""
+    digest = lambda text: hashlib.sha1(b"blob %d\0%s" % (len(text), text)).hexdigest()  # noqa: E731
+    numbers = (n for n in itertools.count() if digest(b"%d\n" % n).startswith("17"))
+    names = " ".join(map(str, itertools.islice(numbers, 28)))
+    session = begin(repo)
+    old = "GIT_COMMITTER_DATE=2001-01-01T00:00:00Z"
+    session.agent(f"echo old > x; git add x; {old} git commit -qm x; {old} git reset -q HEAD~1")
+    session.agent(f"rm x .git/ORIG_HEAD; for n in {names}; do echo $n > $n; done")
+    session.sync()
+    until(lambda: "in-pack: 0" not in session.agent("git count-objects -v"), "a pack")
+    session.coordinator.delete("1")
+    assert oid(repo, "old\n") in reachable(repo)
 
 
 def said(*records):

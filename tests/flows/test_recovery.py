@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -254,6 +255,21 @@ def test_prune_brings_work_back_first(local, repo, begin, command):
     again = command("git-daytona", "prune", "--yes", cwd=repo.path)
     assert again.status == 0 and alive(local) - before == {kept.sandbox_id}
     kept.coordinator.delete(session.id, force=True)
+
+
+def test_two_at_once_take_one_sandbox_over_once(local, repo, begin, coordinate):
+    """Whoever comes second finds it in use, or gone."""
+    session = begin(repo)
+    coordinators = [coordinate(repo.path) for _ in range(3)]
+    orphan(session, "echo x > x")
+    found = recovery.leftovers(coordinators[0])
+    with ThreadPoolExecutor(3) as pool:
+        results = list(pool.map(lambda each: recovery.prune(each, found), coordinators))
+    assert sum(len(each.done) for each in results) == 1
+    assert all("belongs to session" in line for each in results for line in each.failed)
+    assert session.coordinator.sessions() == [] and session.sandbox_id not in alive(local)
+    assert repo.git("branch", "--list", "opencode/*").split() == ["opencode/1", "opencode/2"]
+    assert repo.show("opencode/2", "x") == "x" and repo.git("remote") == ""
 
 
 def test_prune_looks_into_what_was_made_for_this_repository(

@@ -44,6 +44,8 @@ _OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _PORT = re.compile(r"[0-9A-Fa-f]{4}")
 _NUMBER = re.compile(r"\s*[0-9]{1,9}\s*")
 _FILTER = re.compile(r"[A-Za-z0-9_-]{1,50}")
+_MARK = re.compile(r"^([0-9a-f]{24})( cut short)?\n", re.MULTILINE)
+"""What scripts/guard.sh prints before a command's output: its id, and how it ended."""
 
 
 @dataclass
@@ -134,19 +136,21 @@ class Command:
                 self._sandbox = sandbox_id
                 raise
 
-        marked = re.compile(f"^{self._id}( cut short)?\n", re.MULTILINE)
         result = leases.patiently(ask)
-        if (found := marked.search(result.output)) is None:
+        if (found := self._mark(result.output)) is None:
             self._sandbox = sandbox_id  # its guard has not come to its end: what became of it?
             result = leases.patiently(ask)
-            if (found := marked.search(result.output)) is None:
+            if (found := self._mark(result.output)) is None:
                 return result
         output = result.output[found.end() :]
-        if found[1]:
+        if found[2]:
             raise CutShort(
                 "the sandbox stopped while this ran, or something in it ended it", output=output
             )
         return Execution(result.status, output)
+
+    def _mark(self, output: str) -> re.Match[str] | None:
+        return next((found for found in _MARK.finditer(output) if found[1] == self._id), None)
 
 
 def run_once(

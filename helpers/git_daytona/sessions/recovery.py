@@ -287,7 +287,7 @@ def _prune_sandbox(coordinator: Coordinator, listed: SandboxInfo, *, lose: bool)
         return []
     try:
         session = _take_over(coordinator, info, deleting=state.now())
-    except SandboxGone:
+    except (SandboxGone, UsageError):
         raise
     except GitDaytonaError as problem:
         lose_it = f"git daytona prune --force {info.id}"
@@ -319,23 +319,32 @@ def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:
         if session.git_dir and not identity.is_at(session.git_dir, session.repository):
             coordinator.state.remove(session.id)  # its repository is gone
         else:
-            raise UsageError(
-                f"sandbox '{sandbox_id}' belongs to session {session.name} of '{session.worktree}'",
-                hint="use it there, or delete that session first",
-            )
+            raise _taken(session)
     session_id = _take_over(coordinator, info).id
     coordinator.sync(session_id)
     return Started(coordinator.find(session_id), new=True)
 
 
+def _taken(session: Session) -> UsageError:
+    return UsageError(
+        f"sandbox '{session.sandbox_id}' belongs to session {session.number or session.id} "
+        f"of '{session.worktree}'",
+        hint="use it there, or delete that session first",
+    )
+
+
 def _take_over(coordinator: Coordinator, info: SandboxInfo, *, deleting: int = 0) -> Session:
-    """Make a session of a sandbox that nobody has. ``deleting`` is since when it shall go."""
+    """Make a session of a sandbox that nobody has. ``deleting`` is since when it shall go. Raises
+    UsageError if another process was faster."""
     coordinator.sandboxes.awake(info)
     session_id = info.labels.get(ownership.SESSION, "")
     # whoever labelled it may have copied that from a session of ours
     if not is_usable(session_id) or coordinator.state.get(session_id) is not None:
         session_id = f"adopted_{info.id[:40]}"
     with coordinator.one_at_a_time(session_id):
+        for session in state.all_sessions():
+            if session.sandbox_id == info.id:
+                raise _taken(session)
         # Without the branch: it begins where the sandbox's work is, which may be another history
         # than HEAD's.
         names = coordinator.reserve(base=False)

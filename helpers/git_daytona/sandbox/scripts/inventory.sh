@@ -27,6 +27,12 @@ take_inventory() {
   : >"$work/names"
   say_ignored '' # of the project's own files the report names what is left
   unreadable "$common" -name objects -prune -o | while IFS= read -r name; do say unread "$name"; done
+  place=$(g config core.worktree) && place=$(cd "$dir" && cd "$place" 2>/dev/null && pwd -P) &&
+    [ "$place" != "$(pwd -P)" ] && say unread "$place, where core.worktree leads"
+  for place in "$dir" "$common"/worktrees/*; do
+    [ ! -e "$place/rebase-apply/applying" ] ||
+      say unread "what 'git am' has not applied yet, in $place/rebase-apply"
+  done
   take_worktrees
   for modules in "$common/modules" "$common"/worktrees/*/modules; do
     [ ! -d "$modules" ] || say_modules "$modules"
@@ -64,10 +70,11 @@ say_modules() { # folder
   looked=0
   find "$1" -name objects -type d -prune | while IFS= read -r name; do
     looked=$((looked + 1))
-    at=--git-dir=${name%/objects}
-    [ "$looked" -le 100 ] &&
-      [ -z "$(g rev-list --max-count=1 --all --reflog --not --remotes 2>&1)" ] ||
-      say nested "${at#"--git-dir=$1/"}/"
+    place=${name%/objects}
+    at="--git-dir=$place --work-tree=."
+    [ "$looked" -le 100 ] && [ -z "$( { only_there
+        [ ! -f "$place/index" ] || g diff-index --cached HEAD
+      } 2>&1)" ] || say nested "${place#"$1/"}/"
   done
 }
 
@@ -91,6 +98,8 @@ take_worktrees() {
 }
 
 take_worktree() ( # path
+  # In the place of a main worktree that there is not.
+  [ "$1" != "$common" ] || [ "$(g config --type=bool core.bare)" != true ] || exit 0
   at=
   name=$(printf %s "$1" | one_line)
   above=$1
@@ -99,8 +108,8 @@ take_worktree() ( # path
     [ -x "${above:-/}" ] || say unread "$name"
     exit 0
   fi
-  cd "$1" 2>/dev/null && [ "$(g rev-parse --show-toplevel 2>/dev/null)" = "$(pwd -P)" ] ||
-    { say unread "$name"; exit 0; }
+  cd "$1" 2>/dev/null && [ "$(g rev-parse --show-toplevel 2>/dev/null)" = "$(pwd -P)" ] &&
+    [ "$(common_dir)" = "$common" ] || { say unread "$name"; exit 0; }
   files_left "$name/"
   say_nested "$name/"
   export GIT_INDEX_FILE="$work/index"
@@ -158,13 +167,17 @@ take_objects() {
         s,^\([^ ]*\) refs/daytona/\(head\|pending\|stash\)$,\1,p'
     for oid in $known; do echo "$oid"; done
   } | sort -u >"$work/taken" || return
-  # Refs of the kind that only a file is, and what a rebase with --autostash has put aside.
-  for place in "$dir" "$common"/worktrees/*; do
-    for file in "$place"/*_HEAD "$place"/MERGE_AUTOSTASH "$place"/rebase-*/autostash \
-      "$place"/rebase-*/orig-head; do
-      [ ! -f "$file" ] || head -c 1000000 "$file"
+  # Refs of the kind that only a file is, what a rebase has put aside, and still has to do, and the
+  # refs of a worktree that is gone.
+  {
+    for place in "$dir" "$common"/worktrees/*; do
+      for file in "$place"/*_HEAD "$place"/MERGE_AUTOSTASH "$place"/rebase-*/autostash \
+        "$place"/rebase-*/orig-head "$place"/rebase-merge/git-rebase-todo; do
+        [ ! -f "$file" ] || head -c 1000000 "$file"
+      done
     done
-  done | grep -aoE '[0-9a-f]{40}([0-9a-f]{24})?' | sort -u >>"$work/revisions" || return
+    find "$common"/worktrees/*/refs -type f -exec head -c 100 {} + 2>/dev/null
+  } | grep -aoE '[0-9a-f]{40}([0-9a-f]{24})?' | sort -u >>"$work/revisions" || return
   sed 's/^/^/' "$work/taken" >>"$work/revisions" || return
   walk --parents --all --reflog --stdin ORIG_HEAD MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD \
     REBASE_HEAD BISECT_HEAD MERGE_AUTOSTASH <"$work/revisions" >"$work/commits" || return

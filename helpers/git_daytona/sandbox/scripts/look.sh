@@ -32,23 +32,34 @@ unquote() {
 
 common_dir() { cd "$(g rev-parse --git-common-dir)" && pwd -P; } # of all worktrees, in a subshell
 
-# Whether a repository inside the project holds work that goes with neither a sync nor, if there is
-# an inventory, with that: it has commits that its remotes do not have, or files that differ from its
-# HEAD. What cannot be found out is work.
+# Of a repository inside the project what it alone has: a commit that no remote has, or only one that
+# is in the sandbox, too; worktrees of its own.
+only_there() {
+  g rev-list --max-count=1 --all --reflog --not $(
+    g config --get-regexp '^remote\..*\.url$' | while read -r key url; do
+      case ${url%%/*} in
+        file:*) ;;
+        *:*) key=${key#remote.} && echo "--remotes=${key%.url}" ;;
+      esac
+    done
+  )
+  ls -d "$(g rev-parse --git-common-dir)"/worktrees/* 2>/dev/null
+}
+# Whether it holds work that goes with neither a sync nor, if there is an inventory, with that: what
+# it alone has, or files that differ from its HEAD. What cannot be found out is work.
 own_work() ( # path
   ours=$(common_dir) && cd "./$1" 2>/dev/null || exit 0
   unset GIT_INDEX_FILE
   at=
   [ "$(g rev-parse --show-toplevel)" = "$(pwd -P)" ] || exit 0
-  range='--all --reflog --not --remotes'
   if [ "$(common_dir)" = "$ours" ]; then # a worktree of the project's own
     [ -z "$inventory" ] || exit 1
-    range='HEAD --not --branches'
+    only_there() { g rev-list --max-count=1 HEAD --not --branches; }
   fi
   { g rev-parse -q --verify 'HEAD^{commit}' >/dev/null || echo unborn
     g ls-files -v | grep -a '^[a-zS]'
     g status --porcelain --untracked-files=all --ignore-submodules=none
-    g rev-list --max-count=1 $range
+    only_there
   } 2>&1 | grep -q .
 )
 # The repositories of which something is here, quoted by git: untracked ones, and recorded ones, in
@@ -66,6 +77,9 @@ say_nested() { # what goes before the names
   looked=0
   repositories | while read -r name; do
     looked=$((looked + 1))
-    if [ "$looked" -gt 100 ] || own_work "$(unquote "$name")"; then say nested "$1$name"; fi
+    if [ "$looked" -gt 100 ] || own_work "$(unquote "$name")"; then say nested "$1$name"
+    elif [ -n "$inventory" ]; then
+      (at= && cd "./$(unquote "$name")" && [ "$(common_dir)" != "$common" ] && say_ignored "$1$name")
+    fi
   done
 }

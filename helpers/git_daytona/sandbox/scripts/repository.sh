@@ -15,13 +15,15 @@ for event in pre-commit prepare-commit-msg commit-msg post-commit post-index-cha
   hooks_off="$hooks_off -c hook.$event.enabled=false"
 done
 # safe.directory: the SSH side may be another user than the toolbox. protectHFS, protectNTFS: what
-# git would refuse here is not committed there.
+# git would refuse here is not committed there. ignoreCase, trustctime, checkStat: no file is taken
+# for another one, or for what it was.
 at='--git-dir=.git --work-tree=.'
 g() {
   git $at -c safe.directory='*' -c core.hooksPath=/dev/null -c commit.gpgSign=false \
     -c core.fsmonitor=false -c gc.auto=0 -c maintenance.auto=false -c core.quotePath=true \
     -c core.safecrlf=false -c advice.addEmbeddedRepo=false -c core.protectHFS=true \
-    -c core.protectNTFS=true -c i18n.commitEncoding=UTF-8 $hooks_off "$@"
+    -c core.protectNTFS=true -c core.ignoreCase=false -c core.trustctime=true \
+    -c core.checkStat=default -c i18n.commitEncoding=UTF-8 $hooks_off "$@"
 }
 # Whether something like a repository is in the current directory: then it is git's to say whether
 # it can be used, and what git refuses is not missing.
