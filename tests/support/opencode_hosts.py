@@ -61,6 +61,13 @@ V2 = Release(
     "sha512-YVv74S1eiUZKCi97/m8wovJxRiJ6WHNs6i8ZRXsHHgDmEFchPusqZ0WBawtGweqxihfH4Vbg+Lt6vDr9ZgY0dA==",
 )
 RELEASES = {"1.18.33": V1, "1.18.34": V1_LAST, "2.0.14": V2}
+QUICK = {
+    "BUN_JSC_useDFGJIT": "0",
+    "BUN_JSC_useConcurrentGC": "0",
+    "BUN_JSC_numberOfGCMarkers": "1",
+}
+"""An OpenCode of a test lives for seconds: what its engine compiles and collects beside takes a
+fifth more than it gives."""
 every_release = pytest.mark.parametrize("release", list(RELEASES), indirect=True, scope="session")
 """One story of each kind: acting, sessions, ends, trouble and host."""
 each_major = pytest.mark.parametrize(
@@ -236,7 +243,7 @@ class OpenCode(ABC):
         process = subprocess.Popen(
             (str(self.binary), *words),
             cwd=cwd,
-            env=env | {"PWD": str(cwd), "WATCHED": str(self.watched)} | self.environment,
+            env=env | QUICK | {"PWD": str(cwd), "WATCHED": str(self.watched)} | self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
