@@ -158,6 +158,7 @@ def _first_start(binary: Path, place: Path) -> None:
     env = {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
+        "BUN_TMPDIR": str(home),
         "OPENCODE_DISABLE_MODELS_FETCH": "1",
         "OPENCODE_DISABLE_AUTOUPDATE": "1",
     }
@@ -206,6 +207,8 @@ class OpenCode(ABC):
         self.binary, self.home, self.model = binary, home, model
         model.dialect = self.dialect
         self.watched = scratch / "events.jsonl"
+        self.unpacked = scratch / "unpacked"
+        self.unpacked.mkdir()
         self.config: dict[str, Any] = {
             "plugin": [PLUGIN.as_uri(), (TESTS / self.watcher).as_uri()],
             "provider": {
@@ -243,7 +246,12 @@ class OpenCode(ABC):
         process = subprocess.Popen(
             (str(self.binary), *words),
             cwd=cwd,
-            env=env | QUICK | {"PWD": str(cwd), "WATCHED": str(self.watched)} | self.environment,
+            env=env
+            | QUICK
+            # it leaves a library of 5 MB in the folder for temporary files, at each start
+            | {"BUN_TMPDIR": str(self.unpacked)}
+            | {"PWD": str(cwd), "WATCHED": str(self.watched)}
+            | self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -290,6 +298,7 @@ class OpenCode(ABC):
                     process.wait(20)
                 except subprocess.TimeoutExpired:
                     process.kill()
+        shutil.rmtree(self.unpacked, ignore_errors=True)
 
 
 class Server(ABC):
