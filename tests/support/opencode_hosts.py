@@ -132,9 +132,11 @@ def packages(release: str, config: Path) -> None:
 
 
 def _install_packages(release: Release, npm: str, place: Path) -> None:
+    name = f"@opencode-ai/plugin@{V1.version}"
+    ask_npm_for(name, npm)
     quiet = ("--no-audit", "--no-fund", "--loglevel=error", "--ignore-scripts", "--save-exact")
     subprocess.run(
-        (npm, "install", "--prefix", place, *quiet, f"@opencode-ai/plugin@{V1.version}"),
+        (npm, "install", "--prefix", place, *quiet, name),
         check=True,
         timeout=280,
         env=elsewhere(CACHE / "home"),
