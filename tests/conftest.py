@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# No timing is asserted in a test: a machine may be busy.
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# No timing is asserted in a test: a machine may be busy. Few examples, other ones in each run.
+settings.register_profile(
+    "busy", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("busy")
 
 pytest_plugins = ["support.whole_run"]

@@ -40,13 +40,15 @@ import pwd
 import re
 import select
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO
+
+# What is seldom needed is imported where it is: this starts for every connection.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import IO
 
 EXIT_USAGE = 2
 EXIT_MISSING = 12
@@ -189,8 +191,10 @@ def find_ssh(named: str, path: str) -> str:
                 EXIT_MISSING, "DAYTONA_SSH_BINARY names a file that cannot be executed", hint
             )
         return named
-    if found := shutil.which("ssh", path=search_path(path)):
-        return found
+    for folder in filter(None, search_path(path).split(os.pathsep)):
+        found = os.path.join(folder, "ssh")
+        if os.path.isfile(found) and os.access(found, os.X_OK):
+            return found
     hint = "install it (Debian: apt install openssh-client), or set DAYTONA_SSH_BINARY"
     raise Refusal(EXIT_MISSING, "no OpenSSH client found on PATH", hint)
 
@@ -387,6 +391,8 @@ def private_file(content: str) -> Iterator[str]:
             descriptor = os.memfd_create("daytona-ssh", os.MFD_CLOEXEC)
             path = f"/proc/{os.getpid()}/fd/{descriptor}"
         else:
+            import tempfile
+
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="daytona-ssh-"))
             path = os.path.join(folder, "config")
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -610,7 +616,7 @@ class _Client:
         self._sinks[descriptor] = sink
         self._poll.register(descriptor, select.POLLIN)
 
-    def _read(self, pipe: IO[bytes] | None, sink: Callable[[bytes], None]) -> None:
+    def _read(self, pipe: "IO[bytes] | None", sink: Callable[[bytes], None]) -> None:
         """Listen to a pipe to its end."""
         if pipe is not None:
             self._listen(pipe.fileno(), sink)
@@ -1017,6 +1023,8 @@ def over(program: str, path: str) -> list[str]:
 @contextlib.contextmanager
 def control_path() -> Iterator[str]:
     """Give a path for the socket of a shared connection, which nobody else can reach."""
+    import tempfile
+
     # a socket's path may have about a hundred characters, and ssh adds some for a while
     place = "/tmp" if len(tempfile.gettempdir()) > 50 else None  # noqa: S108
     with tempfile.TemporaryDirectory(prefix="daytona-ssh-", dir=place) as folder:

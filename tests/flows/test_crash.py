@@ -1,5 +1,5 @@
-"""The crash matrix: SIGKILL before every step of start, sync and delete, and after the last, then a
-recovery. Printed by ``bin/test -k crash -s``."""
+"""The crash matrix: SIGKILL before each kind of step (``-m fuzz``: each step) of start, sync and
+delete, and after the last, then a recovery. Printed by ``bin/test -k crash -s``."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -8,6 +8,9 @@ import pytest
 
 from git_daytona.sessions import recovery
 from support import crashes
+from support.crashes import chosen
+
+__all__ = ["chosen"]
 
 
 def scene(repo, begin, coordinate, operation, session_id):
@@ -32,7 +35,7 @@ def clone(repo, tmp_path, name):
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("operation", ["start", "sync", "delete"])
-def test_crash_matrix(local, repo, begin, coordinate, tmp_path, operation):
+def test_crash_matrix(local, repo, begin, coordinate, tmp_path, operation, chosen):
     with ExitStack() as stack:
         workers = [stack.enter_context(crashes.worker()) for _ in range(3)]
         for name in ("ses_warm", "ses_count"):  # the first one pins the gateway's keys, too
@@ -40,7 +43,7 @@ def test_crash_matrix(local, repo, begin, coordinate, tmp_path, operation):
             scene(mine, begin, coordinate, operation, name)
             steps = workers[0].steps(mine.path, operation, name)
         assert len(steps) >= 8
-        cases = list(zip([*steps, "the end"], crashes.places(steps), strict=True))
+        cases = [*((steps[at - 1], str(at)) for at in chosen(steps)), ("the end", "last")]
 
         def some(place):
             return [one(workers[place], *case) for case in cases[place :: len(workers)]]

@@ -1,11 +1,13 @@
-"""SIGKILL at every step of push, recover, adopt, prune and cp, then a recovery, then the command
-once more. One session goes through all crashes of a command."""
+"""SIGKILL at each kind of step (``-m fuzz``: at each step) of push, recover, adopt, prune and cp,
+then a recovery, then the command once more. One session goes through all crashes of a command."""
 
 import pytest
 
 from git_daytona.sessions import copy, recovery
 from support import crashes
-from support.crashes import places
+from support.crashes import chosen
+
+__all__ = ["chosen"]
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -19,15 +21,15 @@ def session(begin, repo):
 
 
 @pytest.fixture
-def crash(local, repo, session, coordinate):
-    """Return a function: kill an operation at each of its steps, each time after ``prepare``, which
-    returns the operation's arguments; then recover, then ``check``."""
+def crash(local, repo, session, coordinate, chosen):
+    """Return a function: kill an operation at the chosen ones of its steps, each time after
+    ``prepare``, which returns the operation's arguments; then recover, then ``check``."""
 
-    def everywhere(operation, prepare, check, where=places):
+    def everywhere(operation, prepare, check, where=chosen):
         with crashes.worker() as worker:
             steps = worker.steps(repo.path, operation, *prepare())
             check()
-            for step in where(steps):
+            for step in [*map(str, where(steps)), "last"]:
                 worker.kill(repo.path, operation, *prepare(), step=step)
                 print(f"{operation} killed at {step} of {steps}")
                 assert crashes.valid_state_files()
@@ -139,8 +141,10 @@ def test_prune(local, repo, session, begin, coordinate, crash):
             assert there(session, "cat agent.txt") == "agent"
 
         # Most of it is what adopt and delete do, too: once for each kind of step.
-        last = lambda steps: sorted({each: at + 1 for at, each in enumerate(steps)}.values())  # noqa: E731
-        steps = crash("prune", leave, check, lambda steps: [*map(str, last(steps)), "last"])
+        def last(steps):
+            return sorted({each: at for at, each in enumerate(steps, 1)}.values())
+
+        steps = crash("prune", leave, check, last)
         assert {"api delete", "api revoke", "git config", "git update-ref"} <= set(steps)
 
 

@@ -45,6 +45,7 @@ def work(session, name):
     )
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("trouble", ["git", "shell", "disk"])
 def test_trouble_at_each_call_of_git(local, repo, session, trouble):
     def sync(at):

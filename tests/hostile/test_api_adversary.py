@@ -309,7 +309,7 @@ FIELDS = [
 ]
 OBJECTS = st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=6)
 FEW = settings(
-    max_examples=40,
+    max_examples=25,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     derandomize=True,

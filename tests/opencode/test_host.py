@@ -111,21 +111,26 @@ def test_permissions_are_opencodes(opencode, model, repo, sandboxes):
 
 
 @each_major
-@pytest.mark.parametrize("how", ["once", "always"])
-def test_a_question_is_answered_by_the_user(opencode, model, repo, how):
+def test_a_question_is_answered_by_the_user(opencode, model, repo):
     opencode.config["permission"] = {"bash": "ask"}
-    model.scripts["please"] = [
-        [("bash", {"command": f"touch {name}", "description": "x"})] for name in ("one", "two")
-    ]
     server = opencode.serve(repo.path)
-    session = server.session()
-    server.send(session, "please")
-    for name in ("one", "two") if how == "once" else ("one",):
-        question, words = server.question(session)
-        assert "bash" in words and f"touch {name}" in words
-        server.answer(session, question, how)
-    opencode.toast("Changes synced")
-    assert repo.git("ls-tree", "--name-only", "opencode/1").split() == ["README", "one", "two"]
+    answers = {"once": ("one", "two"), "always": ("three", "two")}
+    for number, (how, names) in enumerate(answers.items(), 1):
+        model.scripts[f"please {how}"] = [
+            [("bash", {"command": f"touch {name}", "description": "x"})] for name in names
+        ]
+        session = server.session()
+        server.send(session, f"please {how}")
+        for name in names if how == "once" else names[:1]:
+            question, words = server.question(session)
+            assert "bash" in words and f"touch {name}" in words
+            server.answer(session, question, how)
+        branch = ("ls-tree", "--name-only", f"opencode/{number}")
+        until(
+            lambda branch=branch, names=names: (
+                set(repo.git(*branch, check=False).split()) == {"README", *names}
+            )
+        )
 
 
 @each_major

@@ -61,6 +61,7 @@ def environment(
         **os.environ,
         **installed.environment,
         "PATH": f"{installed.bin}:{programs}:{os.environ['PATH']}",
+        "BUN_TMPDIR": str(home),
         "OPENCODE_DISABLE_MODELS_FETCH": "1",
         "OPENCODE_DISABLE_AUTOUPDATE": "1",
         "OPENCODE_MODELS_PATH": str(home / "models.json"),

@@ -5,9 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
+
+import pytest
 
 PROGRAM = Path(__file__).parent / "crash_worker.py"
 
@@ -52,9 +55,16 @@ def worker() -> Iterator[Worker]:
         print(complaints)
 
 
-def places(steps: list[str]) -> list[str]:
-    """Where an operation of these steps is killed."""
-    return [*map(str, range(1, len(steps) + 1)), "last"]
+@pytest.fixture(params=["kinds", pytest.param("each", marks=pytest.mark.fuzz)])
+def chosen(request: pytest.FixtureRequest) -> Callable[[list[str]], list[int]]:
+    """Choose from an operation's steps (counted from 1): the first of each kind behind each other
+    kind; with ``-m fuzz`` each step, also in a row of the same."""
+
+    def choose(steps: list[str]) -> list[int]:
+        first = {pair: place for place, pair in reversed([*enumerate(pairwise(["", *steps]), 1)])}
+        return sorted(first.values()) if request.param == "kinds" else [*range(1, len(steps) + 1)]
+
+    return choose
 
 
 def valid_state_files() -> bool:

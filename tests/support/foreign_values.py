@@ -11,7 +11,7 @@ settings.register_profile(
     deadline=None,
     derandomize=True,
     database=None,
-    max_examples=80,
+    max_examples=40,
     suppress_health_check=list(HealthCheck),
 )
 settings.load_profile("fuzz")

@@ -62,6 +62,13 @@ V2 = Release(
     "sha512-YVv74S1eiUZKCi97/m8wovJxRiJ6WHNs6i8ZRXsHHgDmEFchPusqZ0WBawtGweqxihfH4Vbg+Lt6vDr9ZgY0dA==",
 )
 RELEASES = {"1.18.33": V1, "1.18.34": V1_LAST, "2.0.14": V2}
+QUICK = {
+    "BUN_JSC_useDFGJIT": "0",
+    "BUN_JSC_useConcurrentGC": "0",
+    "BUN_JSC_numberOfGCMarkers": "1",
+}
+"""An OpenCode of a test lives for seconds: what its engine compiles and collects beside takes a
+fifth more than it gives."""
 every_release = pytest.mark.parametrize("release", list(RELEASES), indirect=True, scope="session")
 """One story of each kind: acting, sessions, ends, trouble and host."""
 each_major = pytest.mark.parametrize(
@@ -126,9 +133,11 @@ def packages(release: str, config: Path) -> None:
 
 
 def _install_packages(release: Release, npm: str, place: Path) -> None:
+    name = f"@opencode-ai/plugin@{V1.version}"
+    ask_npm_for(name, npm)
     quiet = ("--no-audit", "--no-fund", "--loglevel=error", "--ignore-scripts", "--save-exact")
     subprocess.run(
-        (npm, "install", "--prefix", place, *quiet, f"@opencode-ai/plugin@{V1.version}"),
+        (npm, "install", "--prefix", place, *quiet, name),
         check=True,
         timeout=280,
         env=elsewhere(CACHE / "home"),
@@ -152,6 +161,7 @@ def _first_start(binary: Path, place: Path) -> None:
     env = {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
+        "BUN_TMPDIR": str(home),
         "OPENCODE_DISABLE_MODELS_FETCH": "1",
         "OPENCODE_DISABLE_AUTOUPDATE": "1",
     }
@@ -200,6 +210,8 @@ class OpenCode(ABC):
         self.binary, self.home, self.model = binary, home, model
         model.dialect = self.dialect
         self.watched = scratch / "events.jsonl"
+        self.unpacked = scratch / "unpacked"
+        self.unpacked.mkdir()
         self.config: dict[str, Any] = {
             "plugin": [PLUGIN.as_uri(), (TESTS / self.watcher).as_uri()],
             "provider": {
@@ -237,7 +249,12 @@ class OpenCode(ABC):
         process = subprocess.Popen(
             (str(self.binary), *words),
             cwd=cwd,
-            env=env | {"PWD": str(cwd), "WATCHED": str(self.watched)} | self.environment,
+            env=env
+            | QUICK
+            # it leaves a library of 5 MB in the folder for temporary files, at each start
+            | {"BUN_TMPDIR": str(self.unpacked)}
+            | {"PWD": str(cwd), "WATCHED": str(self.watched)}
+            | self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -284,6 +301,7 @@ class OpenCode(ABC):
                     process.wait(20)
                 except subprocess.TimeoutExpired:
                     process.kill()
+        shutil.rmtree(self.unpacked, ignore_errors=True)
 
 
 class Server(ABC):

@@ -21,7 +21,7 @@ from rich.text import Text
 
 ROOT = Path(__file__).parents[2]
 PICTURE = ROOT / "man" / "tour.svg"
-TOUR_SECONDS = 120.0
+TOUR_SECONDS = 300.0
 COLUMNS = 80
 PICTURED = ("opencode run", "git daytona status", "git daytona log", "git daytona merge")
 """The commands that the picture has, by how they begin."""

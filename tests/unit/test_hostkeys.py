@@ -263,7 +263,7 @@ def test_a_hostile_pattern_does_not_take_for_ever() -> None:
 
 
 @given(st.binary(max_size=400))
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_bytes_can_be_read(content: bytes) -> None:
     for line in known_hosts.parse(content):
         assert (line.key is None) != (line.problem is None)
@@ -279,7 +279,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES | st.binary(max_size=6), max_size=40).map(b"".join))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_any_pieces_can_be_read(content: bytes) -> None:
     lines = known_hosts.parse(content)
     numbers = [line.number for line in lines]
@@ -289,7 +289,7 @@ def test_any_pieces_can_be_read(content: bytes) -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_any_blob_is_a_key_or_a_value_error(blob: bytes) -> None:
     with contextlib.suppress(ValueError):
         key = parse_blob(blob)
@@ -297,7 +297,7 @@ def test_any_blob_is_a_key_or_a_value_error(blob: bytes) -> None:
 
 
 @given(st.text(max_size=200))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_any_text_is_a_key_or_a_value_error(text: str) -> None:
     with contextlib.suppress(ValueError):
         parse_line(text)

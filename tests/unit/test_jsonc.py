@@ -254,7 +254,7 @@ def meaning(text: str) -> object:
     return json.loads(text)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(documents())
 def test_install_then_uninstall_is_identity(text: str) -> None:
     after = added(text, "file:///new/x.js")
@@ -265,7 +265,7 @@ def test_install_then_uninstall_is_identity(text: str) -> None:
     assert removed(after, "file:///new/x.js") == text
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(documents())
 def test_close_then_reopen_is_identity(text: str) -> None:
     after = closing.add(text)
@@ -291,7 +291,7 @@ def test_closed(before: str, after: str) -> None:
     assert closing.remove(after) == before
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(documents())
 def test_removing_any_plugin_leaves_the_others(text: str) -> None:
     document = jsonc.parse(text)
@@ -311,7 +311,7 @@ def test_removing_any_plugin_leaves_the_others(text: str) -> None:
         assert len(comments.findall(outside)) == len(comments.findall(after))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.text(alphabet='{}[],:"/*\\ \n\ra1', max_size=30))
 def test_whatever_is_read_can_be_refused_but_nothing_else(text: str) -> None:
     try:

@@ -398,7 +398,7 @@ def test_contradicting_fingerprints_are_noted() -> None:
         ),
     )
 )
-@hypothesis_settings(deadline=None, max_examples=300)
+@hypothesis_settings(deadline=None, max_examples=80)
 def test_any_answer_is_read_or_a_bad_answer(config: dict[str, Any]) -> None:
     with contextlib.suppress(BadAnswer):
         published.read(config)
@@ -809,7 +809,7 @@ def test_a_file_without_a_last_newline_is_continued_on_a_new_line() -> None:
 
 
 @given(st.binary(max_size=300), st.sampled_from([b"", f"{NAME} {A}\n".encode()]))
-@hypothesis_settings(deadline=None, max_examples=200)
+@hypothesis_settings(deadline=None, max_examples=60)
 def test_any_pin_file_is_used_or_refused(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, before: bytes
 ) -> None:

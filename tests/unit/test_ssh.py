@@ -478,3 +478,13 @@ def test_a_sandbox_without_tail_has_no_stderr_but_a_status(tmp_path):
 )
 def test_a_protocol_that_is_none_is_not_passed_on(protocol):
     assert ssh.remote_command("true", protocol, NONCE).count("GIT_PROTOCOL") == 0
+
+
+def test_a_start_loads_what_it_needs_and_no_more() -> None:
+    """It starts for every connection."""
+    code = "import sys; __name__ = 'ssh'; exec(open(sys.argv[1]).read()); print(*sys.modules)"
+    argv = (sys.executable, "-I", "-S", "-B", "-c", code, ssh.__file__)
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+    loaded = set(done.stdout.split())
+    assert "subprocess" in loaded
+    assert loaded & {"ctypes", "shutil", "tempfile", "typing", "zlib"} == set()

@@ -327,8 +327,7 @@ def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:
 
 def _taken(session: Session) -> UsageError:
     return UsageError(
-        f"sandbox '{session.sandbox_id}' belongs to session {session.number or session.id} "
-        f"of '{session.worktree}'",
+        f"sandbox '{session.sandbox_id}' belongs to session {session.name} of '{session.worktree}'",
         hint="use it there, or delete that session first",
     )
 
