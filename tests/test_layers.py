@@ -50,7 +50,7 @@ DOORS = {
     "click": "cli.*",
     "wcwidth": "cli.table",
     "cryptography": "trust.host_keys local.*",
-    "asyncssh": "trust.presented local.*",
+    "asyncssh": "trust.presented sessions.ssh_server local.*",
     "aiohttp": "sandbox.terminal local.*",
     "multidict": "local.*",
     "yarl": "local.*",
