@@ -10,12 +10,11 @@ import click
 
 from git_daytona import ssh
 from git_daytona.base import files, messages, paths, run
-from git_daytona.base.errors import BadSetting, GitDaytonaError, MissingProgram, UsageError
+from git_daytona.base.errors import BadSetting, GitDaytonaError, MissingProgram
 from git_daytona.cli import common, options
 from git_daytona.cli.options import flag
-from git_daytona.git import repository
-from git_daytona.git.refs import PROJECT, number_in
-from git_daytona.sessions import ssh_config, state
+from git_daytona.git.refs import PROJECT
+from git_daytona.sessions import ssh_config
 from git_daytona.settings import preferences, settings
 
 EDITORS = ("code", "code-insiders", "codium", "cursor", "windsurf")
@@ -126,35 +125,9 @@ def ssh_proxy(host: str) -> int:
 
     program = ssh.find_ssh(os.environ.get("DAYTONA_SSH_BINARY", ""), os.environ.get("PATH", ""))
     with ssh_server.Server(program) as server:
-        name = _go_to(host.removeprefix(ssh_config.PREFIX))
+        name = common.go_to(host.removeprefix(ssh_config.PREFIX))
         with common.coordinator(anywhere=True) as coordinator:
             return ssh_server.connect_through(coordinator, name, server)
-
-
-def _go_to(name: str) -> str:
-    """Go to the repository whose session is meant, for its key. The program that starts us may be
-    anywhere: a number then has to be that of one session alone."""
-    number = number_in(name)
-    try:
-        repository.discover(repository.here())
-        if number is not None:
-            return name
-    except repository.NotInRepository:
-        pass
-    found = [
-        each for each in state.all_sessions() if each.number == number or each.sandbox_id == name
-    ]
-    if number is not None and len(found) > 1:
-        raise UsageError(
-            f"there are {len(found)} sessions {number} on this machine",
-            hint=f"name its sandbox: {ssh_config.PREFIX}{found[0].sandbox_id}"
-            f" is that of '{found[0].worktree}'",
-        )
-    for each in found:
-        if Path(each.worktree).is_dir():
-            os.chdir(each.worktree)
-        return each.sandbox_id
-    return name
 
 
 @click.command()
