@@ -10,7 +10,7 @@ import click
 
 from git_daytona import ssh
 from git_daytona.base import files, messages, paths, run
-from git_daytona.base.errors import BadSetting, GitDaytonaError, MissingProgram
+from git_daytona.base.errors import BadSetting, GitDaytonaError, MissingProgram, UsageError
 from git_daytona.cli import common, options
 from git_daytona.cli.options import flag
 from git_daytona.git.refs import PROJECT
@@ -123,6 +123,11 @@ def ssh_proxy(host: str) -> int:
     that 'git daytona ssh-config' writes."""
     from git_daytona.sessions import ssh_server  # not at the top: it takes long to load
 
+    if os.isatty(0):
+        raise UsageError(
+            "ssh starts this, and speaks SSH with it",
+            hint=f"ssh {host}, behind: git daytona ssh-config --install",
+        )
     program = ssh.find_ssh(os.environ.get("DAYTONA_SSH_BINARY", ""), os.environ.get("PATH", ""))
     with ssh_server.Server(program) as server:
         name = common.go_to(host.removeprefix(ssh_config.PREFIX))
