@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import asyncssh
+import paramiko
 import pytest
 
 from git_daytona.local.gateway.channel import Session
@@ -187,6 +188,54 @@ def test_ctrl_c_ends_a_transfer_of_sftp_and_not_the_connection(local, session, c
             screen.wait_for("Remote working directory")
 
 
+def test_another_implementation_of_ssh(local, session, config, repo, tmp_path, monkeypatch):
+    """What brings an ssh of its own, and reads the configuration, as JetBrains' editors do."""
+    monkeypatch.chdir(repo.path)
+    found = paramiko.SSHConfig.from_path(str(config)).lookup("sandbox-1")
+    keys = paramiko.HostKeys(found["userknownhostsfile"].strip('"'))
+    with paramiko.Transport(paramiko.ProxyCommand(found["proxycommand"])) as transport:
+        transport.start_client(timeout=30)
+        assert keys.check(found["hostkeyalias"], transport.get_remote_server_key())
+        transport.auth_none(found["user"])
+
+        def channel() -> paramiko.Channel:
+            opened = transport.open_session()
+            opened.settimeout(30)
+            return opened
+
+        with paramiko.SFTPClient.from_transport(transport) as sftp:
+            (tmp_path / "there").write_bytes(os.urandom(100_000))
+            sftp.put(str(tmp_path / "there"), "project/copied")
+            with sftp.open("project/copied") as copied:
+                assert copied.read() == (tmp_path / "there").read_bytes()
+        command = channel()
+        command.exec_command(b"printf '%s' \xff | od -An -tx1; echo no >&2; exit 7")
+        assert command.makefile().read().strip() == b"ff"
+        assert (command.makefile_stderr().read(), command.recv_exit_status()) == (b"no\n", 7)
+        terminal = channel()
+        terminal.get_pty("xterm", 80, 24)
+        terminal.invoke_shell()
+        terminal.send(b"stty size; echo ready\n")
+        shown = b""
+        while b"24 80\r\nready" not in shown:
+            shown += terminal.recv(4096)
+        terminal.resize_pty(100, 30)
+        until(lambda: terminal.send(b"stty size\n") and b"30 100" in terminal.recv(4096))
+        terminal.send(b"exit\n")
+        assert terminal.recv_exit_status() == 0
+        # a command is promised no terminal, but lines that one shows
+        command = channel()
+        command.get_pty()
+        command.exec_command("tty; echo x")
+        assert command.makefile().read() == b"not a tty\r\nx\r\n"
+        for kind in ("x11", "auth-agent@openssh.com", "forwarded-tcpip", "nonesuch"):
+            with pytest.raises(paramiko.ChannelException):
+                transport.open_channel(kind, ("localhost", 1), ("localhost", 1), timeout=30)
+        with pytest.raises(paramiko.SSHException):
+            transport.request_port_forward("", 0)
+    until(lambda: all_revoked(local))
+
+
 # -- who is meant ----------------------------------------------------------------------------------
 
 
@@ -245,6 +294,10 @@ def test_code(local, session, config, repo, command, tell, tmp_path, monkeypatch
     config.write_text(f"Host *\n  StrictHostKeyChecking no\n{config.read_text()}")
     status, text = refused()
     assert status == 13 and "others count more (stricthostkeychecking)" in text
+    monkeypatch.setenv("DAYTONA_SSH_BINARY", "/nonesuch")
+    status, text = refused()
+    assert status == 12 and "DAYTONA_SSH_BINARY names a file that does not exist" in text
+    monkeypatch.delenv("DAYTONA_SSH_BINARY")
     config.unlink()
     status, text = refused()
     assert status == 13 and "hint: git daytona ssh-config --install" in text

@@ -92,10 +92,16 @@ def _write(path: Path, content: bytes | None) -> None:
         files.write_whole(real, content)
 
 
+def _openssh() -> str:
+    try:
+        return ssh.find_ssh(settings.load(None).ssh_binary or "", os.environ.get("PATH", ""))
+    except ssh.Refusal as problem:
+        raise MissingProgram(problem.message, hint=problem.hint) from problem
+
+
 def _check_effect() -> None:
     """Raise BadSetting if something else in ssh's configuration counts more than our entries."""
-    program = ssh.find_ssh(settings.load(None).ssh_binary or "", os.environ.get("PATH", ""))
-    host = f"{ssh_config.PREFIX}1"
+    program, host = _openssh(), f"{ssh_config.PREFIX}1"
     with ssh.private_file(_entries()) as ours:
         shown, theirs = [], paths.home() / ".ssh" / "config"
         for place in (ours, str(theirs) if theirs.exists() else os.devnull):
@@ -128,8 +134,7 @@ def ssh_proxy(host: str) -> int:
             "ssh starts this, and speaks SSH with it",
             hint=f"ssh {host}, behind: git daytona ssh-config --install",
         )
-    program = ssh.find_ssh(os.environ.get("DAYTONA_SSH_BINARY", ""), os.environ.get("PATH", ""))
-    with ssh_server.Server(program) as server:
+    with ssh_server.Server(_openssh()) as server:
         name = common.go_to(host.removeprefix(ssh_config.PREFIX))
         with common.coordinator(anywhere=True) as coordinator:
             return ssh_server.connect_through(coordinator, name, server)

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from git_daytona import ssh
-from git_daytona.base import files, paths, run, threads
+from git_daytona.base import files, log, paths, run, threads
 from git_daytona.base.errors import BadSetting
 from git_daytona.base.secret import key_out_of_environment
 from git_daytona.sessions.connect import Wish, connect
@@ -201,13 +201,18 @@ class Server:
         if not process.subsystem:
             command, protocol = process.command or "exec /bin/sh", process.env.get("GIT_PROTOCOL")
             words = ["--", HOST, ssh.remote_command(command, protocol or "", ending.nonce)]
+
+        def lines(output: bytes) -> bytes:
+            """As the gateways do where there should be a terminal, which a command has none of."""
+            return output.replace(b"\n", b"\r\n") if process.term_type else output
+
         served = False
         async with self._child(*words) as child, _task(_feed(process.stdin, child)):
             async with _task(_copy(child.stderr, process.stderr)) as complaints:
                 async for data in _chunks(child.stdout, ending):
                     served = served or bool(data)
                     output = data if process.subsystem else ending.feed(data)
-                    await _write(process.stdout, output or ending.release())
+                    await _write(process.stdout, lines(output or ending.release()))
                 await complaints
             status = await child.wait()
         if process.subsystem:
@@ -372,8 +377,10 @@ async def _while_open(channel: Any, work: Coroutine[Any, Any, Any]) -> Any:
     async with _task(work) as task, _task(channel.wait_closed()) as gone:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
-            with contextlib.suppress(asyncssh.Error, OSError):
+            try:
                 return task.result()
+            except (asyncssh.Error, OSError) as problem:
+                log.logger.warning("ssh-proxy: a channel broke: %s", problem)
     return None
 
 
