@@ -4,6 +4,7 @@ own, or read ~/.ssh/config."""
 import os
 import shlex
 import shutil
+import signal
 from pathlib import Path
 
 import click
@@ -11,7 +12,7 @@ import click
 from git_daytona import ssh
 from git_daytona.base import files, messages, paths, run
 from git_daytona.base.errors import BadSetting, GitDaytonaError, MissingProgram, UsageError
-from git_daytona.cli import common, options
+from git_daytona.cli import common, options, signals
 from git_daytona.cli.options import flag
 from git_daytona.git.refs import PROJECT
 from git_daytona.sessions import ssh_config
@@ -134,7 +135,9 @@ def ssh_proxy(host: str) -> int:
             "ssh starts this, and speaks SSH with it",
             hint=f"ssh {host}, behind: git daytona ssh-config --install",
         )
-    with ssh_server.Server(_openssh()) as server:
+    program = _openssh()
+    ends = signals.handling((signal.SIGTERM, signal.SIGHUP), signals.unwind)
+    with ends, ssh_server.Server(program) as server:
         name = common.go_to(host.removeprefix(ssh_config.PREFIX))
         with common.coordinator(anywhere=True) as coordinator:
             return ssh_server.connect_through(coordinator, name, server)
