@@ -226,6 +226,7 @@ def loaded_by(program: str, *arguments: str) -> set[str]:
         "git-daytona serve",
         "git-daytona hook",
         "git-daytona install",
+        "git-daytona ssh-config",
         "git-daytona doctor",
         "git-remote-daytona",
         "daytona-token",
