@@ -212,6 +212,9 @@ def test_another_implementation_of_ssh(local, session, config, repo, tmp_path, m
         command.exec_command(b"printf '%s' \xff | od -An -tx1; echo no >&2; exit 7")
         assert command.makefile().read().strip() == b"ff"
         assert (command.makefile_stderr().read(), command.recv_exit_status()) == (b"no\n", 7)
+        impossible = channel()
+        impossible.exec_command(b"echo \0")
+        assert impossible.recv_exit_status() == 255
         terminal = channel()
         terminal.get_pty("xterm", 80, 24)
         terminal.invoke_shell()
@@ -226,8 +229,9 @@ def test_another_implementation_of_ssh(local, session, config, repo, tmp_path, m
         # a command is promised no terminal, but lines that one shows
         command = channel()
         command.get_pty()
-        command.exec_command("tty; echo x")
-        assert command.makefile().read() == b"not a tty\r\nx\r\n"
+        command.exec_command("tty; echo x >&2")
+        assert command.makefile().read() == b"not a tty\r\n"
+        assert command.makefile_stderr().read() == b"x\r\n"
         for kind in ("x11", "auth-agent@openssh.com", "forwarded-tcpip", "nonesuch"):
             with pytest.raises(paramiko.ChannelException):
                 transport.open_channel(kind, ("localhost", 1), ("localhost", 1), timeout=30)
@@ -374,6 +378,7 @@ def test_how_it_ends(local, session, config, repo, how):
         else:
             os.kill(next(each.pid for each in below if "ssh-proxy" in each.words), 9)
         process.wait(30)
+        assert b"Traceback" not in process.stderr.read()
     assert gone(*(each.pid for each in below))
     assert all_revoked(local)
     if how == "the proxy is killed":
