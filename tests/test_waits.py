@@ -34,6 +34,8 @@ NO_LIMITS = {
     "ssh.HOLD_SECONDS": "how long a few bytes of output are held back",
     "sandbox.terminal.PAUSE_SECONDS": "before a connection is tried again",
     "transfer.leases.PAUSE_SECONDS": "before the second try",
+    "sessions.ssh_server.RAW_SECONDS": "between two looks",
+    "sessions.ssh_server.FLUSH_SECONDS": "last words to a client that may not read them",
     "cli.plain_git.PAGER_SECONDS": "a question to git on this machine",
     "sandbox.terminal.HEARTBEAT_SECONDS": "how often the other side is asked whether it is there",
     "sandbox.transport.BLOCKED_SECONDS": "how long a failure is believed",
@@ -125,6 +127,13 @@ ENDLESS = {
     ("sandbox.lifecycle", "problem.last_attempt.result()"): "tenacity: that has ended",
     ("ssh", "self._process.wait()"): "ssh, which has limits of its own",
     ("ssh", "self._inner.wait()"): "an ssh over that one's connection, which ends with it",
+    **{
+        ("sessions.ssh_server", said): "a person's own connection; ended with it"
+        for said in (
+            *("self._ended.wait()", "self._stop.wait()", "self._stands.wait()", "child.wait()"),
+            *("child.communicate()", "started.wait()", "task.result()"),
+        )
+    },
     ("git.repository", "state.outcome.result()"): "tenacity: that has ended",
 }
 WAITS = ("wait", "join", "result", "get", "acquire", "communicate", "recv", "accept")

@@ -117,6 +117,8 @@ def test_commands(local, session, ran, repo):
     assert ran(SSH, "-T", "-n", session.sandbox_id, "--", "cat").stdout == ""
     elsewhere = ran("sh", "-c", f"cd / && {SSH} {session.sandbox_id} echo there")
     assert elsewhere.stdout == "there\n"
+    # where sshfs starts its ssh
+    assert ran("sh", "-c", f"cd / && {SSH} sandbox-1 echo there").stdout == "there\n"
     assert ran(SSH, "1", stdin="echo a shell; exit 4\n").returncode == 4
     assert all_revoked(local)
     # what was done there is known not to be here yet

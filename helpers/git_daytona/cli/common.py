@@ -1,6 +1,7 @@
 """What the commands of ``git daytona`` that have to do with sessions share."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -10,13 +11,14 @@ import click
 from click.shell_completion import CompletionItem
 
 from git_daytona.base import log, messages, threads
-from git_daytona.base.errors import GitDaytonaError
+from git_daytona.base.errors import GitDaytonaError, UsageError
 from git_daytona.base.progress import Progress
 from git_daytona.base.secret import printable
 from git_daytona.git import repository
+from git_daytona.git.refs import number_in
 from git_daytona.sandbox import report
 from git_daytona.service import previews
-from git_daytona.sessions import recovery
+from git_daytona.sessions import recovery, state
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.sessions.state import Session
 from git_daytona.sessions.sync import Outcome
@@ -112,6 +114,32 @@ def coordinator(*, anywhere: bool = False, step: str = "") -> Iterator[Coordinat
             made.close()
             for line in (*made.state.warnings, *made.policy.warnings):
                 warn(line)
+
+
+def go_to(name: str) -> str:
+    """Go to the repository whose session is meant, for its settings, and name it so that it is
+    found there. A number is that of the repository here; where there is none, since the program
+    that started us may be anywhere, that of one session alone. Raises UsageError."""
+    number = number_in(name)
+    if number is not None:
+        with contextlib.suppress(repository.NotInRepository):
+            repository.discover(repository.here())
+            return name
+    found = [
+        each
+        for each in state.all_sessions()
+        if each.sandbox_id and (each.sandbox_id == name or (number and each.number == number))
+    ]
+    if number is not None and len(found) > 1:
+        raise UsageError(
+            f"there are {len(found)} sessions {number} on this machine",
+            hint=f"name the sandbox: that of '{found[0].worktree}' is {found[0].sandbox_id}",
+        )
+    for each in found:
+        if Path(each.worktree).is_dir():
+            os.chdir(each.worktree)
+        return each.sandbox_id
+    return name
 
 
 def warn_of_dangers(coordinator: Coordinator, session: Session) -> None:

@@ -181,8 +181,9 @@ def cli(words: list[str]) -> int:
     given = parse(words)
     if given.without_input:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    name = common.go_to(given.name)
     with common.coordinator(anywhere=True) as coordinator:
-        found = destination(coordinator, given.name)
+        found = destination(coordinator, name)
         if found.session is not None:  # what is done there is not here yet
             coordinator.state.touch(found.session.id)
         try:

@@ -4,6 +4,7 @@ own, or read ~/.ssh/config."""
 import os
 import shlex
 import shutil
+import signal
 from pathlib import Path
 
 import click
@@ -11,11 +12,10 @@ import click
 from git_daytona import ssh
 from git_daytona.base import files, messages, paths, run
 from git_daytona.base.errors import BadSetting, GitDaytonaError, MissingProgram, UsageError
-from git_daytona.cli import common, options
+from git_daytona.cli import common, options, signals
 from git_daytona.cli.options import flag
-from git_daytona.git import repository
-from git_daytona.git.refs import PROJECT, number_in
-from git_daytona.sessions import ssh_config, state
+from git_daytona.git.refs import PROJECT
+from git_daytona.sessions import ssh_config
 from git_daytona.settings import preferences, settings
 
 EDITORS = ("code", "code-insiders", "codium", "cursor", "windsurf")
@@ -93,10 +93,16 @@ def _write(path: Path, content: bytes | None) -> None:
         files.write_whole(real, content)
 
 
+def _openssh() -> str:
+    try:
+        return ssh.find_ssh(settings.load(None).ssh_binary or "", os.environ.get("PATH", ""))
+    except ssh.Refusal as problem:
+        raise MissingProgram(problem.message, hint=problem.hint) from problem
+
+
 def _check_effect() -> None:
     """Raise BadSetting if something else in ssh's configuration counts more than our entries."""
-    program = ssh.find_ssh(settings.load(None).ssh_binary or "", os.environ.get("PATH", ""))
-    host = f"{ssh_config.PREFIX}1"
+    program, host = _openssh(), f"{ssh_config.PREFIX}1"
     with ssh.private_file(_entries()) as ours:
         shown, theirs = [], paths.home() / ".ssh" / "config"
         for place in (ours, str(theirs) if theirs.exists() else os.devnull):
@@ -124,37 +130,17 @@ def ssh_proxy(host: str) -> int:
     that 'git daytona ssh-config' writes."""
     from git_daytona.sessions import ssh_server  # not at the top: it takes long to load
 
-    program = ssh.find_ssh(os.environ.get("DAYTONA_SSH_BINARY", ""), os.environ.get("PATH", ""))
-    with ssh_server.Server(program) as server:
-        name = _go_to(host.removeprefix(ssh_config.PREFIX))
+    if os.isatty(0):
+        raise UsageError(
+            "ssh starts this, and speaks SSH with it",
+            hint=f"ssh {host}, behind: git daytona ssh-config --install",
+        )
+    program = _openssh()
+    ends = signals.handling((signal.SIGTERM, signal.SIGHUP), signals.unwind)
+    with ends, ssh_server.Server(program) as server:
+        name = common.go_to(host.removeprefix(ssh_config.PREFIX))
         with common.coordinator(anywhere=True) as coordinator:
             return ssh_server.connect_through(coordinator, name, server)
-
-
-def _go_to(name: str) -> str:
-    """Go to the repository whose session is meant, for its key. The program that starts us may be
-    anywhere: a number then has to be that of one session alone."""
-    number = number_in(name)
-    try:
-        repository.discover(repository.here())
-        if number is not None:
-            return name
-    except repository.NotInRepository:
-        pass
-    found = [
-        each for each in state.all_sessions() if each.number == number or each.sandbox_id == name
-    ]
-    if number is not None and len(found) > 1:
-        raise UsageError(
-            f"there are {len(found)} sessions {number} on this machine",
-            hint=f"name its sandbox: {ssh_config.PREFIX}{found[0].sandbox_id}"
-            f" is that of '{found[0].worktree}'",
-        )
-    for each in found:
-        if Path(each.worktree).is_dir():
-            os.chdir(each.worktree)
-        return each.sandbox_id
-    return name
 
 
 @click.command()

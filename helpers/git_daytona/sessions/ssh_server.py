@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from git_daytona import ssh
-from git_daytona.base import files, paths, run, threads
+from git_daytona.base import files, log, paths, run, threads
 from git_daytona.base.errors import BadSetting
 from git_daytona.base.secret import key_out_of_environment
 from git_daytona.sessions.connect import Wish, connect
@@ -201,22 +201,26 @@ class Server:
         if not process.subsystem:
             command, protocol = process.command or "exec /bin/sh", process.env.get("GIT_PROTOCOL")
             words = ["--", HOST, ssh.remote_command(command, protocol or "", ending.nonce)]
+
+        def lines(output: bytes) -> bytes:
+            """As the gateways do where there should be a terminal, which a command has none of."""
+            return output.replace(b"\n", b"\r\n") if process.term_type else output
+
         served = False
         async with self._child(*words) as child, _task(_feed(process.stdin, child)):
             async with _task(_copy(child.stderr, process.stderr)) as complaints:
                 async for data in _chunks(child.stdout, ending):
-                    served = served or bool(data)
-                    output = data if process.subsystem else ending.feed(data)
-                    await _write(process.stdout, output or ending.release())
+                    served = True
+                    if not process.subsystem:
+                        data = ending.feed(data) if data else ending.release()
+                    await _write(process.stdout, lines(data))
                 await complaints
             status = await child.wait()
         if process.subsystem:
             return await self._known(status) if served else status
-        await _write(process.stdout, ending.rest())
-        # the newline at its end has been lost
-        await _write(
-            process.stderr, b"".join(b"%b\n" % each for each in ending.stderr.splitlines())
-        )
+        await _write(process.stdout, lines(ending.rest()))
+        said = ending.stderr.splitlines()  # without the newline at its end, which has been lost
+        await _write(process.stderr, lines(b"".join(b"%b\n" % line for line in said)))
         return ssh.EXIT_UNKNOWN if ending.status is None else ending.status
 
     async def _terminal(self, process: "asyncssh.SSHServerProcess[bytes]") -> int:
@@ -372,8 +376,10 @@ async def _while_open(channel: Any, work: Coroutine[Any, Any, Any]) -> Any:
     async with _task(work) as task, _task(channel.wait_closed()) as gone:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
-            with contextlib.suppress(asyncssh.Error, OSError):
+            try:
                 return task.result()
+            except (asyncssh.Error, OSError, ValueError) as problem:  # the last: a NUL
+                log.logger.warning("ssh-proxy: a channel broke: %s", problem)
     return None
 
 
@@ -386,6 +392,8 @@ async def _task(work: Coroutine[Any, Any, Any]) -> AsyncIterator["asyncio.Task[A
     finally:
         task.cancel()
         await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # known to whoever asked for the result; asyncio would print it
 
 
 async def _chunks(
