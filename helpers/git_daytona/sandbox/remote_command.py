@@ -31,7 +31,7 @@ JOIN_SECONDS = 30.0
 MOMENT, LONGEST = 150, 1000
 """How long the first call waits for the command's end, and a later one for news: hundredths of a
 second."""
-PIECE_BYTES = 2 * 1024 * 1024
+PIECE_BYTES = 6 * 1024 * 1024
 """The most output that one call brings of each stream."""
 LARGE_BYTES = 16 * 1024 * 1024
 """From so much output on its room in the sandbox is given back at once."""

@@ -44,6 +44,9 @@ if [ -n "$runner" ]; then
     else printf '%s\n' "$runner" | sh >/dev/null &
     fi
     tidy >/dev/null &
+  elif [ -e "$run/cancel" ] && [ ! -s "$run/room" ]; then
+    status=130
+    say ended
   elif [ ! -s "$run/room" ]; then say full
   fi
 elif [ ! -d "$run" ]; then say missing
