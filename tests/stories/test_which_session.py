@@ -151,3 +151,26 @@ def test_help_and_other_names(repo, tell, tmp_path, monkeypatch):
     assert "/git-daytona.1\n" in tell("git-daytona", "help").out
     man.write_text("#!/bin/sh\nexit 1\n")
     assert "Work in sessions:" in tell("git-daytona", "help").out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("forward", "8080:80"),
+        ("forward", "80"),
+        ("forward", "8080:80", "3000"),
+        ("open", "3000"),
+        ("open",),
+        ("shell",),
+        ("push",),
+        ("fetch",),
+        ("merge", "--no-ff"),
+        ("exec", "--timeout", "3", "--", "true"),
+        ("exec", "-t", "--", "--odd"),
+    ],
+)
+def test_every_command_asks(repo, record, tell, words, monkeypatch):
+    record((1, "one"), (2, ""))
+    monkeypatch.setattr("git_daytona.sandbox.terminal.is_there", lambda: True)
+    asked = tell("git-daytona", *words, cwd=repo.path)
+    assert asked.status == 2 and "error: which session? 1 (one), 2 [usage]" in asked.complaint[0]
