@@ -101,7 +101,7 @@ def test_delete_merged(local, repo, begin, tell, coordinate):
     assert [each.number for each in left] == [3, 4, 5] and not any(each.deleting for each in left)
     assert repo.show("opencode/5", "again") == "again", "it is here now"
     none = tell("git-daytona", "delete", "--merged", cwd=repo.path)
-    assert (none.status, none.out) == (0, "") and "there is no such session" in none.err
+    assert (none.status, none.out) == (0, "") and "no session has its work merged" in none.err
     for words in (("--merged", "3"), ("--merged", "--all"), ("--merged", "--force")):
         assert tell("git-daytona", "delete", *words, cwd=repo.path).status == 2
     done = tell("git-daytona", "rm", "--all", cwd=repo.path)
