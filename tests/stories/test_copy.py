@@ -109,3 +109,28 @@ def test_a_colon_behind_a_slash_is_no_session():
     assert copy.place("1:") == copy.Place("1", ".")
     assert copy.place("1:a:b") == copy.Place("1", "a:b")
     assert copy.place(":x") == copy.Place(None, ":x")
+
+
+def test_case_105_a_link_keeps_its_own_name(local, repo, there, tell, tmp_path):
+    """What it leads to is copied, under the name that was given."""
+    (repo.path / "real").write_text("content\n")
+    (repo.path / "folder").mkdir()
+    (repo.path / "folder" / "inside").write_text("content\n")
+    (repo.path / "link").symlink_to("real")
+    (repo.path / "tree").symlink_to("folder")
+    (tmp_path / "elsewhere").symlink_to(repo.path / "link")
+    there.agent("mkdir dir")
+    examples = {
+        "link": "link",
+        "tree": "tree/inside",
+        "tree/": "tree/inside",
+        "./tree/../link": "link",
+        str(tmp_path / "elsewhere"): "elsewhere",
+        "folder/.": "folder/inside",
+    }
+    for source, name in examples.items():
+        done = tell("git-daytona", "cp", source, "1:dir/", cwd=repo.path)
+        assert done.status == 0, done.err
+        assert there.agent(
+            f"cd dir && find . -type f -exec cat {{}} + && ls -d {name}; rm -r *"
+        ) == (f"content\n{name}\n"), source

@@ -9,13 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from git_daytona.api.cloud import Execution
-from git_daytona.git.refs import PROJECT
 from git_daytona.sandbox import report
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.tools.context import Denied, Question, Result
 from git_daytona.tools.registry import TOOLS
-
-IN_DIRECTORY = 'cd "$1" && script=$2 && shift 2 && exec sh -c "$script" sh "$@"'
 
 
 @dataclass
@@ -34,12 +31,8 @@ class RealContext:
     locks: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
 
     def execute(self, script: str, *arguments: str, timeout: float) -> Execution:
-        words = (PROJECT, script, *arguments)
-        return self._within(
-            lambda place: report.run_once(
-                self.coordinator.cloud, place, IN_DIRECTORY, *words, timeout=timeout
-            )
-        )
+        once = report.in_directory(script, *arguments, timeout=timeout)
+        return self._within(lambda place: once.run(self.coordinator.cloud, place))
 
     def upload(self, path: str, content: bytes) -> None:
         self._within(lambda place: self.coordinator.cloud.upload(place, path, content))

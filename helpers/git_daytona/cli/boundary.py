@@ -62,9 +62,7 @@ def run(command: click.Command, program: str, arguments: Sequence[str]) -> int:
         messages.note("interrupted")
         return errors.INTERRUPTED
     except BrokenPipeError:
-        # The reader went away (`| head`): no complaint, and none from the interpreter's last flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return BROKEN_PIPE
+        return reader_gone()
     except Exception as problem:  # noqa: BLE001 — the last resort, see _reported()
         if isinstance(problem, OSError) and _holds_back():
             problem = errors.GitDaytonaError(
@@ -83,6 +81,13 @@ def _holds_back() -> bool:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return True
     return False
+
+
+def reader_gone() -> int:
+    """Return the status for a reader that went away (`| head`): no complaint, and none from the
+    interpreter's last flush. A command that writes much calls it itself: click has 1 for that."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return BROKEN_PIPE
 
 
 def report(problem: Exception, program: str) -> int:

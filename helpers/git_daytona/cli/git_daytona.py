@@ -5,7 +5,7 @@ from git_daytona.cli.program import program
 SECTIONS = {
     "Work in sessions": {
         "start": ("work", "Start a session: a sandbox with HEAD in it"),
-        "exec": ("work", "Run a command in a session's sandbox"),
+        "exec": ("execute", "Run a command in a session's sandbox"),
         "shell": ("work", "Open a shell in a session's sandbox"),
         "cp": ("work", "Copy files into a sandbox, or out of it"),
         "forward": ("ports", "Let ports of this machine lead into a sandbox"),
@@ -28,6 +28,7 @@ SECTIONS = {
         "diff": ("plain_git", "Show what a session has changed"),
         "open": ("look", "Print and open a link to a server in a sandbox"),
         "logs": ("look", "Print the end of the log"),
+        "help": ("help", "Show the manual page, or what a command takes"),
     },
     "Mend": {
         "doctor": ("mend", "Check the whole chain, and say what to do"),
@@ -47,11 +48,16 @@ SECTIONS = {
 }
 
 
+ALIASES = {"list": "status", "ls": "status", "ps": "status", "rm": "delete", "ssh": "shell"}
+
+
 @program(
     "git-daytona",
     SECTIONS,
-    epilog="N is a number, sandbox-N, opencode/N, a sandbox id or a session id. See git-daytona(1) "
-    "for exit statuses and files.",
+    epilog="N is a number, sandbox-N, opencode/N, a sandbox id or a session id; without it the "
+    "session is meant whose branch you are on, or the only one. Also known as: status as list, ls "
+    "and ps, delete as rm, shell as ssh. See git-daytona(1) for exit statuses and files.",
+    aliases=ALIASES,
 )
 def cli() -> None:
     """Run OpenCode sessions in Daytona sandboxes and get their work back through git."""

@@ -31,7 +31,7 @@ def clear(sandboxes: Set[str], gateway: Endpoint, variables: Mapping[str, str], 
     ]
     # The last first: then each number that was of no use can be given back.
     for file, session in sorted(found, key=lambda each: -(each[1].number or 0)):
-        name = f"session {session.number or session.id} of '{session.worktree}'"
+        name = f"session {session.name} of '{session.worktree}'"
         try:
             if line := _delete(file, session, variables):
                 say(f"{name}: {line}")

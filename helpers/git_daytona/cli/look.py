@@ -169,10 +169,12 @@ def open_(browser: bool | None, name: str, port: int | None) -> None:
     Without PORT it is the one that listens. Whoever has the link can open it, for 24 hours.
     """
     with common.coordinator(anywhere=True) as coordinator:
+        if port is None and common.is_port(name) and coordinator.identified(name) == name:
+            name, port = "", int(name)
         session = coordinator.find(name)
         sandbox_id = session.sandbox_id
         listening = coordinator.awake(session, lambda id_: common.listening(coordinator, id_))
-        port = port or _only(listening, name)
+        port = port or _only(listening, session.name)
         if port not in listening:
             common.warn(f"nothing listens on port {port} in the sandbox yet")
         link = coordinator.cloud.preview(sandbox_id, port, seconds=previews.LINK_SECONDS)
@@ -184,7 +186,7 @@ def open_(browser: bool | None, name: str, port: int | None) -> None:
 def _only(ports: Sequence[int], name: str) -> int:
     if not ports:
         raise NotFound(
-            f"nothing listens in the sandbox of session '{name}'",
+            f"nothing listens in the sandbox of session {name}",
             hint="start a server there first",
         )
     if len(ports) > 1:

@@ -41,5 +41,17 @@ command = click.argument(
 """The words of a command to run, without a ``--`` in front."""
 
 
+class SessionFirst(click.Command):
+    """A command that passes words on, and whose N may be left out with a ``--`` before these."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            given, _, _ = self.make_parser(ctx).parse_args(args[:at])
+            if not isinstance(given.get("name"), str):
+                args = [*args[:at], "", *args[at:]]
+        return super().parse_args(ctx, args)
+
+
 def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2))

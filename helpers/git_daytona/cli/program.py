@@ -4,6 +4,7 @@ import difflib
 import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -18,15 +19,18 @@ Sections = Mapping[str, Mapping[str, tuple[str, str]]]
 class Program(click.Group):
     """A group whose commands are looked up in the modules that its sections name."""
 
-    def __init__(self, *arguments: Any, sections: Sections, **options: Any) -> None:
+    def __init__(
+        self, *arguments: Any, sections: Sections, aliases: Mapping[str, str], **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
-        self.sections = sections
+        self.sections, self.aliases = sections, aliases
         self.places = {name: place for rows in sections.values() for name, place in rows.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.places)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        cmd_name = self.aliases.get(cmd_name, cmd_name)
         if cmd_name not in self.places:
             return None
         module, short_help = self.places[cmd_name]
@@ -65,9 +69,13 @@ class Program(click.Group):
 
 
 def program(
-    name: str, sections: Sections, epilog: str | None = None
+    name: str,
+    sections: Sections,
+    epilog: str | None = None,
+    aliases: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Callable[[], None]], Program]:
-    """Make the decorator for the function whose docstring describes an executable."""
+    """Make the decorator for the function whose docstring describes an executable; ``aliases`` are
+    what others call its commands."""
 
     def make(function: Callable[[], None]) -> Program:
         version = click.version_option(__version__, "--version", message=f"{name} %(version)s")
@@ -75,6 +83,7 @@ def program(
             name,
             cls=Program,
             sections=sections,
+            aliases=aliases,
             epilog=epilog,
             context_settings={"help_option_names": ["-h", "--help"]},
         )(version(function))

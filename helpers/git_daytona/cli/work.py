@@ -1,6 +1,5 @@
-"""``git daytona start, exec, shell, cp, sync, fetch, push, wait, delete``: a session's life."""
+"""``git daytona start, shell, cp, sync, fetch, push, wait, delete``: a session's life."""
 
-import shlex
 import sys
 import time
 from functools import partial
@@ -8,9 +7,9 @@ from functools import partial
 import click
 
 from git_daytona.base import messages
-from git_daytona.base.errors import CutShort, GitDaytonaError, UsageError
+from git_daytona.base.errors import GitDaytonaError, UsageError
 from git_daytona.base.secret import printable
-from git_daytona.cli import choice, common, options
+from git_daytona.cli import choice, common
 from git_daytona.cli.choice import Chosen
 from git_daytona.cli.options import flag, number
 from git_daytona.sessions import copy, shell, status
@@ -63,42 +62,13 @@ def start(
             coordinator.state.set_title(started.session.id, title)
         if started.replaced:
             common.warn("the session's sandbox was gone; what it had not synced is lost")
-        name, rest = started.session.id, "nothing is synced"
-        if started.session.number is not None:
-            names = started.session.names
-            name, rest = str(names.number), f"branch {names.branch}"
+        name, branch = started.session.name, started.session.branch
+        rest = f"branch {branch}" if branch else "nothing is synced"
         word = "started" if started.new else "already there"
         click.echo(f"session {name} {word}: sandbox {started.session.sandbox_id}, {rest}")
         common.warn_of_dangers(coordinator, started.session)
         if started.new and (line := coordinator.stays_here(started.session)):
             messages.note(line)
-
-
-@click.command("exec", context_settings=options.PASSING_ON)
-@number("--timeout", metavar="S", within=(1, 86400), default=3600, help="End it after S seconds.")
-@common.session
-@options.command
-def exec_(timeout: int, name: str, command: tuple[str, ...]) -> int:
-    """Run COMMAND in the session's project directory, and exit with its status.
-
-    Several words are one command with its arguments; a single word is a shell command line. It runs
-    at most once, with standard input closed; what it prints comes when it has ended.
-    """
-    with common.coordinator(anywhere=True, step="running the command") as coordinator:
-        line = command[0] if len(command) == 1 else shlex.join(command)
-        try:
-            result, notice = coordinator.execute(name, line, timeout=timeout)
-        except CutShort as problem:
-            _print_output(problem.output)
-            raise
-        if notice:
-            common.warn(notice)
-        _print_output(result.output)
-        return result.status
-
-
-def _print_output(output: str) -> None:
-    sys.stdout.write(printable(output) if sys.stdout.isatty() else output)
 
 
 @click.command("shell")
@@ -225,9 +195,10 @@ def delete(force: bool, forget: bool, cancel: bool, merged: bool, chosen: Chosen
     with common.coordinator(anywhere=not merged, step="deleting") as coordinator:
         if merged:
             names = [each.name for each in coordinator.sessions() if coordinator.is_merged(each)]
-            return choice.one_by_one(names, lambda name: _deleted(coordinator, name, merged=True))
-        work = _kept if cancel else _forgotten if forget else partial(_deleted, force=force)
-        return chosen.each(coordinator, partial(work, coordinator))
+            work = partial(_deleted, coordinator, merged=True)
+            return choice.one_by_one(names, work, none="no session has its work merged")
+        act = _kept if cancel else _forgotten if forget else partial(_deleted, force=force)
+        return chosen.each(coordinator, partial(act, coordinator))
 
 
 def _kept(coordinator: Coordinator, name: str) -> str:

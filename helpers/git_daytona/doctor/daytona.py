@@ -183,7 +183,7 @@ class Service:
         unsynced = (state.FAILED, state.SETUP_FAILED)
         for each in every:
             if each.git_return.state in unsynced:
-                name = each.number or each.id
+                name = each.name
                 return warn(
                     f"session {name} was not synced: {each.git_return.message}"
                     f"{self._asleep(each.sandbox_id)}",
@@ -191,7 +191,7 @@ class Service:
                 )
         if waiting := [each for each in every if each.needs_sync]:
             text = f"{len(waiting)} of {len(every)} may hold work that is not here"
-            return warn(text, f"sync: git daytona sync {waiting[0].number or waiting[0].id}")
+            return warn(text, f"sync: git daytona sync {waiting[0].name}")
         return ok(f"{len(every)}, all of them synced")
 
     def _asleep(self, sandbox_id: str) -> str:

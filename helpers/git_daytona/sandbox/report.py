@@ -100,15 +100,25 @@ class CommitText:
     author: tuple[str, str] = ("", "")
 
 
+def script(source: str, *arguments: str) -> str:
+    """Make a script with its arguments one text, which sh reads whole before it runs."""
+    return f"{{ set -- {shlex.join(arguments)}\n{source}\n}} </dev/null\n"
+
+
+def line(source: str, *arguments: str) -> str:
+    """Make the line of shell that runs a script. It is piped to sh: no argument list in the sandbox
+    has its text, or pkill(1) would take our own shells for what an agent wants to end."""
+    return f"printf %s {shlex.quote(script(source, *arguments))} | sh"
+
+
 class Command:
-    """A shell script that is run under ``sh -c``, with standard input closed, at most once: who
-    asks again, because the answer got lost or the sandbox had to be started, gets what became of
-    the first run."""
+    """A shell script that is run by sh, with standard input closed, at most once: who asks again,
+    because the answer got lost or the sandbox had to be started, gets what became of the first
+    run."""
 
     def __init__(self, source: str, *arguments: str, timeout: float) -> None:
         self._id, self._timeout = secrets.token_hex(12), timeout
-        words = ("sh", "-c", scripts.read("guard"), "sh", self._id, source, *arguments)
-        self._line = shlex.join(words) + " </dev/null"
+        self._line = line(scripts.read("guard"), self._id, script(source, *arguments))
         self._sandbox = ""
         """Where it may have begun: a request's answer was lost, or said nothing of it."""
 
@@ -148,8 +158,13 @@ def run_once(
 
 def in_project(command: str, *, timeout: float) -> Command:
     """Make a command of a line of shell, for the project's directory (home without one)."""
-    source = 'cd "$1" 2>/dev/null || cd || exit 125\nexec sh -c "$2"'
-    return Command(source, PROJECT, command, timeout=timeout)
+    return in_directory('command=$1; set --; eval " $command"', command, timeout=timeout)
+
+
+def in_directory(source: str, *arguments: str, timeout: float) -> Command:
+    """Make a command of a script, for the project's directory (home without one)."""
+    go = 'cd -- "$1" 2>/dev/null || cd || exit 125\nshift\n'
+    return Command(go + source, PROJECT, *arguments, timeout=timeout)
 
 
 def _reported(

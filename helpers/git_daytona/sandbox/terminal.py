@@ -10,11 +10,13 @@ import json
 import os
 import queue
 import secrets
+import shlex
 import shutil
 import signal
 import sys
 import termios
 import threading
+import time
 import tty
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,9 +27,10 @@ from git_daytona.api.cloud import Cloud
 from git_daytona.api.failures import from_status
 from git_daytona.api.toolbox import TerminalAddress
 from git_daytona.base import log, progress
-from git_daytona.base.errors import ConnectionClosed, GitDaytonaError
+from git_daytona.base.errors import ConnectionClosed, GitDaytonaError, SandboxCommandFailed
 from git_daytona.base.secret import printable
-from git_daytona.sandbox import report
+from git_daytona.git.refs import PROJECT
+from git_daytona.sandbox import report, scripts
 
 if TYPE_CHECKING:
     import aiohttp
@@ -55,21 +58,30 @@ def is_there() -> bool:
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
-def join(cloud: Cloud, sandbox_id: str, directory: str) -> int:
-    """Join our terminal to a login shell in the sandbox, in the directory (the home directory where
-    that is missing), until it ends; return its exit status, 128+N after signal N.
+def join(cloud: Cloud, sandbox_id: str, directory: str, command: str = "") -> int:
+    """Join our terminal to a login shell in the sandbox, in the directory (else the project, or the
+    home directory), or to a command that takes the shell's place, until it ends; return its exit
+    status, 128+N after signal N.
 
     Raises ConnectionClosed where the connection breaks for good, and what opening it raises.
     """
-    test = '[ -d "$1" ]'
-    found = report.run_once(cloud, sandbox_id, test, directory, timeout=CONNECT_SECONDS)
-    place = directory if found.status == 0 else None
+    mark = secrets.token_hex(12)
+    words = (scripts.read("terminal"), mark, directory, PROJECT, command, secrets.token_hex(8))
+    found = report.run_once(cloud, sandbox_id, *words, timeout=CONNECT_SECONDS).output.splitlines()
+    place = found[0] if found and found[0] in (directory, PROJECT) else None
+    typed = f" exec sh {shlex.quote(found[1])}\r" if command and len(found) == 2 else ""
+    if command and not typed:
+        raise SandboxCommandFailed(
+            "cannot write to ~/.cache in the sandbox; is its disk full?",
+            hint="look into it: git daytona shell",
+        )
     name = f"git-daytona-{secrets.token_hex(8)}"
     env = {"TERM": os.environ.get("TERM") or "xterm-256color"}
     address = cloud.open_terminal(sandbox_id, name, directory=place, size=_size(), env=env)
     progress.give_way()
     try:
-        return asyncio.run(_Joined(cloud, sandbox_id, name, address).run())
+        screen = _Screen(mark.encode() if command else b"")
+        return asyncio.run(_Joined(cloud, sandbox_id, name, address, screen, typed.encode()).run())
     finally:
         with contextlib.suppress(GitDaytonaError):  # it has ended, or goes with its sandbox
             cloud.close_terminal(sandbox_id, name)
@@ -96,13 +108,29 @@ class _Screen(threading.Thread):
     """A writer to our terminal. While that is stopped by Ctrl-S, neither keys nor signals wait, nor
     does the other side, which would take us for gone."""
 
-    def __init__(self) -> None:
+    def __init__(self, mark: bytes = b"") -> None:
         super().__init__(daemon=True)
         self._pieces: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self.behind = 0
         """Bytes that are not written yet."""
+        self._mark, self._held = mark, b""
+        self._patience = time.monotonic() + CONNECT_SECONDS
+
+    def _after_mark(self, data: bytes) -> bytes:
+        """Leave out what the shell prints before the command begins: a greeting, a prompt, the
+        line that was typed. If the mark does not come, something is amiss, and all is shown."""
+        self._held += data
+        before, mark, after = self._held.partition(self._mark)
+        if mark or time.monotonic() > self._patience or len(self._held) > BEHIND_BYTES:
+            self._mark = b""
+            return after if mark else before
+        return b""
 
     def show(self, data: bytes) -> None:
+        if self._mark:
+            data = self._after_mark(data)
+        if not data:
+            return
         self.behind += len(data)
         self._pieces.put(data)
 
@@ -127,6 +155,9 @@ class _Joined:
     sandbox_id: str
     name: str
     address: TerminalAddress
+    screen: _Screen
+    typed: bytes = b""
+    """What is typed first."""
     ended_by: int = 0
 
     async def run(self) -> int:
@@ -135,7 +166,7 @@ class _Joined:
 
         from git_daytona.api import network  # TLS is not loaded by what needs no terminal
 
-        screen = _Screen()
+        screen = self.screen
         screen.start()
 
         async def refuse(*_: object) -> None:
@@ -191,6 +222,9 @@ class _Joined:
         """Pass on what is typed and shown until one ends; return the reason in the close frame."""
         loop, resized = asyncio.get_running_loop(), asyncio.Event()
         keys: asyncio.Queue[bytes] = asyncio.Queue()
+        if self.typed:
+            keys.put_nowait(self.typed)
+            self.typed = b""
 
         def end(number: int) -> None:
             self.ended_by = number

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from git_daytona.api.cloud import Execution
 from git_daytona.base import log
 from git_daytona.base.errors import GitDaytonaError, NoKey
-from git_daytona.git.refs import PROJECT
 from git_daytona.sandbox import report
 from git_daytona.service import permissions
 from git_daytona.service.jsonrpc import Closed, Refused, Request
@@ -23,13 +22,6 @@ from git_daytona.sessions import state
 from git_daytona.tools.context import Cancelled, Denied, Question, Result, Tool, ToolError
 
 T = TypeVar("T")
-
-# Runs a script in the project, or home without one. $1 project, $2 script, then its arguments.
-_IN_PROJECT = """cd -- "$1" 2>/dev/null || cd || exit 125
-script=$2
-shift 2
-exec sh -c "$script" sh "$@"
-"""
 
 
 class Shared:
@@ -157,7 +149,7 @@ class ToolCall:
     # -- Context -----------------------------------------------------------------------------------
 
     def execute(self, script: str, *arguments: str, timeout: float) -> Execution:
-        once = report.Command(_IN_PROJECT, PROJECT, script, *arguments, timeout=timeout)
+        once = report.in_directory(script, *arguments, timeout=timeout)
         return self._in_sandbox(
             lambda sandbox_id: once.run(self._shared.workspace.coordinator().cloud, sandbox_id)
         )

@@ -23,7 +23,7 @@ def meant(sessions: Sequence[Session], repository: Repository | None) -> Session
     if not sessions:
         raise NotFound("no sessions here yet", hint="start one: git daytona start")
     branch = _branch(repository) if repository else ""
-    on_branch = [each for each in sessions if each.branch == branch]
+    on_branch = [each for each in sessions if branch and each.branch == branch]
     prefixes = {f"{each.prefix}/" for each in sessions}
     if not on_branch and len(sessions) == 1 and not branch.startswith(tuple(prefixes)):
         return sessions[0]

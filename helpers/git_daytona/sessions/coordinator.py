@@ -105,6 +105,11 @@ class Coordinator:
             raise NoRepository(NO_REPOSITORY, hint="go to a repository, or make one: git init")
         return self._repository
 
+    @property
+    def worktree(self) -> Path | None:
+        """The worktree in which one stands; None where there is none."""
+        return self._repository.worktree if self._repository else None
+
     def close(self) -> None:
         """Wait for what runs behind the calls (revocations)."""
         self.transfers.drain()
@@ -158,7 +163,9 @@ class Coordinator:
             return choice.meant(sessions, self._repository)
         number = number_in(name) or -1
         for session in sessions:
-            if name in (session.id, session.sandbox_id, session.branch) or session.number == number:
+            if name in (session.id, session.sandbox_id, session.branch):
+                return session
+            if number in (session.number, session.own_number):
                 return session
         self.get(name)  # raises what is known of it
         raise errors.NotFound(
@@ -347,7 +354,8 @@ class Coordinator:
 
     def reserve(self, *, base: bool = True, begin: str | None = None, dirty: bool = False) -> Names:
         """Reserve the next number, with its branch at a commit, or HEAD, unless ``base`` is off."""
-        known = {each.number for each in self.sessions() if each.number}
+        numbers = [(each.number, each.own_number) for each in self.sessions()]
+        known = {each for both in numbers for each in both if each}
         prefix = preferences.load(self.directory).branch_prefix()
         return branches.reserve(
             self.repository, prefix, known=known, base=base, begin=begin, dirty=dirty
@@ -388,8 +396,15 @@ class Coordinator:
             api_url=lives["api_url"],
             organization_id=lives["organization_id"],
             depth=depth,
+            own_number=earlier.own_number if earlier else None,
         )
+        if names is None and session.own_number is None and self._repository:
+            with suppress(GitDaytonaError):  # a repository that cannot be written
+                session = replace(session, own_number=self.reserve(base=False).number)
         self.state.put(session)
+        if names is None and not self._repository and session.own_number is None:
+            self.state.give_number(session_id)
+            session = self.state.get(session_id) or session
         return session
 
     def stays_here(self, session: Session) -> str:
@@ -437,7 +452,7 @@ class Coordinator:
                 event["status"] = result.status
             return result
 
-        result, _, notice = self._work_in(self.find(name), work)
+        result, _, notice = self.work_in(self.find(name), work)
         return result, notice
 
     def within(
@@ -458,7 +473,7 @@ class Coordinator:
         """
         if begun is not None and self.state.get(session_id) is None:
             raise _deleted(begun)
-        return self._work_in(self.ensure(session_id, origin=origin).session, work)
+        return self.work_in(self.ensure(session_id, origin=origin).session, work)
 
     def ensure(self, session_id: str, *, origin: str | None = None) -> Started:
         """Return the session for a tool call: made at the first one, without any API call later.
@@ -482,7 +497,8 @@ class Coordinator:
         blocked = branches.in_the_way(self.repository, session.prefix)
         return blocked is not None and session.git_return.message == blocked.message
 
-    def _work_in(self, session: Session, work: Callable[[str], T]) -> tuple[T, Session, str]:
+    def work_in(self, session: Session, work: Callable[[str], T]) -> tuple[T, Session, str]:
+        """Do something in a session's sandbox as ``within`` does."""
         # Before it is used, so that a crash leaves no work that nobody knows of. If the file knows
         # that already, the next call, or the sync, says that it cannot be written.
         known = session.needs_sync and not session.deleting
@@ -679,7 +695,7 @@ class Coordinator:
 
     def _delete_sandbox(self, session: Session) -> None:
         """Delete a session's sandbox, on which no work depends any more."""
-        name = session.number or session.id
+        name = session.name
         try:
             with suppress(SandboxGone), self.at_home(session):
                 self.sandboxes.delete(session.sandbox_id)
@@ -777,7 +793,7 @@ def _unmerged(session: Session) -> Unmerged:
 
 
 def _deleted(session: Session) -> CutShort:
-    return CutShort(f"session {session.number or session.id} was deleted while this ran")
+    return CutShort(f"session {session.name} was deleted while this ran")
 
 
 def is_usable(session_id: str) -> bool:

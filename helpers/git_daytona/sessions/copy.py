@@ -101,7 +101,7 @@ def copy_in(coordinator: Coordinator, name: str, source: str, target: str) -> Un
         kind = parts.run("kind", target)[0]
         parent, own = posixpath.split(target.rstrip("/"))
         if kind == "directory":
-            parent, own = target, path.resolve().name
+            parent, own = target, _own_name(path)
         elif kind == "file" and path.is_dir():
             raise errors.UsageError(
                 f"'{target}' is a file there, and '{source}' a directory",
@@ -132,6 +132,12 @@ def copy_in(coordinator: Coordinator, name: str, source: str, target: str) -> Un
         done = coordinator.awake(session, lambda _: work())
         event["files"] = done.files
     return done
+
+
+def _own_name(path: Path) -> str:
+    """Return what a file is called by the path that names it: a link as the link, as cp(1) has
+    it."""
+    return path.name if path.name not in ("", "..") else path.resolve().name
 
 
 def _pack(source: Path, name: str, archive: IO[bytes]) -> int:

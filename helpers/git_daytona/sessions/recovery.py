@@ -65,7 +65,7 @@ def recover(coordinator: Coordinator) -> Recovered:
             if mark.git_dir == coordinator.git_dir:
                 step(f"session {mark.session_id}", partial(_finish_creation, coordinator, mark))
         for session in coordinator.sessions():
-            step(f"session {session.number or session.id}", partial(_finish, coordinator, session))
+            step(f"session {session.name}", partial(_finish, coordinator, session))
         event.update(done=len(found.done), failed=len(found.failed))
     return found
 
@@ -110,7 +110,7 @@ def _finish_creation(coordinator: Coordinator, mark: lifecycle.Mark) -> str:
             return ""
     started = coordinator.start(mark.session_id, synced=coordinator.has_repository, for_tools=True)
     mark.path.unlink(missing_ok=True)
-    name = started.session.number or mark.session_id
+    name = started.session.name
     return f"session {name}: its interrupted start was finished"
 
 
@@ -120,7 +120,7 @@ def _finish(coordinator: Coordinator, session: Session) -> str:
         if coordinator.busy(session.id):
             return ""
         coordinator.delete(session.id)
-        return f"session {session.number or session.id}: it was deleted, as wished"
+        return f"session {session.name}: it was deleted, as wished"
     if session.number is None or not session.needs_sync or session.git_return.message == GONE:
         return ""
     try:
@@ -265,8 +265,7 @@ def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:
             coordinator.state.remove(session.id)  # its repository is gone
         else:
             raise UsageError(
-                f"sandbox '{sandbox_id}' belongs to session {session.number or session.id} "
-                f"of '{session.worktree}'",
+                f"sandbox '{sandbox_id}' belongs to session {session.name} of '{session.worktree}'",
                 hint="use it there, or delete that session first",
             )
     coordinator.sandboxes.awake(info)

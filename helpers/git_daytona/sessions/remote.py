@@ -30,8 +30,7 @@ class Destination:
     @property
     def name(self) -> str:
         """What a person calls it."""
-        number = self.session.number if self.session else None
-        return str(number or self.sandbox_id)
+        return self.session.name if self.session else self.sandbox_id
 
 
 def destination(coordinator: Coordinator, name: str) -> Destination:
@@ -41,6 +40,8 @@ def destination(coordinator: Coordinator, name: str) -> Destination:
     try:
         session = coordinator.find(name)
     except NotFound as problem:
+        if not name:
+            raise
         try:
             found, home = Destination(coordinator.cloud.get(name).id), nullcontext()
         except SandboxGone:

@@ -1,12 +1,14 @@
-"""A person's own shell in a sandbox: on a terminal by the toolbox (terminal.py), else over ssh."""
+"""A person's shell or terminal in a sandbox: by the toolbox (terminal.py), else over ssh."""
 
 import shlex
+from collections.abc import Callable
 
 from git_daytona.base import log
 from git_daytona.git.refs import PROJECT
 from git_daytona.sandbox import scripts, terminal
 from git_daytona.sessions.connect import Wish, connect
 from git_daytona.sessions.coordinator import Coordinator
+from git_daytona.sessions.state import Session
 
 
 def shell(coordinator: Coordinator, name: str) -> int:
@@ -15,16 +17,32 @@ def shell(coordinator: Coordinator, name: str) -> int:
     A sandbox that does not run is started first, one that is gone is replaced. Raises what that and
     minting raise, HostKeyRefused, and ConnectionClosed.
     """
+
+    def work(session: Session) -> int:
+        if terminal.is_there():
+            return terminal.join(coordinator.cloud, session.sandbox_id, PROJECT)
+        command = shlex.join(("sh", "-c", scripts.read("login"), PROJECT))
+        return connect(coordinator, session.sandbox_id, Wish(command))
+
+    return _in_use(coordinator, name, work)
+
+
+def run_on_terminal(coordinator: Coordinator, name: str, command: str, directory: str) -> int:
+    """Run a command on our terminal, as ``shell`` opens a shell."""
+
+    def work(session: Session) -> int:
+        return terminal.join(coordinator.cloud, session.sandbox_id, directory, command)
+
+    return _in_use(coordinator, name, work)
+
+
+def _in_use(coordinator: Coordinator, name: str, work: Callable[[Session], int]) -> int:
     session = coordinator.find(name)
     if not coordinator.is_there(session):
         session = coordinator.start(session.id, again=session).session
     coordinator.state.touch(session.id)
     with log.event("shell", session=session.id, sandbox=session.sandbox_id) as event:
-        if terminal.is_there():
-            status = terminal.join(coordinator.cloud, session.sandbox_id, PROJECT)
-        else:
-            command = shlex.join(("sh", "-c", scripts.read("login"), PROJECT))
-            status = connect(coordinator, session.sandbox_id, Wish(command))
+        status = work(session)
         event.update(status=status)
         coordinator.state.touch(session.id)  # what was done there is not here yet
         return status

@@ -143,21 +143,23 @@ class Session:
     """The sandbox's organisation there (ours); empty where that API does not say."""
     depth: Annotated[int, _milliseconds] = 0
     """How many generations of the history its sandbox has (ours); 0: all."""
+    own_number: Annotated[int | None, _number] = None
+    """What it is called where nothing is synced, and ``number`` is missing (ours)."""
 
     @property
     def names(self) -> Names:
         """The names of its branch and remote; raises NoRepository if it is not synced."""
         if self.number is None:
             raise NoRepository(
-                f"session '{self.id}' is not synced: {self.git_return.message}",
-                hint="'git daytona exec' reaches it",
+                f"session {self.name} is not synced: {self.git_return.message}",
+                hint=f"reach it: git daytona exec {self.name} -- COMMAND",
             )
         return Names(self.number, self.prefix)
 
     @property
     def name(self) -> str:
         """What a person calls it: its number, or its id if it has none."""
-        return str(self.number or self.id)
+        return str(self.number or self.own_number or self.id)
 
     @property
     def branch(self) -> str:
@@ -183,7 +185,7 @@ def camel_case(name: str) -> str:
     return first + "".join(map(str.capitalize, others))
 
 
-_NAMES = {"number": "branchNumber", "prefix": "branchPrefix"}
+_NAMES = {"number": "branchNumber", "prefix": "branchPrefix", "own_number": "number"}
 _FIELDS: dict[type[GitReturn | Session], dict[str, tuple[str, Callable[[Any], Any]]]] = {
     kind: {
         field: (_NAMES.get(field) or camel_case(field), hint.__metadata__[0])
@@ -310,7 +312,7 @@ class StateFile:
                 continue
             if session is not None:
                 found.append(session)
-        return sorted(found, key=lambda each: each.number or 0)
+        return sorted(found, key=lambda each: each.number or each.own_number or 0)
 
     def get(self, session_id: str) -> Session | None:
         """Read a session; None where there is none. Raises BadRecord."""
@@ -328,6 +330,19 @@ class StateFile:
             record = earlier if isinstance(earlier, dict) else {}
             document["sessions"][session.id] = record
             _write(record, values)
+
+    def give_number(self, session_id: str) -> None:
+        """Give a session of a directory without a repository the number after the last of those
+        that are there."""
+        with self._changing() as document:
+            records = document["sessions"]
+            numbers = [
+                each.get("number")
+                for each in records.values()
+                if isinstance(each, dict) and each.get("gitDir") == self._git_dir
+            ]
+            whole = [each for each in numbers if type(each) is int and 0 < each < LAST_NUMBER]
+            records[session_id]["number"] = max(whole, default=0) + 1
 
     def edit(self, session_id: str, **values: Any) -> Session | None:
         """Change values of a session; return what it was before, None where there is none."""

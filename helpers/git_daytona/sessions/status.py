@@ -174,7 +174,7 @@ def _row(
     away = look.away.get(session.id)
     position = positions.get(session.number or 0, BranchPosition())
     return Row(
-        number=session.number,
+        number=session.number or session.own_number,
         branch=session.names.branch if session.number is not None else None,
         session_id=printable(session.id),
         sandbox_id=printable(session.sandbox_id),
@@ -249,8 +249,8 @@ def verdict(session: Session) -> GitDaytonaError | None:
     """Return None for a session whose work is here (or that syncs nothing); else why it is not."""
     if session.git_return.state in (state.FAILED, state.SETUP_FAILED):
         return errors.TransferFailed(
-            f"session {session.number}: {session.git_return.message}",
-            hint=f"try again: git daytona sync {session.number}",
+            f"session {session.name}: {session.git_return.message}",
+            hint=f"try again: git daytona sync {session.name}",
         )
     return None
 

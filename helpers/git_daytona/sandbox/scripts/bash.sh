@@ -22,12 +22,9 @@ fi
 shell=$(command -v bash || echo sh)
 
 # A session of its own: what the command starts can be ended together, and outlives this script if
-# it is a server.
-if command -v setsid >/dev/null 2>&1; then
-  setsid "$shell" -c -- "$command" >"$log" 2>&1 </dev/null &
-else
-  "$shell" -c -- "$command" >"$log" 2>&1 </dev/null &
-fi
+# it is a server. The command is in a variable: no argument list has its text, which pkill looks for.
+apart=$(command -v setsid)
+c="unset c; $command" $apart "$shell" -c 'eval "$c"' >"$log" 2>&1 </dev/null &
 child=$! watcher=
 
 end_all() {

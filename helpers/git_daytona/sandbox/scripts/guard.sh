@@ -1,12 +1,11 @@
 # Runs a script in the sandbox at most once, and gives its output and status to whoever asks with
 # the same id: a request whose connection dropped is sent again, and the command behind it may be
 # running or done already. The first line is the id; "ID cut short" if the command was ended from
-# outside (with the sandbox, say). Arguments: id, script, arguments of the script…
+# outside (with the sandbox, say). Arguments: id, script (with its arguments).
 runs=$HOME/.cache/git-daytona
 run=$runs/$1
 script=$2
 status= short= full=
-shift 2
 # A process is told by its number and the moment it began: numbers are used again.
 born=
 look() { # process id
@@ -25,11 +24,11 @@ umask 077
 [ -d "$runs" ] || mkdir -p "$runs" 2>/dev/null
 if mkdir "$run" 2>/dev/null; then
   # The output goes to a file, so that a server left in the background does not keep the call open;
-  # input is closed, so that nothing eats the rest of what the toolbox feeds to the shell.
+  # the script comes by a pipe, and stands in no argument list.
   umask 022
   look $$ 2>/dev/null
   echo "$$ $born" >"$run/runner"
-  sh -c "$script" sh "$@" >"$run/output" 2>&1 </dev/null
+  printf '%s\n' "$script" | sh >"$run/output" 2>&1
   status=$?
   # Then what the script printed is lost, too, or some of it.
   echo "$status" 2>/dev/null >"$run/status" ||

@@ -1,0 +1,144 @@
+"""``git daytona exec``: a command in a session's sandbox."""
+
+import codecs
+import os
+import re
+import shlex
+import signal
+import sys
+from typing import TextIO
+
+import click
+
+from git_daytona.base.errors import UsageError
+from git_daytona.base.secret import printable
+from git_daytona.cli import boundary, common, options, signals
+from git_daytona.cli.options import flag, number
+from git_daytona.sandbox import terminal
+from git_daytona.sandbox.remote_command import COMMAND_BYTES
+from git_daytona.sessions import execution, shell
+from git_daytona.sessions.execution import Input
+
+ENDED_BY = (signal.SIGTERM, signal.SIGHUP)
+
+
+@click.command("exec", cls=options.SessionFirst, context_settings=options.PASSING_ON)
+@flag("--tty", "-t", help="Give the command this terminal: keys, size, colours.")
+@number("--timeout", metavar="S", within=(1, 86400), default=3600, help="End it after S seconds.")
+@common.session
+@options.command
+def exec_(tty: bool, timeout: int, name: str, command: tuple[str, ...]) -> int:
+    """Run COMMAND in the session's project, and exit with its status.
+
+    Several words are one command with its arguments; a single word is a shell command line. It runs
+    at most once, in the subdirectory of the project that you stand in here, if that is there. What
+    it prints comes as it is, to stdout and stderr, and what is piped in arrives. Ctrl-C reaches it.
+    With -t it has this terminal instead, and no time limit.
+    """
+    line = command[0] if len(command) == 1 else shlex.join(command)
+    if len(line.encode("utf-8", "surrogateescape")) > COMMAND_BYTES or "\0" in line:
+        raise UsageError(
+            f"the command is longer than {COMMAND_BYTES >> 10} KiB",
+            hint="copy it there as a file (git daytona cp), and run that",
+        )
+    if tty and not terminal.is_there():
+        raise UsageError(
+            "-t needs a terminal for input and output", hint="leave it out in scripts and pipes"
+        )
+    with common.coordinator(anywhere=True, step="running the command") as coordinator:
+        if tty:
+            return shell.run_on_terminal(coordinator, name, line, execution.place(coordinator))
+        source, screen = Input(_input()), _Screen()
+        run, whole = execution.prepare(
+            coordinator,
+            name,
+            line,
+            seconds=timeout,
+            merged=_is_one(),
+            source=source,
+            show=screen.show,
+        )
+        with (
+            signals.handling((signal.SIGINT,), lambda _: run.interrupt()),
+            signals.handling(ENDED_BY, signals.unwind),
+        ):
+            try:
+                status, notice = run.run(source, whole=whole)
+            except BrokenPipeError:
+                return boundary.reader_gone()
+            finally:
+                screen.finish()
+        if notice:
+            common.warn(notice)
+        return status
+
+
+def _input() -> int | None:
+    """Return what the command's input is read from: not what a person types."""
+    return None if sys.stdin is None or sys.stdin.isatty() else sys.stdin.fileno()
+
+
+def _is_one() -> bool:
+    """Tell whether our output and our errors go to the same place: then their order counts."""
+    output, errors = os.fstat(1), os.fstat(2)
+    return (output.st_dev, output.st_ino) == (errors.st_dev, errors.st_ino)
+
+
+# Of what a sandbox wrote, a terminal gets text, colours, and what goes back to the line's beginning
+# and clears it, as progress does.
+_TAKEN = re.compile(r"\x1b\[(?:[0-9;:]{0,40}m|K)|\r")
+_BEGUN = re.compile(r"\x1b(?:\[[0-9;:]{0,40})?$")
+
+
+class _Screen:
+    """Where the command's output and errors go: unchanged, but a terminal gets no control
+    characters (case 51)."""
+
+    def __init__(self) -> None:
+        self._streams = [_Stream(1), _Stream(2)]
+
+    def show(self, output: bytes, errors: bytes) -> None:
+        for stream, data in zip(self._streams, (output, errors), strict=True):
+            if data:
+                stream.write(data)
+
+    def finish(self) -> None:
+        for stream in self._streams:
+            stream.finish()
+
+
+class _Stream:
+    def __init__(self, descriptor: int) -> None:
+        self._is_error = descriptor == 2
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+        self._held, self._coloured = "", False
+
+    @property
+    def _file(self) -> TextIO:
+        return sys.stderr if self._is_error else sys.stdout
+
+    def write(self, data: bytes) -> None:
+        if self._file.isatty():
+            self._print(self._decoder.decode(data))
+        else:
+            self._file.buffer.write(data)
+        self._file.flush()
+
+    def _print(self, text: str, *, last: bool = False) -> None:
+        text = self._held + text
+        begun = None if last else _BEGUN.search(text)
+        text, self._held = (text[: begun.start()], begun[0]) if begun else (text, "")
+        at = 0
+        for found in _TAKEN.finditer(text):
+            self._file.write(printable(text[at : found.start()]) + found[0])
+            self._coloured |= found[0].endswith("m")
+            at = found.end()
+        self._file.write(printable(text[at:]))
+
+    def finish(self) -> None:
+        """Write what was held back, and end a colour that was left on."""
+        if self._file.isatty():
+            self._print(self._decoder.decode(b"", final=True), last=True)
+            if self._coloured:
+                self._file.write("\x1b[0m")
+            self._file.flush()
