@@ -40,6 +40,8 @@ NO_LIMITS = {
     "sandbox.terminal.HEARTBEAT_SECONDS": "how often the other side is asked whether it is there",
     "sandbox.transport.BLOCKED_SECONDS": "how long a failure is believed",
     "service.mcp.QUIET_SECONDS": "when a turn counts as ended",
+    "sessions.execution.FIRST_SECONDS": "how long a piece of input is gathered",
+    "sessions.execution.REMIND_SECONDS": "when a person is told what to do",
     "settings.keystore.QUIET_SECONDS": "when it is said that somebody is waited for",
 }
 PARTS = {
@@ -100,7 +102,7 @@ def test_the_page_has_the_codes_limits():
 
 def test_every_limit_is_on_the_page():
     # what is shown, and how often is asked
-    shown = {"plugin.TOAST_MS", "plugin.READ_MS", "plugin.PING_MS"}
+    shown = {"plugin.TOAST_MS", "plugin.READ_MS", "plugin.PING_MS", "plugin.SHOW_MS"}
     assert set(constants()) - set(documented()) - set(NO_LIMITS) - set(PARTS) - shown == set()
 
 
@@ -124,6 +126,11 @@ ENDLESS = {
     ): "a thread that shows what comes; ended with the connection",
     ("sandbox.terminal", "keys.get()"): "a person's keys; ended with the connection",
     ("sandbox.terminal", "resized.wait()"): "the next size; ended with the connection",
+    (
+        "sessions.execution",
+        "select.select([self.descriptor], [], [])",
+    ): "standard input; in a thread that ends with the process",
+    ("sessions.execution", "self._source.wait()"): "the same",
     ("sandbox.lifecycle", "problem.last_attempt.result()"): "tenacity: that has ended",
     ("ssh", "self._process.wait()"): "ssh, which has limits of its own",
     ("ssh", "self._inner.wait()"): "an ssh over that one's connection, which ends with it",

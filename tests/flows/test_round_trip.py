@@ -118,7 +118,7 @@ def test_every_name_of_a_session(local, repo, begin):
     session = begin(repo, "ses_abc")
     for name in ("1", "sandbox-1", "opencode/1", "ses_abc", session.sandbox_id):
         assert session.coordinator.find(name).number == 1
-    for name in ("2", "sandbox-2", "opencode/x", "main", "0", "01", ""):
+    for name in ("2", "sandbox-2", "opencode/x", "main", "0", "01"):
         with pytest.raises(NotFound):
             session.coordinator.find(name)
 

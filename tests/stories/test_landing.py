@@ -262,7 +262,9 @@ def test_sleep_and_the_list_of_all(repo, git_daytona, local, tmp_path):
     assert git_daytona("resume", "--all").out == "it runs already\n"
     assert git_daytona("exec", "1", "cat a").out == "a\n"
     git_daytona("sync", "1")
+    local.forget_calls()
     git_daytona("merge", "1", "-q")
+    assert local.calls == [], "nothing was to be synced"
     shown = git_daytona("status").out.splitlines()
     assert shown[0].split()[:2] == ["N", "AGE"] and "+1 merged" in shown[1] and len(shown) == 2
     both = git_daytona("status", "--all").out

@@ -101,7 +101,7 @@ def test_delete_merged(local, repo, begin, tell, coordinate):
     assert [each.number for each in left] == [3, 4, 5] and not any(each.deleting for each in left)
     assert repo.show("opencode/5", "again") == "again", "it is here now"
     none = tell("git-daytona", "delete", "--merged", cwd=repo.path)
-    assert (none.status, none.out) == (0, "") and "there is no such session" in none.err
+    assert (none.status, none.out) == (0, "") and "no session has its work merged" in none.err
     for words in (("--merged", "3"), ("--merged", "--all"), ("--merged", "--force")):
         assert tell("git-daytona", "delete", *words, cwd=repo.path).status == 2
     done = tell("git-daytona", "rm", "--all", cwd=repo.path)
@@ -123,7 +123,6 @@ def test_a_number_without_a_repository(local, repo, tell, tmp_path):
     )
     rows = tell("git-daytona", "ls", "--porcelain", cwd=plain).out.splitlines()
     assert [row.split("\t")[:2] for row in rows] == [["1", "-"], ["2", "-"]]
-    assert "session 2 is not synced" in tell("git-daytona", "sync", "2", cwd=plain).err
     other = tell("git-daytona", "start", "--no-sync", cwd=tmp_path / "other")
     assert "session 1 started" in other.out, "each directory has its own"
     assert tell("git-daytona", "delete", "1", "2", cwd=plain).status == 0
@@ -152,3 +151,26 @@ def test_help_and_other_names(repo, tell, tmp_path, monkeypatch):
     assert "/git-daytona.1\n" in tell("git-daytona", "help").out
     man.write_text("#!/bin/sh\nexit 1\n")
     assert "Work in sessions:" in tell("git-daytona", "help").out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("forward", "8080:80"),
+        ("forward", "80"),
+        ("forward", "8080:80", "3000"),
+        ("open", "3000"),
+        ("open",),
+        ("shell",),
+        ("push",),
+        ("fetch",),
+        ("merge", "--no-ff"),
+        ("exec", "--timeout", "3", "--", "true"),
+        ("exec", "-t", "--", "--odd"),
+    ],
+)
+def test_every_command_asks(repo, record, tell, words, monkeypatch):
+    record((1, "one"), (2, ""))
+    monkeypatch.setattr("git_daytona.sandbox.terminal.is_there", lambda: True)
+    asked = tell("git-daytona", *words, cwd=repo.path)
+    assert asked.status == 2 and "error: which session? 1 (one), 2 [usage]" in asked.complaint[0]

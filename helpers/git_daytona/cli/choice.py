@@ -58,10 +58,12 @@ class Chosen:
         return one_by_one(self.find(coordinator, among), work)
 
 
-def one_by_one(names: Sequence[str], work: Callable[[str], str | None]) -> int:
-    """Work on sessions as ``Chosen.each`` does."""
+def one_by_one(
+    names: Sequence[str], work: Callable[[str], str | None], none: str = "no sessions here yet"
+) -> int:
+    """Work on sessions as ``Chosen.each`` does; say so where there are none."""
     if not names:
-        messages.note("there is no such session")
+        messages.note(none)
     if len(names) == 1:
         _show(work(names[0]))
         return 0

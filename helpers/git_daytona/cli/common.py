@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -69,6 +70,11 @@ def complete_ports(
     with contextlib.suppress(threads.Late, GitDaytonaError, OSError):
         found = threads.within(PORTS_SECONDS, ask)
     return [CompletionItem(str(port)) for port in found if str(port).startswith(incomplete)]
+
+
+def is_port(word: str) -> bool:
+    """Tell whether a word that stands alone, and is no session, can be a port of a server."""
+    return re.fullmatch("[1-9][0-9]{3,4}", word) is not None
 
 
 port = click.argument(

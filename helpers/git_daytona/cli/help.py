@@ -6,6 +6,7 @@ import sysconfig
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 from git_daytona.base import run
 from git_daytona.cli.program import Program
@@ -14,13 +15,19 @@ NAME = "git-daytona.1"
 PLACES = (
     Path(__file__).parents[3] / "man",
     Path(sysconfig.get_path("data")) / "share/man/man1",
-    Path.home() / ".local/share/man/man1",
 )
-"""Where the page is: in a copy of the repository, in an installation, in one for a user."""
+"""Where the page is: in a copy of the repository, in an installation."""
+
+
+def _commands(
+    context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> "list[CompletionItem[str]]":
+    names = vars(context.find_root().command).get("places", ())
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 @click.command("help")
-@click.argument("command", required=False, default="")
+@click.argument("command", required=False, default="", shell_complete=_commands)
 @click.pass_context
 def help_(context: click.Context, command: str) -> int:
     """Show the manual page, or print what COMMAND does and takes."""

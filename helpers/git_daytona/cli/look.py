@@ -169,9 +169,11 @@ def open_(browser: bool | None, name: str, port: int | None) -> None:
     Without PORT it is the one that listens. Whoever has the link can open it, for 24 hours.
     """
     with common.coordinator(anywhere=True) as coordinator:
+        if port is None and common.is_port(name) and coordinator.identified(name) == name:
+            name, port = "", int(name)
         session = coordinator.find(name)
         listening = coordinator.awake(session, lambda id_: common.listening(coordinator, id_))
-        port = port or _only(listening, name)
+        port = port or _only(listening, session.name)
         if port not in listening:
             common.warn(f"nothing listens on port {port} in the sandbox yet")
         ask = partial(coordinator.cloud.preview, port=port, seconds=previews.LINK_SECONDS)

@@ -181,7 +181,7 @@ def _squash(work: Work, words: tuple[str, ...]) -> int:
             hint="commit or unstage it first",
         )
     rest = tuple(each for each in words if each not in ("--squash", "--no-commit", "--commit"))
-    if taken:
+    if taken and worktrees.is_committed(work.repository, taken):
         status = _apply(work, rest)
     else:
         status = _git("merge", "--squash", *rest, work.branch)

@@ -27,7 +27,17 @@ def _pairs(context: click.Context, _: click.Parameter, words: Sequence[str]) -> 
     return pairs
 
 
-@click.command()
+class _PortsLast(click.Command):
+    """N may be left out: where there is one word, and where the first is two ports."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = [each for each in args if not each.startswith("-")]
+        if words and not ctx.resilient_parsing and (len(words) == 1 or ":" in words[0]):
+            args = ["", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_PortsLast)
 @common.session
 @click.argument(
     "ports",

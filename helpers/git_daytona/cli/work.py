@@ -198,9 +198,10 @@ def delete(force: bool, forget: bool, cancel: bool, merged: bool, chosen: Chosen
     with common.coordinator(anywhere=not merged, step="deleting") as coordinator:
         if merged:
             names = [each.name for each in coordinator.sessions() if coordinator.is_merged(each)]
-            return choice.one_by_one(names, lambda name: _deleted(coordinator, name, merged=True))
-        work = _kept if cancel else _forgotten if forget else partial(_deleted, force=force)
-        return chosen.each(coordinator, partial(work, coordinator))
+            work = partial(_deleted, coordinator, merged=True)
+            return choice.one_by_one(names, work, none="no session has its work merged")
+        act = _kept if cancel else _forgotten if forget else partial(_deleted, force=force)
+        return chosen.each(coordinator, partial(act, coordinator))
 
 
 def _kept(coordinator: Coordinator, name: str) -> str:

@@ -31,7 +31,7 @@ JOIN_SECONDS = 30.0
 MOMENT, LONGEST = 150, 1000
 """How long the first call waits for the command's end, and a later one for news: hundredths of a
 second."""
-PIECE_BYTES = 2 * 1024 * 1024
+PIECE_BYTES = 6 * 1024 * 1024
 """The most output that one call brings of each stream."""
 LARGE_BYTES = 16 * 1024 * 1024
 """From so much output on its room in the sandbox is given back at once."""
@@ -84,6 +84,8 @@ class RemoteCommand:
         """Whether there is more already."""
         self.sandbox_id = ""
         """Where it runs, or may have begun."""
+        self.joined = False
+        """Whether it is known to have begun."""
         self.taken = threading.Condition()
         self.fed = 0
         """How many pieces of its input are taken; whoever waits on ``taken`` is told."""
@@ -146,7 +148,7 @@ class RemoteCommand:
 
     def _read(self, found: re.Match[str]) -> News:
         """Read an answer, which is the sandbox's word. Raises BadAnswer."""
-        state, fed, status, reason = found[1], int(found[2]), int(found[3]), found[4]
+        state, fed, status, reason = found[1], int(found[2]), min(int(found[3]), 255), found[4]
         if state == "full":
             raise SandboxCommandFailed(
                 "cannot write to ~/.cache in the sandbox; is its disk full?",
@@ -156,6 +158,7 @@ class RemoteCommand:
             output, errors = (base64.b64decode(text, validate=True) for text in found.groups()[6:])
         except binascii.Error:
             raise BadAnswer("the sandbox's answer makes no sense", hint="try again") from None
+        self.joined = True
         self._known = (self._known[0] + len(output), self._known[1] + len(errors))
         more = self._known[0] < int(found[5]) or self._known[1] < int(found[6])
         self._behind = more and bool(output or errors)

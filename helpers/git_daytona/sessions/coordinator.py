@@ -293,7 +293,9 @@ class Coordinator:
     def _check(self, session: Session | None, *, for_tools: bool) -> None:
         """Raise what would keep work from coming back, before a sandbox is created for it."""
         legacy_remotes.rewrite(self.repository)
-        prefix = session.prefix if session else preferences.load(self.directory).branch_prefix()
+        preferred = preferences.load(self.directory)
+        preferred.author()  # raises what the first sync would
+        prefix = session.prefix if session else preferred.branch_prefix()
         blocked = branches.in_the_way(self.repository, prefix)
         if blocked and not for_tools:
             raise blocked

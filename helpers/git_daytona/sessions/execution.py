@@ -136,6 +136,8 @@ class Execution:
                     if feeding.problem is not None:
                         raise feeding.problem
                     self._remind()
+                    if not news.output and not news.errors:
+                        time.sleep(FIRST_SECONDS)  # whatever the sandbox says so quickly
                     least = SETTLE if time.monotonic() - begun < SLOWER else SETTLED
                     news = self._next(least)
             except CutShort:
@@ -145,7 +147,8 @@ class Execution:
                 raise
             finally:
                 feeding.stop()
-                self.coordinator.state.touch(self.session.id)  # what it did is not here yet
+                if self.command.joined:  # what it did is not here yet
+                    self.coordinator.state.touch(self.session.id)
             event.update(sandbox=self.command.sandbox_id, status=news.status)
             if self.command.is_large:
                 self._end()
@@ -184,7 +187,7 @@ class Execution:
                 raise
             except SandboxGone:
                 raise self._gone() from None
-            except ApiUnreachable as problem:
+            except (ApiUnreachable, TimedOut) as problem:
                 if time.monotonic() > until:
                     hint = "the command may go on; 'git daytona status' shows the sandbox"
                     raise problem.but(hint=hint) from None
@@ -221,7 +224,7 @@ class Execution:
         """Send Ctrl-C; the second time the command is killed. Raises KeyboardInterrupt where it has
         not begun, or cannot be told."""
         self.interrupts += 1
-        if not self.command.sandbox_id or self.interrupts > 2:
+        if not self.command.sandbox_id or self.interrupts > (2 if self.command.joined else 1):
             raise KeyboardInterrupt
         self.reminded = time.monotonic() + REMIND_SECONDS
         name = "INT" if self.interrupts == 1 else "KILL"

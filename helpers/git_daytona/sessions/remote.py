@@ -40,6 +40,8 @@ def destination(coordinator: Coordinator, name: str) -> Destination:
     try:
         session = coordinator.find(name)
     except NotFound as problem:
+        if not name:
+            raise
         try:
             found, home = Destination(coordinator.cloud.get(name).id), nullcontext()
         except SandboxGone:

@@ -3,19 +3,21 @@ command and each turn, which goes with the process that made it."""
 
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
 from git_daytona.base import files, paths
-from git_daytona.base.errors import TimedOut
+from git_daytona.base.errors import BadSetting, TimedOut
 
 
 @contextmanager
 def mark(git_dir: str, session_id: str) -> Iterator[None]:
-    """Mark a session as worked in while the block runs. Raises BadSetting."""
+    """Mark a session as worked in while the block runs."""
     folder, name = _place(git_dir, session_id)
-    with files.lock(folder / f"{name}-{secrets.token_hex(6)}", holds="a mark of its own"):
+    with ExitStack() as held:
+        with suppress(BadSetting, TimedOut):  # a full disk, say: it is only for people's eyes
+            held.enter_context(files.lock(folder / f"{name}-{secrets.token_hex(6)}"))
         yield
 
 
@@ -24,7 +26,7 @@ def is_marked(git_dir: str, session_id: str) -> bool:
     folder, name = _place(git_dir, session_id)
     for path in folder.glob(f"{name}-*"):
         try:
-            with files.lock(path, seconds=0):
+            with suppress(BadSetting), files.lock(path, seconds=0):
                 pass
         except TimedOut:
             return True

@@ -8,7 +8,7 @@ the key depend on.
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from git_daytona.base.errors import BadSetting, GitDaytonaError
@@ -44,6 +44,7 @@ DEFAULTS = {
     ALLOW_HOST_TOOLS: None,
 }
 """All preferences, and what counts where they are unset."""
+PEOPLE = ("user.name", "user.email")
 FETCH_BYTES = 4 * 1024**3
 # The type that git reads a value as, what it makes of one, and what is wrong with any other.
 _TYPES = {
@@ -74,6 +75,8 @@ class Preferences:
 
     directory: Path
     found: Mapping[str, Preference]
+    people: Mapping[str, Preference] = field(default_factory=dict)
+    """``user.name`` and ``user.email``, which are git's own."""
 
     def get(self, name: str) -> Preference | None:
         return self.found.get(name.lower())
@@ -143,7 +146,7 @@ class Preferences:
 
     def user(self) -> tuple[str, str]:
         """The user's name and address, as git has them; empty where one is missing."""
-        found = [self.get(name) for name in ("user.name", "user.email")]
+        found = [self.people.get(name) for name in PEOPLE]
         name, address = (
             "".join(filter(str.isprintable, each.value)) if each else "" for each in found
         )
@@ -197,12 +200,13 @@ def load(directory: Path) -> Preferences:
         words = _git(directory, "config", *show, "--get-regexp", pattern).text.split("\0")
     except GitDaytonaError:
         return Preferences(directory, {})
-    found = {}
+    found: dict[str, Preference] = {}
     for scope, origin, entry in zip(words[0::3], words[1::3], words[2::3], strict=False):
         name, separator, value = entry.partition("\n")
         # the last one counts, as for git
         found[name.lower()] = Preference(value if separator else "true", scope, origin)
-    return Preferences(directory, found)
+    people = {name: found.pop(name) for name in PEOPLE if name in found}
+    return Preferences(directory, found, people)
 
 
 def _unusable(name: str, preference: Preference, why: str) -> BadSetting:

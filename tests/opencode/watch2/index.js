@@ -8,6 +8,7 @@ const MAPPED = {
   "session.execution.succeeded": ({ sessionID }) => ({ sessionID }),
   "session.execution.failed": (data) => data,
   "session.inbox.enqueued": (data) => data,
+  "session.tool.progress": (data) => data,
 }
 
 export default {

@@ -15,6 +15,7 @@ const SHUTDOWN_MS = 75_000 // the service drains syncs for 60 s, then revokes
 const CLEANUP_MS = 2_500 // OpenCode 2 kills itself after 3 s; the service goes on without it
 const TOAST_MS = 5_000 // how long a toast is shown
 const READ_MS = 2_000 // how long before the next one may cover it
+const SHOW_MS = 1_000 // for the last look at a command to be shown
 
 // The launcher: named by the environment, else the one of the installation that this file is part
 // of, else the one on PATH. Never looked for in a repository: the working directory of the search
@@ -298,6 +299,23 @@ function toaster(client) {
   return { toast, dispose }
 }
 
+// Shows what a tool has done so far in OpenCode 1. There context.metadata() gives a plugin's tool an
+// Effect that nothing runs (as of 1.18), and the part is changed by the API instead.
+async function display(client, { sessionID, messageID, callID, abort, metadata: show }, { title, metadata }) {
+  const news = { ...(title && { title }), metadata }
+  const made = show(news)
+  if (typeof made?.pipe !== "function") return made
+  const { data } = await client.session.message({ path: { id: sessionID, messageID } })
+  const part = data?.parts.find((each) => each.callID === callID)
+  if (part?.state.status !== "running" || abort.aborted) return
+  await client.session._client.patch({
+    url: "/session/{sessionID}/message/{messageID}/part/{partID}",
+    path: { sessionID, messageID, partID: part.id },
+    body: { ...part, state: { ...part.state, ...news } },
+    headers: { "Content-Type": "application/json" },
+  })
+}
+
 const replaced = (tool) => `'${tool}' is not ours`
 
 // -- OpenCode 1 ---------------------------------------------------------------------------------
@@ -325,13 +343,20 @@ async function server({ client, project, directory, worktree }) {
   const allowed = new Set(daytona.known.allowed)
   const foreign = new Set() // what another plugin has put in the place of ours
 
-  const execute = (name) => (args, context) =>
-    daytona.run(name, args, {
-      sessionID: context.sessionID,
-      signal: context.abort,
-      progress: ({ title, metadata }) => context.metadata({ ...(title && { title }), metadata }),
-      ask: (question) => context.ask(question),
-    })
+  const execute = (name) => async (args, context) => {
+    let shown = Promise.resolve()
+    try {
+      return await daytona.run(name, args, {
+        sessionID: context.sessionID,
+        signal: context.abort,
+        progress: (news) => (shown = shown.then(() => display(client, context, news)).catch(() => {})),
+        ask: (question) => context.ask(question),
+      })
+    } finally {
+      // nothing of it may come after the result
+      await within(shown, SHOW_MS, "").catch(() => {})
+    }
+  }
   return {
     // The configuration forbids the tools that act on this machine (git daytona install); with the
     // plugin in charge these are ours, and the user's own rules are what counts.

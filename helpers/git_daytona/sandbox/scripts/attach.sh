@@ -38,14 +38,16 @@ tidy() { # what has ended long ago, and what cannot run any more
 exec 2>/dev/null
 if [ -n "$runner" ]; then
   (umask 077 && mkdir -p "$runs")
-  if (umask 077 && mkdir "$run"); then
-    : >"$run/out" >"$run/err"
+  if (umask 077 && mkdir "$run") && : >"$run/out" >"$run/err" && echo yes >"$run/room"; then
     # Not in the background of a shell: SIGINT would be ignored there for good.
     if setsid -f true; then printf '%s\n' "$runner" | setsid -f sh >/dev/null
     else printf '%s\n' "$runner" | sh >/dev/null &
     fi
     tidy >/dev/null &
-  elif [ ! -d "$run" ]; then say full
+  elif [ -e "$run/cancel" ] && [ ! -s "$run/room" ]; then
+    status=130
+    say ended
+  elif [ ! -s "$run/room" ]; then say full
   fi
 elif [ ! -d "$run" ]; then say missing
 fi
