@@ -168,8 +168,8 @@ def test_env_for_another_terminal(tell, tmp_path):
     with subprocess.Popen(argv, stdout=pipe, stderr=pipe, text=True) as process:
         try:
             printed = process.stdout.readline() + process.stdout.readline()
-            hints = [process.stderr.readline() for _ in range(3)]
-            assert f'eval "$(daytona-local env --root {root})"' in hints[-1]
+            said = [process.stderr.readline() for _ in range(2)]
+            assert f'eval "$(daytona-local env --root {root})"' in said[-1]
             told = tell("daytona-local", "env", "--root", str(root))
             assert (told.status, told.out, told.err) == (0, printed, "")
         finally:
