@@ -17,8 +17,8 @@ def elsewhere(session: Session, api_url: str, organization_id: str = "") -> Else
     if session.api_url not in ("", api_url):
         return Elsewhere(
             f"session {name} lives on {place}, and this is {api_url}",
-            hint=f"nothing was changed; go there: DAYTONA_API_URL={place}; if it is no more: git"
-            f" daytona delete --forget {name}; if it is this one: git daytona adopt"
+            hint=f"nothing was changed; go there: DAYTONA_API_URL={place}; if that is no more: git"
+            f" daytona delete --forget {name}; if it has moved here: git daytona adopt"
             f" {printable(session.sandbox_id)}",
         )
     if organization_id and session.organization_id not in ("", organization_id):
@@ -39,7 +39,7 @@ def begun_elsewhere(mark: Mark, api_url: str) -> Elsewhere | None:
         f"the start of session {printable(mark.session_id)} was interrupted on {place}, and this is"
         f" {api_url}",
         hint=f"nothing was changed; finish it there: DAYTONA_API_URL={place} git daytona recover;"
-        f" if it is no more: git daytona delete --forget {printable(mark.session_id)}",
+        f" if that is no more: git daytona delete --forget {printable(mark.session_id)}",
     )
 
 

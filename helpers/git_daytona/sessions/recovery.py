@@ -268,7 +268,13 @@ def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:
     there from now on. Raises UsageError when a session has it already, NotFound when there is no
     such sandbox.
     """
-    info = coordinator.cloud.get(sandbox_id)
+    try:
+        info = coordinator.cloud.get(sandbox_id)
+    except SandboxGone as problem:
+        raise problem.but(
+            message=f"there is no sandbox '{printable(sandbox_id)}'",
+            hint="see those without a session: git daytona prune --dry-run",
+        ) from problem
     for session in state.all_sessions():
         if session.sandbox_id != info.id:
             continue
