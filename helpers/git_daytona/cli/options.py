@@ -45,6 +45,10 @@ command = click.argument(
 """The words of a command to run, without a ``--`` in front."""
 
 
+def print_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2))
+
+
 def confirm(question: str, yes: bool) -> None:
     """Ask before anything is removed, unless ``yes``. Raises Declined."""
     try:
@@ -59,7 +63,3 @@ def confirm(question: str, yes: bool) -> None:
             hint="add --yes if you are sure",
         ) from None
     raise Declined("nothing was changed")
-
-
-def print_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2))

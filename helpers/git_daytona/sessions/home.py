@@ -13,7 +13,7 @@ from git_daytona.sessions.state import Session
 def elsewhere(session: Session, api_url: str, organization_id: str = "") -> Elsewhere | None:
     """Return what to raise for a session under an API and an organisation (empty: not known) where
     it does not live; None where it does, or may."""
-    name, place = session.name, printable(session.api_url)
+    name, place = printable(session.name), printable(session.api_url)
     if session.api_url not in ("", api_url):
         return Elsewhere(
             f"session {name} lives on {place}, and this is {api_url}",
@@ -46,9 +46,9 @@ def begun_elsewhere(mark: Mark, api_url: str) -> Elsewhere | None:
 def unknown(session: Session, api_url: str) -> Elsewhere:
     """Return what to raise where the sandbox of a session is not found of which an earlier version
     did not record where it lives."""
+    name = printable(session.name)
     return Elsewhere(
-        f"the sandbox of session {session.name} is not on {api_url}, and it is not known where it"
-        " was made",
+        f"the sandbox of session {name} is not on {api_url}, and it is not known where it was made",
         hint="nothing was changed; set DAYTONA_API_URL and the key to those it was made with; if it"
-        f" is gone: git daytona delete --forget {session.name}",
+        f" is gone: git daytona delete --forget {name}",
     )

@@ -110,7 +110,8 @@ def _finish_creation(coordinator: Coordinator, mark: lifecycle.Mark) -> str:
             return ""
     started = coordinator.start(mark.session_id, synced=coordinator.has_repository, for_tools=True)
     mark.path.unlink(missing_ok=True)
-    return f"session {started.session.name}: its interrupted start was finished"
+    name = started.session.name
+    return f"session {name}: its interrupted start was finished"
 
 
 def _finish(coordinator: Coordinator, session: Session) -> str:

@@ -224,8 +224,8 @@ def wait(coordinator: Coordinator, name: str, timeout: float) -> str:
                 return printable(coordinator.sync(session.id).message)
         if time.monotonic() >= until:
             raise errors.TimedOut(
-                f"session {session.name} was not synced within {timeout:.0f} seconds",
-                hint=f"sync it now: git daytona sync {session.name}",
+                f"session {session.name} was not synced in time",
+                hint=f"wait longer, or sync it now: git daytona sync {session.name}",
             )
         time.sleep(0.2)
     if failed := verdict(session):
