@@ -63,7 +63,8 @@ def recover(coordinator: Coordinator) -> Recovered:
             step("old refs", partial(_forget_bases, coordinator))
         for mark in lifecycle.marks():
             if mark.git_dir == coordinator.git_dir:
-                step(f"session {mark.session_id}", partial(_finish_creation, coordinator, mark))
+                name = mark.number or mark.session_id
+                step(f"session {name}", partial(_finish_creation, coordinator, mark))
         for session in coordinator.sessions():
             step(f"session {session.name}", partial(_finish, coordinator, session))
         event.update(done=len(found.done), failed=len(found.failed))
