@@ -108,7 +108,7 @@ def test_no_is_an_answer(local, repo, coordinate, tell):
     coordinator.state.set_title(started.id, CALLED)
     coordinator.forget("1")
     told = tell("git-daytona", "prune", cwd=repo.path, stdin=b"n\n")
-    assert told.status == 1 and told.err.endswith("nothing was changed\n")
+    assert told.status == 130 and told.err.endswith("nothing was changed\n")
     assert "error" not in told.err and "interrupted" not in told.err
     # Whose it was: repository, title and age.
     name = re.escape(state.name_of(coordinator.repository))

@@ -66,7 +66,7 @@ def run(command: click.Command, program: str, arguments: Sequence[str]) -> int:
         return errors.INTERRUPTED
     except errors.Declined as no:
         messages.note(no.message)
-        return no.status
+        return errors.INTERRUPTED
     except BrokenPipeError:
         # The reader went away (`| head`): no complaint, and none from the interpreter's last flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
