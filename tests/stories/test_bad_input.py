@@ -160,7 +160,7 @@ def test_a_session_id_that_is_none(local, repo, tell, session):
         tell("git-daytona", "start", "--session", session, cwd=repo.path),
         "git-daytona",
         USAGE,
-        "no session id",
+        "the session id is not valid",
         "use letters",
     )
     assert local.counts["create"] == 0

@@ -3,7 +3,6 @@ no interruption, and what is left after Ctrl-C."""
 
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -12,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from git_daytona.git import changes
+from git_daytona.git import repository as git
 from git_daytona.sandbox import ownership
 from git_daytona.sessions import state
 from support import tmux
@@ -107,7 +108,7 @@ def test_no_is_an_answer(local, repo, coordinate, tell):
     coordinator.state.set_title(started.id, CALLED)
     coordinator.forget("1")
     told = tell("git-daytona", "prune", cwd=repo.path, stdin=b"n\n")
-    assert told.status == 1 and told.err.endswith("nothing was changed\n")
+    assert told.status == 130 and told.err.endswith("nothing was changed\n")
     assert "error" not in told.err and "interrupted" not in told.err
     # Whose it was: repository, title and age.
     name = re.escape(state.name_of(coordinator.repository))
@@ -168,8 +169,8 @@ def test_env_for_another_terminal(tell, tmp_path):
     with subprocess.Popen(argv, stdout=pipe, stderr=pipe, text=True) as process:
         try:
             printed = process.stdout.readline() + process.stdout.readline()
-            hints = [process.stderr.readline() for _ in range(3)]
-            assert f'eval "$(daytona-local env --root {root})"' in hints[-1]
+            said = [process.stderr.readline() for _ in range(2)]
+            assert f'eval "$(daytona-local env --root {root})"' in said[-1]
             told = tell("daytona-local", "env", "--root", str(root))
             assert (told.status, told.out, told.err) == (0, printed, "")
         finally:
@@ -177,7 +178,6 @@ def test_env_for_another_terminal(tell, tmp_path):
     assert tell("daytona-local", "env", "--root", str(root)).status == 1
 
 
-@pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux")
 def test_exec_says_where_one_is_and_that_nothing_is_left(repo):
     env = os.environ | {"PATH": f"{BIN}:{os.environ['PATH']}"}
     script = "git-daytona start 2>&1 >started; read line"
@@ -189,3 +189,29 @@ def test_exec_says_where_one_is_and_that_nothing_is_left(repo):
         screen.wait_for(r"^daytona-local: that Daytona is gone, and nothing of it is left$")
     assert Path(repo.path, "started").read_text().startswith("session 1 started")
     assert state.all_sessions() == []
+
+
+def test_the_doctor_on_a_terminal(repo, unreachable):
+    """In columns, with a hint below its check, broken where the window ends."""
+    argv = [str(BIN / "git-daytona"), "doctor"]
+    with tmux.start(argv, size=(70, 40), cwd=repo.path) as screen:
+        screen.wait_for(r"^ok +daytona-local  |^ok +daytona-local +\S")
+        lines = screen.screen().splitlines()
+    at = next(place for place, line in enumerate(lines) if line.startswith("FAIL    api  "))
+    assert lines[at] == "FAIL    api            cannot reach Daytona at"
+    assert lines[at + 1].startswith(f"{' ' * 23}{unreachable}: nothing")
+    assert any(line.startswith(f"{' ' * 23}hint: check") for line in lines[at + 2 : at + 4])
+
+
+def test_what_came_in_a_few_words(repo):
+    """For toasts and the last line of a run; what a sandbox calls a file is no escape sequence."""
+    repository = git.discover(repo.path)
+    first = repo.commit("one")
+    second = repo.commit("\x1b[31mred\n")
+    third = repo.commit("folder/three")
+    assert changes.described(repository, first, first) == "0 commits"
+    assert changes.described(repository, second, third) == "1 commit, folder/three"
+    said = changes.described(repository, first, third)
+    assert said == "2 commits, \\x1b[31mred, folder/three"
+    assert changes.described(repository, None, third).endswith(" and 2 more")
+    assert changes.described(repository, "0" * 40, third) == "", "git does not know it any more"

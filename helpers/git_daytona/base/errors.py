@@ -196,4 +196,4 @@ class InternalError(GitDaytonaError, entry="internal", status=70):
 
 
 INTERRUPTED = 130
-"""Ended by Ctrl-C, as a shell reports it."""
+"""Ended by Ctrl-C, as a shell reports it, or by a no to a question."""

@@ -66,7 +66,7 @@ def run(command: click.Command, program: str, arguments: Sequence[str]) -> int:
         return errors.INTERRUPTED
     except errors.Declined as no:
         messages.note(no.message)
-        return no.status
+        return errors.INTERRUPTED
     except BrokenPipeError:
         return reader_gone()
     except Exception as problem:  # noqa: BLE001 — the last resort, see _reported()
@@ -110,7 +110,10 @@ def _reported(problem: Exception, program: str, usage: str) -> errors.GitDaytona
         log.logger.error("%s: %s%s", program, problem.message, details)
         return problem
     if isinstance(problem, click.ClickException):
-        # click's sentences in the suite's style: lower case, no full stop
+        # click's sentences in the suite's style: lower case, no full stop, no brackets
+        if isinstance(problem, click.BadParameter) and isinstance(problem.param, click.Argument):
+            name = problem.param.human_readable_name
+            problem.param_hint = f"'{name[1:-1] if name.endswith(']') else name}'"
         text = problem.format_message().strip().rstrip(".")
         text = text[:1].lower() + text[1:]
         if not isinstance(problem, click.UsageError):

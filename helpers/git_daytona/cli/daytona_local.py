@@ -106,9 +106,11 @@ def serve(root: Path | None, env_file: Path | None, **server: Any) -> None:
             f"{PROGRAM}: API on {local.api_url}, SSH gateway on {gateway}, isolation: "
             f"{local.isolation.name}"
         )
-        messages.note(f"{PROGRAM}: sandboxes in '{local.root}'; end with Ctrl-C")
         where = f" --root {shlex.quote(str(root))}" if root else ""
-        messages.note(f'hint: in another terminal: eval "$({PROGRAM} env{where})"')
+        messages.note(
+            f"{PROGRAM}: sandboxes in '{local.root}'; end with Ctrl-C; in another terminal:"
+            f' eval "$({PROGRAM} env{where})"'
+        )
         with _key_file(env_file, exports) if env_file else contextlib.nullcontext():
             ended.wait()
 

@@ -25,9 +25,10 @@ def number(
     *names: str, metavar: str, within: tuple[int, int | None], default: float, help: str
 ) -> Callable[[F], F]:
     """Make an option for a number, which may have a fraction if its default is a float."""
-    kind = click.FloatRange if isinstance(default, float) else click.IntRange
+    kind = (click.FloatRange if isinstance(default, float) else click.IntRange)(*within)
+    kind.name = "number"  # click's messages have it
     return click.option(
-        *names, metavar=metavar, type=kind(*within), default=default, show_default=True, help=help
+        *names, metavar=metavar, type=kind, default=default, show_default=True, help=help
     )
 
 

@@ -183,10 +183,11 @@ class Service:
         unsynced = (state.FAILED, state.SETUP_FAILED)
         for each in every:
             if each.git_return.state in unsynced:
+                name = each.name
                 return warn(
-                    f"session {each.name} was not synced: {each.git_return.message}"
+                    f"session {name} was not synced: {each.git_return.message}"
                     f"{self._asleep(each.sandbox_id)}",
-                    f"try again: git daytona sync {each.name}",
+                    f"try again: git daytona sync {name}",
                 )
         if waiting := [each for each in every if each.needs_sync]:
             text = f"{len(waiting)} of {len(every)} may hold work that is not here"

@@ -16,11 +16,13 @@ def described(repository: Repository, before: str | None, after: str) -> str:
     with suppress(GitDaytonaError):
         between = f"{before}..{after}" if before else after
         count = int(repository.git("rev-list", "--count", between).text)
-        empty = repository.git("hash-object", "-t", "tree", "--stdin").text
+        begin = before or repository.git("hash-object", "-t", "tree", "--stdin").text
         names = repository.git(
-            *("diff-tree", "-r", "-z", "--name-only", "--no-renames", before or empty, after)
+            *("diff-tree", "-r", "-z", "--name-only", "--no-renames", begin, after)
         ).stdout.split(b"\0")[:-1]
-        shown = ", ".join(printable(each.decode(errors="replace")) for each in names[:NAMED])
+        shown = ", ".join(
+            " ".join(printable(each.decode(errors="replace")).split()) for each in names[:NAMED]
+        )
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         commits = f"{count} commit{'' if count == 1 else 's'}"
         return ", ".join(filter(None, (commits, f"{shown}{more}")))

@@ -80,7 +80,7 @@ class Shared:
         toast = self.toasts.created if new else self.toasts.connected
         line = toast(session)
         for danger in self.workspace.coordinator().dangers(session):
-            self.toasts.danger(danger)
+            self.toasts.danger(f"session {session.name}: {danger}")
         if session.number is None:
             self.toasts.disabled(self.workspace.unsynced or session.git_return.message)
         elif new:

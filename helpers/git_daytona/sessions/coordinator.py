@@ -701,6 +701,7 @@ class Coordinator:
 
     def _delete_sandbox(self, session: Session) -> None:
         """Delete a session's sandbox, on which no work depends any more."""
+        name = session.name
         try:
             with suppress(SandboxGone), self.at_home(session):
                 self.sandboxes.delete(session.sandbox_id)
@@ -710,7 +711,7 @@ class Coordinator:
             self.state.note(session.id, current.git_return.state, message)
             hint = (
                 f"{problem.hint or 'the log has more'}; 'git daytona recover' tries again, after a "
-                f"sync; or keep it: git daytona delete --cancel {session.name}"
+                f"sync; or keep it: git daytona delete --cancel {name}"
             )
             raise problem.but(hint=hint) from problem
 
@@ -804,15 +805,6 @@ def _unmerged(session: Session) -> Unmerged:
     )
 
 
-@contextmanager
-def naming(session: Session) -> Iterator[None]:
-    """Let what fails in the block name the session, by what its user knows it by."""
-    try:
-        yield
-    except GitDaytonaError as problem:
-        raise problem.but(session=session.name) from problem
-
-
 def _deleted(session: Session) -> CutShort:
     return CutShort(f"session {session.name} was deleted while this ran")
 
@@ -820,6 +812,15 @@ def _deleted(session: Session) -> CutShort:
 def is_usable(session_id: str) -> bool:
     """Tell whether a text can be a session's id."""
     return session_id.isprintable() and 0 < len(session_id.strip()) <= len(session_id) <= 200
+
+
+@contextmanager
+def naming(session: Session) -> Iterator[None]:
+    """Let what fails in the block name the session, by what its user knows it by."""
+    try:
+        yield
+    except GitDaytonaError as problem:
+        raise problem.but(session=session.name) from problem
 
 
 def new_id() -> str:

@@ -13,12 +13,12 @@ from git_daytona.sessions.state import Session
 def elsewhere(session: Session, api_url: str, organization_id: str = "") -> Elsewhere | None:
     """Return what to raise for a session under an API and an organisation (empty: not known) where
     it does not live; None where it does, or may."""
-    name, place = session.name, printable(session.api_url)
+    name, place = printable(session.name), printable(session.api_url)
     if session.api_url not in ("", api_url):
         return Elsewhere(
             f"session {name} lives on {place}, and this is {api_url}",
-            hint=f"nothing was changed; go there: DAYTONA_API_URL={place}; if it is no more: git"
-            f" daytona delete --forget {name}; if it is this one: git daytona adopt"
+            hint=f"nothing was changed; go there: DAYTONA_API_URL={place}; if that is no more: git"
+            f" daytona delete --forget {name}; if it has moved here: git daytona adopt"
             f" {printable(session.sandbox_id)}",
         )
     if organization_id and session.organization_id not in ("", organization_id):
@@ -39,16 +39,16 @@ def begun_elsewhere(mark: Mark, api_url: str) -> Elsewhere | None:
         f"the start of session {printable(mark.session_id)} was interrupted on {place}, and this is"
         f" {api_url}",
         hint=f"nothing was changed; finish it there: DAYTONA_API_URL={place} git daytona recover;"
-        f" if it is no more: git daytona delete --forget {printable(mark.session_id)}",
+        f" if that is no more: git daytona delete --forget {printable(mark.session_id)}",
     )
 
 
 def unknown(session: Session, api_url: str) -> Elsewhere:
     """Return what to raise where the sandbox of a session is not found of which an earlier version
     did not record where it lives."""
+    name = printable(session.name)
     return Elsewhere(
-        f"the sandbox of session {session.name} is not on {api_url}, and it is not known where it"
-        " was made",
+        f"the sandbox of session {name} is not on {api_url}, and it is not known where it was made",
         hint="nothing was changed; set DAYTONA_API_URL and the key to those it was made with; if it"
-        f" is gone: git daytona delete --forget {session.name}",
+        f" is gone: git daytona delete --forget {name}",
     )

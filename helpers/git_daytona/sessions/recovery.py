@@ -62,7 +62,8 @@ def recover(coordinator: Coordinator) -> Recovered:
             step("old refs", partial(_forget_bases, coordinator))
         for mark in lifecycle.marks():
             if mark.git_dir == coordinator.git_dir:
-                step(f"session {mark.session_id}", partial(_finish_creation, coordinator, mark))
+                name = mark.number or mark.session_id
+                step(f"session {name}", partial(_finish_creation, coordinator, mark))
         for session in coordinator.sessions():
             step(f"session {session.name}", partial(_finish, coordinator, session))
         event.update(done=len(found.done), failed=len(found.failed))
@@ -109,7 +110,8 @@ def _finish_creation(coordinator: Coordinator, mark: lifecycle.Mark) -> str:
             return ""
     started = coordinator.start(mark.session_id, synced=coordinator.has_repository, for_tools=True)
     mark.path.unlink(missing_ok=True)
-    return f"session {started.session.name}: its interrupted start was finished"
+    name = started.session.name
+    return f"session {name}: its interrupted start was finished"
 
 
 def _finish(coordinator: Coordinator, session: Session) -> str:
@@ -308,7 +310,13 @@ def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:
     there from now on. Raises UsageError when a session has it already, NotFound when there is no
     such sandbox.
     """
-    info = coordinator.cloud.get(sandbox_id)
+    try:
+        info = coordinator.cloud.get(sandbox_id)
+    except SandboxGone as problem:
+        raise problem.but(
+            message=f"there is no sandbox '{printable(sandbox_id)}'",
+            hint="see those without a session: git daytona prune --dry-run",
+        ) from problem
     for session in state.all_sessions():
         if session.sandbox_id != info.id:
             continue

@@ -153,7 +153,7 @@ class Session:
         if self.number is None:
             raise NoRepository(
                 f"session {self.name} is not synced: {self.git_return.message}",
-                hint=f"copy files out of it: git daytona cp {self.name}:FILE .",
+                hint=f"reach it: git daytona exec {self.name} -- COMMAND",
             )
         return Names(self.number, self.prefix)
 

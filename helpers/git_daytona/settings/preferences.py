@@ -50,8 +50,8 @@ FETCH_BYTES = 4 * 1024**3
 _TYPES = {
     SYNC_ON_IDLE: ("bool", "true|false", "is neither true nor false"),
     START_DIRTY: ("bool", "true|false", "is neither true nor false"),
-    KEPT_AGE: ("expiry-date", r"\d{1,20}", "is neither an age such as 90.days nor 'never'"),
-    MAX_FETCH_SIZE: ("int", r"[1-9]\d{0,18}", "is not a size such as 512m or 16g"),
+    KEPT_AGE: ("expiry-date", r"\d{1,20}", "is no age such as 90.days, nor 'never'"),
+    MAX_FETCH_SIZE: ("int", r"[1-9]\d{0,18}", "is no size such as 512m or 16g"),
 }
 
 

@@ -102,7 +102,7 @@ class Policy:
         found = pins.default_endpoint(self.settings.api_url)
         if found is None:
             # of its own kind: a server that answers HTML is not one to ask again
-            raise answer.but(message=f"the SSH gateway is unknown: {answer.message}")
+            raise answer.but()
         if not self.settings.ssh_known_hosts:
             self._warn(f"{answer.message}; using the pin of '{found.known_hosts_name}'")
         return found

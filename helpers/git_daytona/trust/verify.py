@@ -48,11 +48,7 @@ def look(
     known = pins.default_endpoint(settings.api_url)
     endpoint = answer.endpoint if isinstance(answer, Published) else known
     if endpoint is None and isinstance(answer, GitDaytonaError):
-        raise ApiUnreachable(
-            f"the SSH gateway is unknown: {answer.message}",
-            hint=answer.hint,
-            details=answer.details,
-        )
+        raise ApiUnreachable(answer.message, hint=answer.hint, details=answer.details)
     if endpoint is None:
         raise NothingToVerify("no gateway is pinned", hint="pin it with: daytona-pin pin")
     it = Evidence(settings, endpoint, file, pins, answer, probe(endpoint) if probe else None)
