@@ -6,13 +6,16 @@ from collections.abc import Callable
 
 import click
 
+from git_daytona.agents import command_line
 from git_daytona.base import messages
 from git_daytona.base.errors import CutShort, GitDaytonaError, UsageError
 from git_daytona.base.secret import printable
 from git_daytona.cli import common, options
 from git_daytona.cli.options import flag, number
+from git_daytona.git import repository
 from git_daytona.sessions import copy, shell, status
 from git_daytona.sessions.coordinator import Coordinator
+from git_daytona.sessions.state import Session
 from git_daytona.sessions.sync import Outcome
 
 LEFT_OUT = 20
@@ -50,9 +53,14 @@ def start(session: str | None, title: str | None, no_sync: bool) -> None:
 
 @click.command("exec", context_settings=options.PASSING_ON)
 @number("--timeout", metavar="S", within=(1, 86400), default=3600, help="End it after S seconds.")
+@flag(
+    "--for-agent",
+    help="As hooks write it: N is an agent's session id, and its session is started at first; "
+    "COMMAND is percent-encoded.",
+)
 @common.session
 @options.command
-def exec_(timeout: int, name: str, command: tuple[str, ...]) -> int:
+def exec_(timeout: int, for_agent: bool, name: str, command: tuple[str, ...]) -> int:
     """Run COMMAND in the session's project directory, and exit with its status.
 
     Several words are one command with its arguments; a single word is a shell command line. It runs
@@ -60,8 +68,11 @@ def exec_(timeout: int, name: str, command: tuple[str, ...]) -> int:
     """
     with common.coordinator(anywhere=True, step="running the command") as coordinator:
         line = command[0] if len(command) == 1 else shlex.join(command)
+        session: Session | str = name
+        if for_agent:
+            line, session = _for_agent(coordinator, name, line)
         try:
-            result, notice = coordinator.execute(name, line, timeout=timeout)
+            result, notice = coordinator.execute(session, line, timeout=timeout)
         except CutShort as problem:
             _print_output(problem.output)
             raise
@@ -69,6 +80,24 @@ def exec_(timeout: int, name: str, command: tuple[str, ...]) -> int:
             common.warn(notice)
         _print_output(result.output)
         return result.status
+
+
+def _for_agent(coordinator: Coordinator, name: str, line: str) -> tuple[str, Session]:
+    """Return the command line that an agent's hook has encoded, in the directory that it runs in
+    here; and the agent's session, which is started where there is none."""
+    try:
+        line = command_line.decoded(line)
+    except ValueError as problem:
+        raise UsageError(f"COMMAND is not encoded: {problem}", hint="leave --for-agent out") from None
+    begun = coordinator.ensure(coordinator.state.root_of(name) or name)
+    session, root = begun.session, coordinator.directory.resolve()
+    if begun.new:
+        messages.note(f"in a sandbox of session {session.number or session.id}")
+        common.warn_of_dangers(coordinator, session)
+    here = repository.here().resolve()
+    if here.is_relative_to(root) and here != root:
+        line = f"cd -- {shlex.quote(str(here.relative_to(root)))} || exit\n{line}"
+    return line, session
 
 
 def _print_output(output: str) -> None:

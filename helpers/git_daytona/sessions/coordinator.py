@@ -384,7 +384,7 @@ class Coordinator:
     # -- in between --------------------------------------------------------------------------------
 
     def execute(
-        self, name: str, command: str, *, timeout: float = EXEC_SECONDS
+        self, name: str | Session, command: str, *, timeout: float = EXEC_SECONDS
     ) -> tuple[Execution, str]:
         """Run a shell command in a session's project; return its result and ``within``'s notice."""
         once = report.in_project(command, timeout=timeout)
@@ -395,7 +395,8 @@ class Coordinator:
                 event["status"] = result.status
             return result
 
-        result, _, notice = self._work_in(self.find(name), work)
+        session = self.find(name) if isinstance(name, str) else name
+        result, _, notice = self._work_in(session, work)
         return result, notice
 
     def within(

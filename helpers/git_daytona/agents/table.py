@@ -1,0 +1,241 @@
+"""What each agent calls its tools and events, what its hooks read and answer. Data alone, from the
+agents' documentation or sources; ``read`` says of which version."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+SERVER = "daytona"
+"""The name under which an agent's configuration has our MCP server."""
+TOOLS = (
+    *("bash", "read", "write", "edit", "apply_patch", "glob", "grep", "list"),
+    *("sync", "diff", "log", "preview"),
+)
+"""The tools of that server."""
+SESSION = "session"
+"""The argument of a call of them with which a hook says whose sandbox is meant."""
+
+INPUT, REASON = "{input}", "{reason}"
+"""In the shape of an answer: the arguments that count, and why a call is denied."""
+Shape = Mapping[str, Any]
+
+
+def _claudes(**more: str) -> Shape:
+    """An answer in the form that Claude Code began with."""
+    return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **more}}
+
+
+_REWRITTEN = _claudes(permissionDecision="allow", updatedInput=INPUT)
+_DENIED = _claudes(permissionDecision="deny", permissionDecisionReason=REASON)
+_CONTEXT: Shape = {
+    "hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": REASON}
+}
+
+
+@dataclass(frozen=True)
+class Agent:
+    """An agent. ``shells`` maps its tools that run a command line to the argument which holds it,
+    ``files`` its tools for files to ours; ``harmless`` are those that act on nothing of the user's
+    machine. All others are denied.
+
+    ``prefix`` is what our server's tools begin with. ``rewritten``, ``denied`` and ``context`` (at
+    a session's start) are the shapes of answers; without ``rewritten`` its hooks can only deny.
+    ``status`` is the exit status of a denial. ``events`` maps its other events to ours.
+    ``uncovered`` is what no hook sees.
+    """
+
+    name: str
+    title: str
+    read: str
+    shells: Mapping[str, str]
+    files: Mapping[str, str]
+    harmless: frozenset[str]
+    prefix: str
+    denied: Shape
+    rewritten: Shape | None = None
+    allowed: Shape | None = None
+    context: Shape | None = None
+    status: int = 2
+    before: str = "PreToolUse"
+    events: Mapping[str, str] = field(default_factory=dict)
+    uncovered: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("shells", "files", "events"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+
+    def ours(self, tool: str) -> bool:
+        """Whether a tool is one of our MCP server's."""
+        return tool.startswith(self.prefix) and tool.removeprefix(self.prefix) in TOOLS
+
+
+CLAUDE = Agent(
+    "claude",
+    "Claude Code",
+    "2.1.197: run; its hooks reference of May 2026",
+    shells={"Bash": "command", "Monitor": "command"},
+    files={
+        **{"Read": "read", "Write": "write", "Edit": "edit", "MultiEdit": "edit"},
+        **{"NotebookEdit": "edit", "Glob": "glob", "Grep": "grep", "LS": "list"},
+    },
+    harmless=frozenset(
+        "Agent Task TaskOutput TaskStop TaskCreate TaskGet TaskUpdate TaskList BashOutput KillBash"
+        " KillShell TodoWrite AskUserQuestion EnterPlanMode ExitPlanMode WebFetch WebSearch Skill"
+        " ToolSearch".split()
+    ),
+    prefix=f"mcp__{SERVER}__",
+    rewritten=_REWRITTEN,
+    denied=_DENIED,
+    context=_CONTEXT,
+    events={
+        "SessionStart": "session.created",
+        "Stop": "session.idle",
+        "SessionEnd": "session.idle",
+    },
+    uncovered=(
+        "what you run yourself with '!', and files that you name with '@'",
+        "a hook that Claude Code ends because it took longer than its limit: the call goes on here",
+        "a working directory that a command changes: each one begins in the project's",
+    ),
+)
+
+CODEX = Agent(
+    "codex",
+    "Codex CLI",
+    "0.171: codex-rs/hooks of October 2026, read",
+    shells={"Bash": "command"},
+    files={"apply_patch": "apply_patch", "view_image": "read"},
+    harmless=frozenset(
+        "update_plan request_user_input web_search spawn_agent send_input send_message wait"
+        " wait_agent close_agent list_agents write_stdin".split()
+    ),
+    prefix=f"mcp__{SERVER}__",
+    rewritten=_REWRITTEN,
+    denied=_DENIED,
+    context=_CONTEXT,
+    events={"SessionStart": "session.created", "Stop": "session.idle"},
+    uncovered=(
+        "hooks that you have not trusted (/hooks): Codex does not run them",
+        "tools for which Codex runs no hooks, such as view_image, which reads a file",
+        "a hook that Codex ends because it took longer than its limit: the call goes on here",
+    ),
+)
+
+GEMINI = Agent(
+    "gemini",
+    "Gemini CLI",
+    "0.61.0: docs/hooks and docs/reference/tools of the package, read",
+    shells={"run_shell_command": "command"},
+    files={
+        **{"read_file": "read", "read_many_files": "read", "write_file": "write"},
+        **{"replace": "edit", "glob": "glob", "grep_search": "grep"},
+        **{"search_file_content": "grep", "list_directory": "list"},
+    },
+    harmless=frozenset(
+        "write_todos ask_user google_web_search web_fetch enter_plan_mode exit_plan_mode"
+        " complete_task activate_skill get_internal_docs tracker_create_task tracker_update_task"
+        " tracker_get_task tracker_list_tasks tracker_add_dependency tracker_visualize".split()
+    ),
+    prefix=f"mcp_{SERVER}_",
+    rewritten={
+        "decision": "allow",
+        "hookSpecificOutput": {"hookEventName": "BeforeTool", "tool_input": INPUT},
+    },
+    denied={"decision": "deny", "reason": REASON},
+    allowed={},
+    context=_CONTEXT,
+    before="BeforeTool",
+    events={
+        "SessionStart": "session.created",
+        "AfterAgent": "session.idle",
+        "SessionEnd": "session.idle",
+    },
+    uncovered=(
+        "what you run yourself with '!', and files that you name with '@'",
+        "hooks of a project that you have not trusted, or that are switched off (/hooks)",
+        "a hook that Gemini CLI ends because it took longer than its limit: the call goes on here",
+    ),
+)
+
+CURSOR = Agent(
+    "cursor",
+    "Cursor",
+    "cursor.com/docs/hooks of 2026, read",
+    shells={"Shell": "command"},
+    files={
+        **{"Read": "read", "Write": "write", "Edit": "edit", "StrReplace": "edit"},
+        **{"Delete": "bash", "Grep": "grep", "Glob": "glob", "LS": "list"},
+    },
+    harmless=frozenset("Task TodoWrite WebSearch WebFetch AskQuestion".split()),
+    prefix="MCP:",
+    rewritten={"permission": "allow", "updated_input": INPUT},
+    denied={"permission": "deny", "user_message": REASON, "agent_message": REASON},
+    allowed={"permission": "allow"},
+    context={"additional_context": REASON},
+    status=0,
+    before="preToolUse",
+    events={
+        "sessionStart": "session.created",
+        "stop": "session.idle",
+        "sessionEnd": "session.idle",
+    },
+    uncovered=(
+        "a tool of another MCP server with the name of one of ours: Cursor does not tell whose",
+        "inline completion (Tab), which reads and writes files here",
+    ),
+)
+
+VSCODE = Agent(
+    "vscode",
+    "VS Code (Copilot)",
+    "docs/copilot/customization/hooks of February 2026 (preview), read",
+    shells={"run_in_terminal": "command"},
+    files={
+        **{"read_file": "read", "create_file": "write", "replace_string_in_file": "edit"},
+        **{"multi_replace_string_in_file": "edit", "insert_edit_into_file": "edit"},
+        **{"apply_patch": "apply_patch", "edit_notebook_file": "edit", "list_dir": "list"},
+        **{"create_directory": "bash", "file_search": "glob", "grep_search": "grep"},
+        **{"semantic_search": "grep"},
+    },
+    harmless=frozenset(
+        "manage_todo_list ask_questions vscode_askQuestions fetch_webpage runSubagent"
+        " get_terminal_output kill_terminal".split()
+    ),
+    prefix=f"mcp_{SERVER}_",
+    rewritten=_REWRITTEN,
+    denied=_DENIED,
+    context=_CONTEXT,
+    status=0,
+    events={"SessionStart": "session.created", "Stop": "session.idle"},
+    uncovered=(
+        "files that you attach to a chat, and inline completion",
+        "a hook that VS Code ends because it took longer than its limit: the call goes on here",
+        "hooks that are switched off (chat.useHooks), or by your organization",
+    ),
+)
+
+GOOSE = Agent(
+    "goose",
+    "goose",
+    "documentation/docs/guides/context-engineering/hooks.md of November 2026, read",
+    shells={"developer__shell": "command"},
+    files={
+        **{"developer__write": "write", "developer__edit": "edit", "developer__tree": "list"},
+        **{"developer__read_image": "read", "developer__text_editor": "edit"},
+    },
+    harmless=frozenset("todo__todo_write todo__todo_read".split()),
+    prefix=f"{SERVER}__",
+    denied={"decision": "block", "reason": REASON},
+    allowed={"decision": "allow"},
+    uncovered=("the shell cannot be redirected: it is denied, and the agent told to use ours",),
+)
+
+AGENTS = {agent.name: agent for agent in (CLAUDE, CODEX, GEMINI, CURSOR, VSCODE, GOOSE)}
+
+
+def filled(shape: Any, values: Mapping[str, Any]) -> Any:
+    """Return the shape of an answer with values in the places of INPUT and REASON."""
+    if isinstance(shape, Mapping):
+        return {key: filled(value, values) for key, value in shape.items()}
+    return values.get(shape, shape) if isinstance(shape, str) else shape
