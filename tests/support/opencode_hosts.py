@@ -24,7 +24,7 @@ from support.plugin import PLUGIN
 from support.processes import until
 from support.scripted_model import Call, Model, content
 
-CACHE = Path(__file__).parents[2] / ".npm"
+CACHE = (Path(__file__).parents[2] / ".npm").resolve()
 TESTS = Path(__file__).parents[1] / "opencode"
 RUN_SECONDS = 60
 VARIABLE = "DAYTONA_TEST_OPENCODE2"
@@ -33,12 +33,13 @@ VARIABLE = "DAYTONA_TEST_OPENCODE2"
 
 @dataclass(frozen=True)
 class Release:
-    """A release of OpenCode: the npm package, and the SHA-512 of its archive."""
+    """A release of a program: the npm package, and the SHA-512 of its archive."""
 
     version: str
     package: str
     program: str
     integrity: str
+    name: str = "opencode"
 
 
 V1 = Release(
@@ -84,7 +85,7 @@ def install(release: Release) -> Path:
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip("npm is missing: install Node.js to test in OpenCode")
-    place = CACHE / ("opencode" if release is V1 else f"opencode-{release.version}")
+    place = CACHE / ("opencode" if release is V1 else f"{release.name}-{release.version}")
     place.mkdir(parents=True, exist_ok=True)
     with FileLock(place / "lock"):
         installed = place / "installed"

@@ -7,6 +7,7 @@ told: its message may quote what it was given.
 
 import contextlib
 import logging
+import os
 import termios
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -124,8 +125,17 @@ def forget(api_url: str) -> Place | None:
 # -- inside the thread -----------------------------------------------------------------------------
 
 
+def _name_the_bus() -> None:
+    """Where systemd has the user's D-Bus, for a start without the variable that says so: many MCP
+    clients hand on HOME, PATH and little else."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+    if (bus := Path(runtime) / "bus").is_socket():
+        os.environ.setdefault("DBUS_SESSION_BUS_ADDRESS", f"unix:path={bus}")
+
+
 def _rings() -> list[Any]:
     """The backends in use, in the order in which they are asked."""
+    _name_the_bus()
     # keyring prints a traceback for backends that cannot be loaded unless somebody listens
     logging.getLogger("keyring").addHandler(logging.NullHandler())
     import keyring
