@@ -67,7 +67,7 @@ def _judged(agent: Agent, payload: dict[str, Any], here: Path) -> Mapping[str, A
         if agent.rewritten is None:
             return None
         return {**_object(arguments), table.SESSION: _session(payload)}
-    if tool in agent.harmless:
+    if tool in agent.harmless.split():
         return None
     allowed = host_tools.opted_in(payloads.directory(payload, here))
     if allowed is None or any(fnmatch.fnmatchcase(tool, pattern) for pattern in allowed):
@@ -90,14 +90,15 @@ def _in_sandbox(arguments: dict[str, Any], name: str, session: str) -> dict[str,
 
 
 def _refusal(agent: Agent, tool: str) -> str:
-    instead = "bash" if tool in agent.shells else agent.files.get(tool)
+    instead = agent.instead(tool)
     advice = "Use the tools that act there"
     if instead:
         advice = f"Use {agent.prefix}{instead}, which acts there"
     name = tool if re.fullmatch(r"[\w:.-]{1,100}", tool) else "true"
     return (
         f"'{tool[:100]}' is blocked: it would act on the user's machine, and this session runs in "
-        f"a Daytona sandbox. {advice}. (The user may allow it: git config {ALLOW_HOST_TOOLS} {name})"
+        f"a Daytona sandbox. {advice}. "
+        f"(The user may allow it: git config {ALLOW_HOST_TOOLS} {name})"
     )
 
 

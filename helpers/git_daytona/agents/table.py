@@ -3,7 +3,6 @@ agents' documentation or sources; ``read`` says of which version."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 SERVER = "daytona"
@@ -36,13 +35,13 @@ _CONTEXT: Shape = {
 @dataclass(frozen=True)
 class Agent:
     """An agent. ``shells`` maps its tools that run a command line to the argument which holds it,
-    ``files`` its tools for files to ours; ``harmless`` are those that act on nothing of the user's
-    machine. All others are denied.
+    ``files`` our tools to its own ones for files; ``harmless`` are those that act on nothing of the
+    user's machine. All others are denied. Several names are one string.
 
     ``prefix`` is what our server's tools begin with. ``rewritten``, ``denied`` and ``context`` (at
     a session's start) are the shapes of answers; without ``rewritten`` its hooks can only deny.
-    ``status`` is the exit status of a denial. ``events`` maps its other events to ours.
-    ``uncovered`` is what no hook sees.
+    ``status`` is the exit status of a denial, ``before`` the event that asks, ``events`` maps
+    others to ours. ``uncovered`` is what no hook sees.
     """
 
     name: str
@@ -50,7 +49,7 @@ class Agent:
     read: str
     shells: Mapping[str, str]
     files: Mapping[str, str]
-    harmless: frozenset[str]
+    harmless: str
     prefix: str
     denied: Shape
     rewritten: Shape | None = None
@@ -61,9 +60,11 @@ class Agent:
     events: Mapping[str, str] = field(default_factory=dict)
     uncovered: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        for name in ("shells", "files", "events"):
-            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+    def instead(self, tool: str) -> str | None:
+        """The tool of ours that does what one of the agent's own does; None for others."""
+        if tool in self.shells:
+            return "bash"
+        return next((ours for ours, own in self.files.items() if tool in own.split()), None)
 
     def ours(self, tool: str) -> bool:
         """Whether a tool is one of our MCP server's."""
@@ -76,13 +77,17 @@ CLAUDE = Agent(
     "2.1.197: run; its hooks reference of May 2026",
     shells={"Bash": "command", "Monitor": "command"},
     files={
-        **{"Read": "read", "Write": "write", "Edit": "edit", "MultiEdit": "edit"},
-        **{"NotebookEdit": "edit", "Glob": "glob", "Grep": "grep", "LS": "list"},
+        "read": "Read",
+        "write": "Write",
+        "edit": "Edit MultiEdit NotebookEdit",
+        "glob": "Glob",
+        "grep": "Grep",
+        "list": "LS",
     },
-    harmless=frozenset(
+    harmless=(
         "Agent Task TaskOutput TaskStop TaskCreate TaskGet TaskUpdate TaskList BashOutput KillBash"
         " KillShell TodoWrite AskUserQuestion EnterPlanMode ExitPlanMode WebFetch WebSearch Skill"
-        " ToolSearch".split()
+        " ToolSearch"
     ),
     prefix=f"mcp__{SERVER}__",
     rewritten=_REWRITTEN,
@@ -105,10 +110,10 @@ CODEX = Agent(
     "Codex CLI",
     "0.171: codex-rs/hooks of October 2026, read",
     shells={"Bash": "command"},
-    files={"apply_patch": "apply_patch", "view_image": "read"},
-    harmless=frozenset(
+    files={"apply_patch": "apply_patch", "read": "view_image"},
+    harmless=(
         "update_plan request_user_input web_search spawn_agent send_input send_message wait"
-        " wait_agent close_agent list_agents write_stdin".split()
+        " wait_agent close_agent list_agents write_stdin"
     ),
     prefix=f"mcp__{SERVER}__",
     rewritten=_REWRITTEN,
@@ -128,14 +133,17 @@ GEMINI = Agent(
     "0.61.0: docs/hooks and docs/reference/tools of the package, read",
     shells={"run_shell_command": "command"},
     files={
-        **{"read_file": "read", "read_many_files": "read", "write_file": "write"},
-        **{"replace": "edit", "glob": "glob", "grep_search": "grep"},
-        **{"search_file_content": "grep", "list_directory": "list"},
+        "read": "read_file read_many_files",
+        "write": "write_file",
+        "edit": "replace",
+        "glob": "glob",
+        "grep": "grep_search search_file_content",
+        "list": "list_directory",
     },
-    harmless=frozenset(
+    harmless=(
         "write_todos ask_user google_web_search web_fetch enter_plan_mode exit_plan_mode"
         " complete_task activate_skill get_internal_docs tracker_create_task tracker_update_task"
-        " tracker_get_task tracker_list_tasks tracker_add_dependency tracker_visualize".split()
+        " tracker_get_task tracker_list_tasks tracker_add_dependency tracker_visualize"
     ),
     prefix=f"mcp_{SERVER}_",
     rewritten={
@@ -164,10 +172,15 @@ CURSOR = Agent(
     "cursor.com/docs/hooks of 2026, read",
     shells={"Shell": "command"},
     files={
-        **{"Read": "read", "Write": "write", "Edit": "edit", "StrReplace": "edit"},
-        **{"Delete": "bash", "Grep": "grep", "Glob": "glob", "LS": "list"},
+        "read": "Read",
+        "write": "Write",
+        "edit": "Edit StrReplace",
+        "bash": "Delete",
+        "grep": "Grep",
+        "glob": "Glob",
+        "list": "LS",
     },
-    harmless=frozenset("Task TodoWrite WebSearch WebFetch AskQuestion".split()),
+    harmless="Task TodoWrite WebSearch WebFetch AskQuestion",
     prefix="MCP:",
     rewritten={"permission": "allow", "updated_input": INPUT},
     denied={"permission": "deny", "user_message": REASON, "agent_message": REASON},
@@ -192,15 +205,21 @@ VSCODE = Agent(
     "docs/copilot/customization/hooks of February 2026 (preview), read",
     shells={"run_in_terminal": "command"},
     files={
-        **{"read_file": "read", "create_file": "write", "replace_string_in_file": "edit"},
-        **{"multi_replace_string_in_file": "edit", "insert_edit_into_file": "edit"},
-        **{"apply_patch": "apply_patch", "edit_notebook_file": "edit", "list_dir": "list"},
-        **{"create_directory": "bash", "file_search": "glob", "grep_search": "grep"},
-        **{"semantic_search": "grep"},
+        "read": "read_file",
+        "write": "create_file",
+        "edit": (
+            "replace_string_in_file multi_replace_string_in_file insert_edit_into_file"
+            " edit_notebook_file"
+        ),
+        "apply_patch": "apply_patch",
+        "list": "list_dir",
+        "bash": "create_directory",
+        "glob": "file_search",
+        "grep": "grep_search semantic_search",
     },
-    harmless=frozenset(
+    harmless=(
         "manage_todo_list ask_questions vscode_askQuestions fetch_webpage runSubagent"
-        " get_terminal_output kill_terminal".split()
+        " get_terminal_output kill_terminal"
     ),
     prefix=f"mcp_{SERVER}_",
     rewritten=_REWRITTEN,
@@ -221,10 +240,12 @@ GOOSE = Agent(
     "documentation/docs/guides/context-engineering/hooks.md of November 2026, read",
     shells={"developer__shell": "command"},
     files={
-        **{"developer__write": "write", "developer__edit": "edit", "developer__tree": "list"},
-        **{"developer__read_image": "read", "developer__text_editor": "edit"},
+        "write": "developer__write",
+        "edit": "developer__edit developer__text_editor",
+        "list": "developer__tree",
+        "read": "developer__read_image",
     },
-    harmless=frozenset("todo__todo_write todo__todo_read".split()),
+    harmless="todo__todo_write todo__todo_read",
     prefix=f"{SERVER}__",
     denied={"decision": "block", "reason": REASON},
     allowed={"decision": "allow"},

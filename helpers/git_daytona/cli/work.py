@@ -88,7 +88,9 @@ def _for_agent(coordinator: Coordinator, name: str, line: str) -> tuple[str, Ses
     try:
         line = command_line.decoded(line)
     except ValueError as problem:
-        raise UsageError(f"COMMAND is not encoded: {problem}", hint="leave --for-agent out") from None
+        raise UsageError(
+            f"COMMAND is not encoded: {problem}", hint="leave --for-agent out"
+        ) from None
     begun = coordinator.ensure(coordinator.state.root_of(name) or name)
     session, root = begun.session, coordinator.directory.resolve()
     if begun.new:

@@ -1,4 +1,4 @@
-"""The JSON object that a client sends with an event, and what clients call the same things in it."""
+"""The JSON object that comes with an event, and what clients call the same things in it."""
 
 import json
 from pathlib import Path
