@@ -79,15 +79,14 @@ CLAUDE = Agent(
     files={
         "read": "Read",
         "write": "Write",
-        "edit": "Edit MultiEdit NotebookEdit",
+        "edit": "Edit NotebookEdit",
         "glob": "Glob",
         "grep": "Grep",
-        "list": "LS",
     },
     harmless=(
         "Agent Task TaskOutput TaskStop TaskCreate TaskGet TaskUpdate TaskList BashOutput KillBash"
         " KillShell TodoWrite AskUserQuestion EnterPlanMode ExitPlanMode WebFetch WebSearch Skill"
-        " ToolSearch"
+        " ToolSearch WaitForMcpServers SendMessage"
     ),
     prefix=f"mcp__{SERVER}__",
     rewritten=_REWRITTEN,
