@@ -43,12 +43,14 @@ def decoded(word: str) -> str:
     return unquote_to_bytes(word).decode()
 
 
-def exec_line(session: str, command: str) -> str:
-    """Return the command line that runs a command in a session's sandbox. Raises ValueError for a
-    command that no command line can hold."""
+def exec_line(session: str, directory: Path, command: str) -> str:
+    """Return the command line that runs a command in a session's sandbox, for the project of a
+    directory wherever the agent starts it. Raises ValueError for a command that no command line can
+    hold."""
     if "\0" in command:
         raise ValueError("the command holds a NUL")
-    line = f"{shlex.quote(program())} exec --for-agent {session} -- {encoded(command)}"
+    words = (shlex.quote(program()), "exec --for-agent", encoded(str(directory)), session, "--")
+    line = " ".join((*words, encoded(command)))
     if len(line) > LONGEST:
         raise ValueError("the command is too long; write it into a file first")
     return line

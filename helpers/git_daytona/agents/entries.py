@@ -17,7 +17,7 @@ from git_daytona.opencode.jsonc import Document, Item, Node
 
 BEGIN, END = "# git-daytona: begin", "# git-daytona: end"
 _BLOCK = re.compile(rf"^[ \t]*{BEGIN}\n.*?^[ \t]*{END}(\n|\Z)", re.MULTILINE | re.DOTALL)
-_SERVICE = re.compile(r"git-daytona['\"]? hook \S+ --agent ")
+_SERVICE = re.compile(r"\"\$0\" hook \S+ --agent .*git-daytona'?$")
 
 
 class Conflict(ValueError):
@@ -116,6 +116,16 @@ def _value(document: Document, node: Node) -> Any:
         return json.loads(document.text[node.start : node.end])
     except ValueError:
         return None
+
+
+def value(text: str, keys: Sequence[str]) -> Any:
+    """Return what is below some keys of a text of JSON; None where nothing is. Raises Conflict."""
+    document = _document(text)
+    node: Node | None = document.root
+    for key in keys:
+        item = _item(node, key) if node is not None else None
+        node = item.value if item else None
+    return _value(document, node) if node is not None else None
 
 
 def _item(node: Node, key: str) -> Item | None:
@@ -222,7 +232,7 @@ class Toml:
     def add(text: str, entries: Sequence[Entry]) -> str:
         before = _toml(text)
         for entry in entries:
-            if not entry.listed and _below(before, entry.keys) is not None:
+            if not entry.listed and below(before, entry.keys) is not None:
                 raise Conflict(f"has another '{'.'.join(entry.keys)}'")
         return _at_end(text, "\n".join(_table(entry) for entry in entries))
 
@@ -238,9 +248,9 @@ class Toml:
     def has(text: str, entries: Sequence[Entry]) -> bool:
         values = _toml(text)
         return all(
-            entry.value in (_below(values, entry.keys) or ())
+            entry.value in (below(values, entry.keys) or ())
             if entry.listed
-            else _below(values, entry.keys) == entry.value
+            else below(values, entry.keys) == entry.value
             for entry in entries
         )
 
@@ -252,7 +262,8 @@ def _toml(text: str) -> dict[str, Any]:
         raise Conflict(f"is not TOML, or cannot take another table: {problem}") from problem
 
 
-def _below(values: Any, keys: Sequence[str]) -> Any:
+def below(values: Any, keys: Sequence[str]) -> Any:
+    """Return what is below some keys; None where nothing is."""
     for key in keys:
         values = values.get(key) if isinstance(values, Mapping) else None
     return values
@@ -317,12 +328,12 @@ class Yaml:
 
     @staticmethod
     def has(text: str, entries: Sequence[Entry]) -> bool:
-        values = _plain(text)
-        return all(_below(values, entry.keys) == entry.value for entry in entries)
+        values = plain(text)
+        return all(below(values, entry.keys) == entry.value for entry in entries)
 
 
 def _owned(text: str, entry: Entry) -> bool:
-    return is_ours(_below(_plain(text), entry.keys))
+    return is_ours(below(plain(text), entry.keys))
 
 
 def _yaml(text: str) -> Any:
@@ -339,8 +350,8 @@ def _yaml(text: str) -> Any:
     return root
 
 
-def _plain(text: str) -> Any:
-    """The values, of a text that _yaml() takes."""
+def plain(text: str) -> Any:
+    """Return the values of a text of YAML. Raises Conflict."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 

@@ -69,20 +69,23 @@ def _judged(agent: Agent, payload: dict[str, Any], here: Path) -> Mapping[str, A
         return {**_object(arguments), table.SESSION: _session(payload)}
     if tool in agent.harmless.split():
         return None
-    allowed = host_tools.opted_in(payloads.directory(payload, here))
+    directory = payloads.directory(payload, here)
+    allowed = host_tools.opted_in(directory)
     if allowed is None or any(fnmatch.fnmatchcase(tool, pattern) for pattern in allowed):
         return None
     if tool in agent.shells and agent.rewritten is not None:
-        return _in_sandbox(_object(arguments), agent.shells[tool], _session(payload))
+        name = agent.shells[tool]
+        arguments = _object(arguments)
+        line = _exec_line(_session(payload), directory, arguments.get(name), name)
+        return {**arguments, name: line}
     raise Denied(_refusal(agent, tool))
 
 
-def _in_sandbox(arguments: dict[str, Any], name: str, session: str) -> dict[str, Any]:
-    command = arguments.get(name)
+def _exec_line(session: str, directory: Path, command: Any, name: str) -> str:
     if not isinstance(command, str) or not command.strip():
         raise Denied(f"the call has no '{name}' that could run in the sandbox")
     try:
-        return {**arguments, name: command_line.exec_line(session, command)}
+        return command_line.exec_line(session, directory, command)
     except UnicodeEncodeError:
         raise Denied("the command is not Unicode") from None
     except ValueError as problem:

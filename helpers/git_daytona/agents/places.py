@@ -14,11 +14,17 @@ from git_daytona.agents.entries import Entry, Json, Toml, Yaml
 from git_daytona.agents.table import SERVER, Agent
 from git_daytona.base import paths
 from git_daytona.base.errors import UsageError
+from git_daytona.settings.settings import VARIABLES
 
 HOOK_SECONDS = 60
 """How long an agent waits for a hook before a tool; it answers in 20 seconds at the latest."""
 EVENT_SECONDS = 600
 """How long it waits for another hook: a turn's work comes back."""
+
+_ENVIRONMENT = (
+    *(each.name for each in VARIABLES),
+    *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
+)
 
 
 @dataclass(frozen=True)
@@ -44,17 +50,20 @@ def places(agent: Agent, worktree: Path | None) -> list[Place]:
 def pre_tool(agent: Agent) -> str:
     """The shell command of the hook before a tool. What fails without an answer denies the call:
     exit status 2 with a reason on standard error is what all agents take for that."""
-    why = "git-daytona: the hook failed, so the call is denied"
-    return (
-        f"{shlex.quote(command_line.program())} hook pre-tool --agent {agent.name}"
-        f" || {{ echo '{why}' >&2; exit 2; }}"
+    return _line(
+        f'"$0" hook pre-tool --agent {agent.name} || {{ [ $? = 2 ] '
+        '|| echo "git-daytona: the hook failed, so the call is denied" >&2; exit 2; }'
     )
 
 
 def event(agent: Agent, ours: str) -> str:
     """The shell command of another hook: never exit status 2, which keeps a turn from ending."""
-    program = shlex.quote(command_line.program())
-    return f"{program} hook {ours} --agent {agent.name} || exit 1"
+    return _line(f'"$0" hook {ours} --agent {agent.name} || exit 1')
+
+
+def _line(script: str) -> str:
+    """A command line for whatever shell the agent starts hooks with, fish, say."""
+    return f"sh -c '{script}' {shlex.quote(command_line.program())}"
 
 
 def _hooks(agent: Agent, shape: Callable[[str, int], Any]) -> list[Entry]:
@@ -104,7 +113,9 @@ def _claude(agent: Agent, worktree: Path | None) -> list[Place]:
 def _codex(agent: Agent, worktree: Path | None) -> list[Place]:
     own = Path(os.environ.get("CODEX_HOME") or paths.home() / ".codex")
     folder = own if worktree is None else worktree / ".codex"
-    entries = (Entry(("mcp_servers", SERVER), _server(agent)), *_hooks(agent, _grouped))
+    # it passes on nothing else of the environment to a server
+    server = {**_server(agent), "env_vars": list(_ENVIRONMENT)}
+    entries = (Entry(("mcp_servers", SERVER), server), *_hooks(agent, _grouped))
     return [Place(folder / "config.toml", Toml, entries)]
 
 

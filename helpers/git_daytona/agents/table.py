@@ -107,7 +107,7 @@ CLAUDE = Agent(
 CODEX = Agent(
     "codex",
     "Codex CLI",
-    "0.171: codex-rs/hooks of October 2026, read",
+    "0.171.0: run; codex-rs/hooks, read",
     shells={"Bash": "command"},
     files={"apply_patch": "apply_patch", "read": "view_image"},
     harmless=(
@@ -121,7 +121,6 @@ CODEX = Agent(
     events={"SessionStart": "session.created", "Stop": "session.idle"},
     uncovered=(
         "hooks that you have not trusted (/hooks): Codex does not run them",
-        "tools for which Codex runs no hooks, such as view_image, which reads a file",
         "a hook that Codex ends because it took longer than its limit: the call goes on here",
     ),
 )

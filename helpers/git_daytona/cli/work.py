@@ -3,6 +3,7 @@
 import shlex
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 
@@ -53,24 +54,29 @@ def start(session: str | None, title: str | None, no_sync: bool) -> None:
 
 @click.command("exec", context_settings=options.PASSING_ON)
 @number("--timeout", metavar="S", within=(1, 86400), default=3600, help="End it after S seconds.")
-@flag(
+@click.option(
     "--for-agent",
-    help="As hooks write it: N is an agent's session id, and its session is started at first; "
-    "COMMAND is percent-encoded.",
+    metavar="DIR",
+    help="As hooks write it: N is the session id of an agent that works in DIR, and its session is "
+    "started at first; DIR and COMMAND are percent-encoded.",
 )
 @common.session
 @options.command
-def exec_(timeout: int, for_agent: bool, name: str, command: tuple[str, ...]) -> int:
+def exec_(timeout: int, for_agent: str | None, name: str, command: tuple[str, ...]) -> int:
     """Run COMMAND in the session's project directory, and exit with its status.
 
     Several words are one command with its arguments; a single word is a shell command line. It runs
     at most once, with standard input closed; what it prints comes when it has ended.
     """
-    with common.coordinator(anywhere=True, step="running the command") as coordinator:
-        line = command[0] if len(command) == 1 else shlex.join(command)
+    line = command[0] if len(command) == 1 else shlex.join(command)
+    place = None
+    if for_agent is not None:
+        place, line = Path(_decoded("DIR", for_agent)), _decoded("COMMAND", line)
+    with common.coordinator(place, anywhere=True, step="running the command") as coordinator:
         session: Session | str = name
-        if for_agent:
-            line, session = _for_agent(coordinator, name, line)
+        if place is not None:
+            session = _agents_session(coordinator, name)
+            line = _there(coordinator.directory, place) + line
         try:
             result, notice = coordinator.execute(session, line, timeout=timeout)
         except CutShort as problem:
@@ -82,24 +88,32 @@ def exec_(timeout: int, for_agent: bool, name: str, command: tuple[str, ...]) ->
         return result.status
 
 
-def _for_agent(coordinator: Coordinator, name: str, line: str) -> tuple[str, Session]:
-    """Return the command line that an agent's hook has encoded, in the directory that it runs in
-    here; and the agent's session, which is started where there is none."""
+def _decoded(name: str, word: str) -> str:
     try:
-        line = command_line.decoded(line)
+        return command_line.decoded(word)
     except ValueError as problem:
         raise UsageError(
-            f"COMMAND is not encoded: {problem}", hint="leave --for-agent out"
-        ) from None
+            f"{name} is not encoded as a hook does it", hint="leave --for-agent out"
+        ) from problem
+
+
+def _agents_session(coordinator: Coordinator, name: str) -> Session:
     begun = coordinator.ensure(coordinator.state.root_of(name) or name)
-    session, root = begun.session, coordinator.directory.resolve()
     if begun.new:
-        messages.note(f"in a sandbox of session {session.number or session.id}")
-        common.warn_of_dangers(coordinator, session)
-    here = repository.here().resolve()
-    if here.is_relative_to(root) and here != root:
-        line = f"cd -- {shlex.quote(str(here.relative_to(root)))} || exit\n{line}"
-    return line, session
+        messages.note(f"in a sandbox of session {begun.session.number or begun.session.id}")
+        common.warn_of_dangers(coordinator, begun.session)
+    return begun.session
+
+
+def _there(project: Path, place: Path) -> str:
+    """Return the beginning of a command line that goes to where it runs here, or where its agent
+    works, in the project there."""
+    root = project.resolve()
+    for folder in (repository.here().resolve(), place.resolve()):
+        if folder.is_relative_to(root):
+            inner = folder.relative_to(root)
+            return f"cd -- {shlex.quote(str(inner))} || exit\n" if inner.parts else ""
+    return ""
 
 
 def _print_output(output: str) -> None:
