@@ -8,6 +8,7 @@ two comments, in YAML found by its key where the agent has written the file anew
 import json
 import re
 import tomllib
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,9 +51,29 @@ def checked(text: str, entries: Sequence[Entry], kind: "type[Json | Toml | Yaml]
     """Return the text with exactly these entries of ours. Raises Conflict."""
     without = kind.remove(text, entries)
     after = kind.add(without, entries)
-    if kind.remove(after, entries) != without or not kind.has(after, entries):
+    undone = kind.remove(after, entries) == without and kind.has(after, entries)
+    if not undone or kind.others(after, entries) != kind.others(without, entries):
         raise Conflict("cannot be edited safely")
     return after
+
+
+def _others(values: Any, entries: Sequence[Entry]) -> Any:
+    """Values that were read, without ours, and without what is empty then."""
+    for entry in entries:
+        *outer, key = entry.keys
+        inner = below(values, outer)
+        if isinstance(inner, dict) and entry.listed:
+            inner[key] = [each for each in inner.get(key) or [] if each != entry.value]
+        elif isinstance(inner, dict):
+            inner.pop(key, None)
+    return _pruned(values or {})
+
+
+def _pruned(values: Any) -> Any:
+    if not isinstance(values, dict):
+        return values
+    found = {key: _pruned(value) for key, value in values.items()}
+    return {key: value for key, value in found.items() if value not in ({}, [], None)}
 
 
 # -- JSON ------------------------------------------------------------------------------------------
@@ -98,6 +119,10 @@ class Json:
             ):
                 return False
         return True
+
+    @staticmethod
+    def others(_text: str, _entries: Sequence[Entry]) -> None:
+        """An edit in place touches nothing else."""
 
 
 def _document(text: str) -> Document:
@@ -254,6 +279,10 @@ class Toml:
             for entry in entries
         )
 
+    @staticmethod
+    def others(text: str, entries: Sequence[Entry]) -> Any:
+        return _others(_toml(text), entries)
+
 
 def _toml(text: str) -> dict[str, Any]:
     try:
@@ -331,6 +360,11 @@ class Yaml:
         values = plain(text)
         return all(below(values, entry.keys) == entry.value for entry in entries)
 
+    @staticmethod
+    def others(text: str, entries: Sequence[Entry]) -> Any:
+        """A last line without its end may be part of a text, which it is no more with one."""
+        return _others(plain(text), entries)
+
 
 def _owned(text: str, entry: Entry) -> bool:
     return is_ours(below(plain(text), entry.keys))
@@ -342,7 +376,8 @@ def _yaml(text: str) -> Any:
     from ruamel.yaml.error import YAMLError
 
     try:
-        root = YAML(typ="rt", pure=True).compose(text)
+        with warnings.catch_warnings(action="ignore"):  # an anchor may be given again
+            root = YAML(typ="rt", pure=True).compose(text)
     except (YAMLError, ValueError) as problem:
         raise Conflict(f"is not YAML: {' '.join(str(problem).split())[:200]}") from problem
     if root is not None and root.id != "mapping":
@@ -357,7 +392,8 @@ def plain(text: str) -> Any:
 
     _yaml(text)
     try:
-        return YAML(typ="safe", pure=True).load(text)
+        with warnings.catch_warnings(action="ignore"):
+            return YAML(typ="safe", pure=True).load(text)
     except (YAMLError, ValueError) as problem:
         raise Conflict(f"is not YAML: {' '.join(str(problem).split())[:200]}") from problem
 

@@ -43,6 +43,12 @@ def present(place: Place) -> bool:
     return before is not None and _has(place, before.decode())
 
 
+def partly(place: Place) -> bool:
+    """Whether a file has something of ours. Raises BadSetting."""
+    before = read(place.path)
+    return before is not None and _found(place, before.decode())
+
+
 def read(path: Path) -> bytes | None:
     """Read a file that is text; None if there is none. Raises BadSetting."""
     raw = current(path)

@@ -32,6 +32,9 @@ _CONTEXT: Shape = {
 }
 
 
+_OTHERS = "another hook of yours that rewrites the same call: the agent decides which one counts"
+
+
 @dataclass(frozen=True)
 class Agent:
     """An agent. ``shells`` maps its tools that run a command line to the argument which holds it,
@@ -41,7 +44,8 @@ class Agent:
     ``prefix`` is what our server's tools begin with. ``rewritten``, ``denied`` and ``context`` (at
     a session's start) are the shapes of answers; without ``rewritten`` its hooks can only deny.
     ``status`` is the exit status of a denial, ``before`` the event that asks, ``events`` maps
-    others to ours. ``uncovered`` is what no hook sees.
+    others to ours. ``uncovered`` is what no hook sees; ``off`` a setting, and its value, with which
+    no hook runs.
     """
 
     name: str
@@ -59,6 +63,7 @@ class Agent:
     before: str = "PreToolUse"
     events: Mapping[str, str] = field(default_factory=dict)
     uncovered: tuple[str, ...] = ()
+    off: tuple[tuple[str, ...], object] = ((), None)
 
     def instead(self, tool: str) -> str | None:
         """The tool of ours that does what one of the agent's own does; None for others."""
@@ -101,7 +106,9 @@ CLAUDE = Agent(
         "what you run yourself with '!', and files that you name with '@'",
         "a hook that Claude Code ends because it took longer than its limit: the call goes on here",
         "a working directory that a command changes: each one begins in the project's",
+        _OTHERS,
     ),
+    off=(("disableAllHooks",), True),
 )
 
 CODEX = Agent(
@@ -122,6 +129,7 @@ CODEX = Agent(
     uncovered=(
         "hooks that you have not trusted (/hooks): Codex does not run them",
         "a hook that Codex ends because it took longer than its limit: the call goes on here",
+        _OTHERS,
     ),
 )
 
@@ -161,7 +169,9 @@ GEMINI = Agent(
         "what you run yourself with '!', and files that you name with '@'",
         "hooks of a project that you have not trusted, or that are switched off (/hooks)",
         "a hook that Gemini CLI ends because it took longer than its limit: the call goes on here",
+        _OTHERS,
     ),
+    off=(("hooksConfig", "enabled"), False),
 )
 
 CURSOR = Agent(
@@ -194,6 +204,7 @@ CURSOR = Agent(
     uncovered=(
         "a tool of another MCP server with the name of one of ours: Cursor does not tell whose",
         "inline completion (Tab), which reads and writes files here",
+        _OTHERS,
     ),
 )
 
@@ -229,6 +240,7 @@ VSCODE = Agent(
         "files that you attach to a chat, and inline completion",
         "a hook that VS Code ends because it took longer than its limit: the call goes on here",
         "hooks that are switched off (chat.useHooks), or by your organization",
+        _OTHERS,
     ),
 )
 

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from git_daytona.agents import entries, install, places
+from git_daytona.agents import command_line, entries, install, places
 from git_daytona.agents.entries import Conflict, Json, Toml
 from git_daytona.agents.places import Place
 from git_daytona.agents.table import SERVER, Agent
-from git_daytona.base.errors import GitDaytonaError, UsageError
+from git_daytona.base.errors import GitDaytonaError, NoRepository, UsageError
 from git_daytona.doctor import findings
-from git_daytona.doctor.findings import Check, Finding, Seen, fail, ok, warn
-from git_daytona.git.repository import NoRepository, discover
+from git_daytona.doctor.findings import Check, Finding, Seen, Status, fail, ok, warn
+from git_daytona.git.repository import discover
 from git_daytona.service import host_tools
-from git_daytona.service.host_tools import KEY
+from git_daytona.settings.preferences import ALLOW_HOST_TOOLS
 
 
 def examine(agent: Agent, start: Path) -> Iterator[Finding]:
@@ -35,18 +35,29 @@ def _set_up(agent: Agent, start: Path) -> Seen:
     """One scope has to be whole; half of one is worse than none."""
     partly = []
     for scope, files in _scopes(agent, start):
+        if (off := _switched_off(agent, files)) is not None:
+            return fail(off, "take that out: without its hooks the agent acts on this machine")
         there = [place for place in files if _is_there(place)]
         if len(there) == len(files):
-            program = places.command_line.program()
+            program = command_line.program()
             if not Path(program).is_absolute():
                 return fail(f"'{program}' is not on PATH", "install git-daytona again")
             return ok(f"{scope}: {', '.join(str(place.path) for place in files)}")
-        if there:
+        if any(place in there or install.partly(place) for place in files):
             partly += [place.path for place in files if place not in there]
     again = f"git daytona install --agent {agent.name} --global"
     if partly:
         return fail(f"'{partly[0]}' lacks what belongs there, or has it of another version", again)
     return fail(f"{agent.title} is not set up: its tools act on this machine", again)
+
+
+def _switched_off(agent: Agent, files: list[Place]) -> str | None:
+    keys, value = agent.off
+    for place in files:
+        raw = install.read(place.path) if keys and place.kind is Json else None
+        if raw and raw.strip() and entries.value(raw.decode(), keys) is value:
+            return f"'{place.path}' switches hooks off: {'.'.join(keys)}"
+    return None
 
 
 def _server(agent: Agent, start: Path) -> Seen:
@@ -77,13 +88,13 @@ def _own_tools(agent: Agent, start: Path) -> Seen:
     allowed = host_tools.opted_in(start)
     if allowed is None or allowed:
         names = "all tools" if allowed is None else ", ".join(sorted(allowed))
-        return warn(f"allowed on this machine: {names}", f"git config --unset {KEY}")
+        return warn(f"allowed on this machine: {names}", f"git config --unset {ALLOW_HOST_TOOLS}")
     names = ", ".join(name for own in agent.files.values() for name in own.split())
     return ok(f"denied: {names}, and all that are not known to be harmless")
 
 
 def _gap(gap: str) -> Seen:
-    return warn(gap, "know it; no configuration of ours changes it")
+    return Seen(Status.WARN, gap)
 
 
 def _scopes(agent: Agent, start: Path) -> Iterator[tuple[str, list[Place]]]:
