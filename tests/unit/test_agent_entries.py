@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from git_daytona.agents import entries, places
-from git_daytona.agents.entries import Conflict, Json
+from git_daytona.agents.entries import Json, Unfit
 from git_daytona.agents.table import AGENTS
 from unit.test_jsonc import container, meaning, property_, strings, values
 
@@ -29,7 +29,7 @@ def there_and_back(text, place):
     """Put in and take out; the text with it, or None for one that cannot take it."""
     try:
         after = entries.checked(text, place.entries, place.kind)
-    except Conflict:
+    except Unfit:
         return None
     assert place.kind.has(after, place.entries) and place.kind.found(after, place.entries)
     assert entries.checked(after, place.entries, place.kind) == after, "twice is once"

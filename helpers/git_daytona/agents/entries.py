@@ -21,7 +21,7 @@ _BLOCK = re.compile(rf"^[ \t]*{BEGIN}\n.*?^[ \t]*{END}(\n|\Z)", re.MULTILINE | r
 _SERVICE = re.compile(r"\"\$0\" hook \S+ --agent .*git-daytona'?$")
 
 
-class Conflict(ValueError):
+class Unfit(ValueError):
     """The text cannot take an entry; the message says why, to follow the file's name."""
 
 
@@ -48,12 +48,12 @@ def is_ours(value: Any) -> bool:
 
 
 def checked(text: str, entries: Sequence[Entry], kind: "type[Json | Toml | Yaml]") -> str:
-    """Return the text with exactly these entries of ours. Raises Conflict."""
+    """Return the text with exactly these entries of ours. Raises Unfit."""
     without = kind.remove(text, entries)
     after = kind.add(without, entries)
     undone = kind.remove(after, entries) == without and kind.has(after, entries)
     if not undone or kind.others(after, entries) != kind.others(without, entries):
-        raise Conflict("cannot be edited safely")
+        raise Unfit("cannot be edited safely")
     return after
 
 
@@ -129,9 +129,9 @@ def _document(text: str) -> Document:
     try:
         document = jsonc.parse(text)
     except jsonc.Malformed as problem:
-        raise Conflict(f"is not JSON with comments: {problem}") from problem
+        raise Unfit(f"is not JSON with comments: {problem}") from problem
     if document.root.kind != "object":
-        raise Conflict("holds no JSON object")
+        raise Unfit("holds no JSON object")
     return document
 
 
@@ -144,7 +144,7 @@ def _value(document: Document, node: Node) -> Any:
 
 
 def value(text: str, keys: Sequence[str]) -> Any:
-    """Return what is below some keys of a text of JSON; None where nothing is. Raises Conflict."""
+    """Return what is below some keys of a text of JSON; None where nothing is. Raises Unfit."""
     document = _document(text)
     node: Node | None = document.root
     for key in keys:
@@ -191,10 +191,10 @@ def _added(document: Document, entry: Entry) -> str:
             return _append(document, node, f"{json.dumps(key)}: {nested}")
         last = depth == len(entry.keys) - 1
         if last and not entry.listed:
-            raise Conflict(f"has another '{'.'.join(entry.keys)}'")
+            raise Unfit(f"has another '{'.'.join(entry.keys)}'")
         node = item.value
         if node.kind != ("array" if last else "object"):
-            raise Conflict(f"has another kind of value for '{'.'.join(entry.keys[: depth + 1])}'")
+            raise Unfit(f"has another kind of value for '{'.'.join(entry.keys[: depth + 1])}'")
     return _append(document, node, json.dumps(entry.value, ensure_ascii=False))
 
 
@@ -258,7 +258,7 @@ class Toml:
         before = _toml(text)
         for entry in entries:
             if not entry.listed and below(before, entry.keys) is not None:
-                raise Conflict(f"has another '{'.'.join(entry.keys)}'")
+                raise Unfit(f"has another '{'.'.join(entry.keys)}'")
         return _at_end(text, "\n".join(_table(entry) for entry in entries))
 
     @staticmethod
@@ -288,7 +288,7 @@ def _toml(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
-        raise Conflict(f"is not TOML, or cannot take another table: {problem}") from problem
+        raise Unfit(f"is not TOML, or cannot take another table: {problem}") from problem
 
 
 def below(values: Any, keys: Sequence[str]) -> Any:
@@ -330,9 +330,9 @@ class Yaml:
                 continue
             key, value = found
             if _child(value, name) is not None:
-                raise Conflict(f"has another '{outer}.{name}'")
+                raise Unfit(f"has another '{outer}.{name}'")
             if getattr(value, "flow_style", False) or value.id == "sequence":
-                raise Conflict(f"has '{outer}' in braces; write an entry a line")
+                raise Unfit(f"has '{outer}' in braces; write an entry a line")
             children = value.value if value.id == "mapping" else []
             column = children[0][0].start_mark.column if children else 2
             at = text.find("\n", key.end_mark.index) + 1
@@ -379,14 +379,14 @@ def _yaml(text: str) -> Any:
         with warnings.catch_warnings(action="ignore"):  # an anchor may be given again
             root = YAML(typ="rt", pure=True).compose(text)
     except (YAMLError, ValueError) as problem:
-        raise Conflict(f"is not YAML: {' '.join(str(problem).split())[:200]}") from problem
+        raise Unfit(f"is not YAML: {' '.join(str(problem).split())[:200]}") from problem
     if root is not None and root.id != "mapping":
-        raise Conflict("holds no mapping")
+        raise Unfit("holds no mapping")
     return root
 
 
 def plain(text: str) -> Any:
-    """Return the values of a text of YAML. Raises Conflict."""
+    """Return the values of a text of YAML. Raises Unfit."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
@@ -395,7 +395,7 @@ def plain(text: str) -> Any:
         with warnings.catch_warnings(action="ignore"):
             return YAML(typ="safe", pure=True).load(text)
     except (YAMLError, ValueError) as problem:
-        raise Conflict(f"is not YAML: {' '.join(str(problem).split())[:200]}") from problem
+        raise Unfit(f"is not YAML: {' '.join(str(problem).split())[:200]}") from problem
 
 
 def _child(node: Any, key: str) -> tuple[Any, Any] | None:
@@ -414,7 +414,7 @@ def _cut(text: str, entry: Entry) -> str:
         return text
     key, value = found if len(found[1].value) == 1 else inner
     if found[1].flow_style:
-        raise Conflict(f"has '{outer}' in braces; take '{name}' out by hand")
+        raise Unfit(f"has '{outer}' in braces; take '{name}' out by hand")
     begin = text.rfind("\n", 0, key.start_mark.index) + 1
     last = value
     while last.id != "scalar" and last.value and not last.flow_style:

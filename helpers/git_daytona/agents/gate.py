@@ -15,17 +15,17 @@ from typing import Any
 
 from git_daytona.agents import command_line, table
 from git_daytona.agents.table import INPUT, REASON, Agent
-from git_daytona.base.errors import GitDaytonaError, UsageError
+from git_daytona.base.errors import GitDaytonaError
 from git_daytona.base.secret import printable
 from git_daytona.service import host_tools, payloads
 from git_daytona.settings.preferences import ALLOW_HOST_TOOLS
 
-SECONDS = 20
+ANSWER_SECONDS = 20
 """How long one call may be thought about; agents give a hook 30 seconds, or more."""
 _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
-class Denied(UsageError):
+class NotRun(Exception):
     """The call may not run; the message is for the agent."""
 
 
@@ -42,8 +42,8 @@ def answer(agent: Agent, payload: bytes, here: Path) -> Answer:
     """Answer a call that an agent asks about. Never raises: what fails is denied."""
     try:
         instead = _judged(agent, payloads.parse(payload), here)
-    except GitDaytonaError as problem:
-        return denial(agent, problem.message)
+    except (NotRun, GitDaytonaError) as problem:
+        return denial(agent, str(problem))
     except Exception as problem:  # noqa: BLE001 — whatever it is, the call may not run
         return denial(agent, f"the call was not understood ({type(problem).__name__})")
     if instead is None:
@@ -59,10 +59,10 @@ def denial(agent: Agent, why: str) -> Answer:
 
 def _judged(agent: Agent, payload: dict[str, Any], here: Path) -> Mapping[str, Any] | None:
     """Return the arguments that a call runs with instead of its own; None if it runs as it is.
-    Raises Denied."""
+    Raises NotRun."""
     tool, arguments = payload.get("tool_name"), payload.get("tool_input")
     if not isinstance(tool, str) or not tool:
-        raise Denied("the call names no tool")
+        raise NotRun("the call names no tool")
     if agent.ours(tool):
         if agent.rewritten is None:
             return None
@@ -78,18 +78,18 @@ def _judged(agent: Agent, payload: dict[str, Any], here: Path) -> Mapping[str, A
         arguments = _object(arguments)
         line = _exec_line(_session(payload), directory, arguments.get(name), name)
         return {**arguments, name: line}
-    raise Denied(_refusal(agent, tool))
+    raise NotRun(_refusal(agent, tool))
 
 
 def _exec_line(session: str, directory: Path, command: Any, name: str) -> str:
     if not isinstance(command, str) or not command.strip():
-        raise Denied(f"the call has no '{name}' that could run in the sandbox")
+        raise NotRun(f"the call has no '{name}' that could run in the sandbox")
     try:
         return command_line.exec_line(session, directory, command)
     except UnicodeEncodeError:
-        raise Denied("the command is not Unicode") from None
+        raise NotRun("the command is not Unicode") from None
     except ValueError as problem:
-        raise Denied(str(problem)) from None
+        raise NotRun(str(problem)) from None
 
 
 def _refusal(agent: Agent, tool: str) -> str:
@@ -107,12 +107,12 @@ def _refusal(agent: Agent, tool: str) -> str:
 
 def _object(arguments: Any) -> dict[str, Any]:
     if not isinstance(arguments, dict):
-        raise Denied("the call's arguments are no object")
+        raise NotRun("the call's arguments are no object")
     return arguments
 
 
 def _session(payload: dict[str, Any]) -> str:
     session = payloads.text(payload, "session")
     if not _SESSION.fullmatch(session):
-        raise Denied("the call names no session, or not as a word")
+        raise NotRun("the call names no session, or not as a word")
     return session

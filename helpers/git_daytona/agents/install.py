@@ -5,7 +5,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from git_daytona.agents import entries
-from git_daytona.agents.entries import Conflict
+from git_daytona.agents.entries import Unfit
 from git_daytona.agents.places import Place, places
 from git_daytona.agents.table import Agent
 from git_daytona.base.errors import BadSetting
@@ -77,7 +77,7 @@ def remove_empty(path: Path, roots: Collection[Path]) -> None:
 def _has(place: Place, text: str) -> bool:
     try:
         return place.kind.has(text, place.entries)
-    except Conflict:
+    except Unfit:
         return False  # _made() says why
 
 
@@ -86,7 +86,7 @@ def _found(place: Place, text: str) -> bool:
         return text == place.beginning
     try:
         return place.kind.found(text, place.entries)
-    except Conflict as problem:
+    except Unfit as problem:
         raise _unusable(place, problem) from problem
 
 
@@ -95,9 +95,9 @@ def _made(place: Place, text: str, *, out: bool = False) -> str:
         if out:
             return place.kind.remove(text, place.entries)
         return entries.checked(text, place.entries, place.kind)
-    except Conflict as problem:
+    except Unfit as problem:
         raise _unusable(place, problem) from problem
 
 
-def _unusable(place: Place, problem: Conflict) -> BadSetting:
+def _unusable(place: Place, problem: Unfit) -> BadSetting:
     return BadSetting(f"'{place.path}' {problem}", hint="correct it first; nothing was changed")

@@ -51,7 +51,7 @@ def _pre_tool(agent: Agent) -> int:
         raise TimeoutError
 
     signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, gate.SECONDS, 1)  # again, if somebody swallows it
+    signal.setitimer(signal.ITIMER_REAL, gate.ANSWER_SECONDS, 1)  # again, if somebody swallows it
     try:
         payload = sys.stdin.buffer.read(PAYLOAD_BYTES + 1)
         answer = gate.answer(agent, payload, Path.cwd())

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from git_daytona.agents import command_line, entries, install, places
-from git_daytona.agents.entries import Conflict, Json, Toml
+from git_daytona.agents.entries import Json, Toml, Unfit
 from git_daytona.agents.places import Place
 from git_daytona.agents.table import SERVER, Agent
 from git_daytona.base.errors import GitDaytonaError, NoRepository, UsageError
@@ -126,7 +126,7 @@ def _value(place: Place) -> Any:
         if place.kind is Json:
             return entries.value(raw.decode(), keys)
         values = tomllib.loads(raw.decode()) if place.kind is Toml else entries.plain(raw.decode())
-    except (Conflict, tomllib.TOMLDecodeError) as problem:
+    except (Unfit, tomllib.TOMLDecodeError) as problem:
         raise GitDaytonaError(
             f"'{place.path}' cannot be read: {problem}", hint="correct it"
         ) from problem
