@@ -248,6 +248,15 @@ def test_names_that_look_like_ours(tmp_path):
             assert denied(agent, answer), tool
 
 
+def test_a_server_of_a_stranger_with_our_name(tmp_path):
+    """Gemini CLI says what a server is."""
+    whole = json.loads(payload("gemini", "ours", tmp_path))
+    assert "git-daytona" in whole["mcp_context"]["command"]
+    for command, args in (("/opt/daytona", ["mcp"]), ("/opt/git-daytona", ["x"]), (1, 2)):
+        whole["mcp_context"] |= {"command": command, "args": args}
+        assert denied("gemini", ask("gemini", json.dumps(whole), tmp_path))
+
+
 def test_what_the_user_allows(tmp_path, monkeypatch):
     monkeypatch.setenv("DAYTONA_ALLOW_HOST_TOOLS", "Write, mcp__github__*")
     assert ask("claude", payload("claude", "file", tmp_path), tmp_path).status == 0

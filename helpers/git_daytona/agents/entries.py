@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from git_daytona.agents import table
 from git_daytona.opencode import jsonc
 from git_daytona.opencode.jsonc import Document, Item, Node
 
@@ -38,10 +39,8 @@ def is_ours(value: Any) -> bool:
     """Whether a value is a hook or a server of an installation of this suite."""
     if not isinstance(value, Mapping):
         return False
-    words = value.get("args")
-    program = value.get("command", value.get("cmd"))
-    if isinstance(program, str) and isinstance(words, Sequence) and words[:1] == ["mcp"]:
-        return program.rpartition("/")[2] == "git-daytona"
+    if table.is_server(value):
+        return True
     inner = value.get("hooks", [value])
     lines = (each.get("command") for each in inner if isinstance(each, Mapping))
     return any(isinstance(line, str) and _SERVICE.search(line) is not None for line in lines)

@@ -63,7 +63,7 @@ def _judged(agent: Agent, payload: dict[str, Any], here: Path) -> Mapping[str, A
     tool, arguments = payload.get("tool_name"), payload.get("tool_input")
     if not isinstance(tool, str) or not tool:
         raise NotRun("the call names no tool")
-    if agent.ours(tool):
+    if agent.ours(tool, payload.get("mcp_context")):
         if agent.rewritten is None:
             return None
         return {**_object(arguments), table.SESSION: _session(payload)}

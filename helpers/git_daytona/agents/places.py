@@ -85,7 +85,8 @@ def _server(agent: Agent, **more: Any) -> dict[str, Any]:
 def _own_tools(agent: Agent, *keys: str) -> list[Entry]:
     """A rule for each of its own tools for files. Its shell stays: the hook redirects that."""
     names = (name for own in agent.files.values() for name in own.split())
-    return [Entry(keys, name, listed=True) for name in names]
+    # Gemini CLI takes such a rule for tools of servers, too
+    return [Entry(keys, name, listed=True) for name in names if name not in table.TOOLS]
 
 
 def _grouped(command: str, seconds: int) -> dict[str, Any]:
@@ -124,10 +125,12 @@ def _gemini(agent: Agent, worktree: Path | None) -> list[Place]:
         hook = {"name": "git-daytona", "type": "command", "command": command}
         return {"hooks": [{**hook, "timeout": seconds * 1000}]}
 
+    # it keeps from a server what looks like a secret, unless it is named
+    environment = {name: f"${{{name}:-}}" for name in _ENVIRONMENT}
     folder = (worktree or paths.home()) / ".gemini"
     entries = [
         *_hooks(agent, shape),
-        Entry(("mcpServers", SERVER), _server(agent)),
+        Entry(("mcpServers", SERVER), {**_server(agent), "env": environment}),
         *_own_tools(agent, "tools", "exclude"),
     ]
     return [Place(folder / "settings.json", Json, tuple(entries))]

@@ -1,7 +1,7 @@
 """What each agent calls its tools and events, what its hooks read and answer. Data alone, from the
 agents' documentation or sources; ``read`` says of which version."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,9 +71,18 @@ class Agent:
             return "bash"
         return next((ours for ours, own in self.files.items() if tool in own.split()), None)
 
-    def ours(self, tool: str) -> bool:
-        """Whether a tool is one of our MCP server's."""
+    def ours(self, tool: str, server: object = None) -> bool:
+        """Whether a tool is one of our MCP server's; ``server`` is what the agent says of that."""
+        if isinstance(server, Mapping) and "command" in server and not is_server(server):
+            return False
         return tool.startswith(self.prefix) and tool.removeprefix(self.prefix) in TOOLS
+
+
+def is_server(value: Mapping[str, Any]) -> bool:
+    """Whether what starts an MCP server is ours, of whatever installation."""
+    program, words = value.get("command", value.get("cmd")), value.get("args")
+    is_mcp = isinstance(words, Sequence) and list(words[:1]) == ["mcp"]
+    return is_mcp and isinstance(program, str) and program.rpartition("/")[2] == "git-daytona"
 
 
 CLAUDE = Agent(
@@ -136,7 +145,7 @@ CODEX = Agent(
 GEMINI = Agent(
     "gemini",
     "Gemini CLI",
-    "0.61.0: docs/hooks and docs/reference/tools of the package, read",
+    "0.61.0: run; its docs/hooks and docs/reference/tools",
     shells={"run_shell_command": "command"},
     files={
         "read": "read_file read_many_files",
@@ -148,7 +157,8 @@ GEMINI = Agent(
     },
     harmless=(
         "write_todos ask_user google_web_search web_fetch enter_plan_mode exit_plan_mode"
-        " complete_task activate_skill get_internal_docs tracker_create_task tracker_update_task"
+        " list_background_processes read_background_output update_topic complete_task"
+        " activate_skill get_internal_docs tracker_create_task tracker_update_task"
         " tracker_get_task tracker_list_tasks tracker_add_dependency tracker_visualize"
     ),
     prefix=f"mcp_{SERVER}_",
@@ -159,6 +169,7 @@ GEMINI = Agent(
     denied={"decision": "deny", "reason": REASON},
     allowed={},
     context=_CONTEXT,
+    status=0,
     before="BeforeTool",
     events={
         "SessionStart": "session.created",
