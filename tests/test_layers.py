@@ -27,6 +27,7 @@ ROOMS = [
     "tools",
     "service",
     "opencode",
+    "agents",
     "doctor",
     "cli",
     "__main__",
@@ -53,6 +54,7 @@ DOORS = {
     "asyncssh": "trust.presented sessions.ssh_server local.*",
     "aiohttp": "sandbox.terminal local.*",
     "mcp": "service.mcp",
+    "ruamel": "agents.entries",
     "mcp_types": "service.mcp",
     "multidict": "local.*",
     "yarl": "local.*",
@@ -70,6 +72,7 @@ HEAVY = {
     "mcp",
     "mcp_types",
     "pydantic",
+    "ruamel",
     "urllib3",
 }
 

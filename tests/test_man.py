@@ -19,7 +19,7 @@ from git_daytona.settings import settings
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "man").glob("*.[1-9]"))
-TOPICS = {"git-daytona-errors", "git-daytona-security", "git-daytona-state"}
+TOPICS = {"git-daytona-agents", "git-daytona-errors", "git-daytona-security", "git-daytona-state"}
 """Pages about one subject, without options or files of their own."""
 SECTIONS = [
     "NAME",

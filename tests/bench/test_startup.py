@@ -168,3 +168,25 @@ def test_initialize(make_repo, monkeypatch: pytest.MonkeyPatch, checkout: Checko
         median(spent["initialize"]) * 1000,
         at_most=INITIALIZE,
     )
+
+
+def test_a_hook_before_a_tool(make_repo, monkeypatch: pytest.MonkeyPatch, table) -> None:
+    """An agent waits for it before each call; Daytona is not asked."""
+    monkeypatch.setenv("DAYTONA_API_URL", "http://127.0.0.1:1/api")
+    repo: Repo = make_repo("repository")
+    words = ("hook", "pre-tool", "--agent", "claude")
+    call = {"tool_name": "Bash", "tool_input": {"command": "make test"}}
+    payload = json.dumps({"session_id": "s1", "cwd": str(repo.path), **call}).encode()
+
+    def hook() -> float:
+        begun = time.perf_counter()
+        done = subprocess.run(
+            (str(BIN / "git-daytona"), *words), input=payload, capture_output=True, timeout=60
+        )
+        assert done.returncode == 0 and b"exec --for-agent" in done.stdout
+        return time.perf_counter() - begun
+
+    hook()
+    spent = in_turns({"python": functools.partial(nothing, "-I"), "hook": hook})
+    part = table.part("3. start-up of git daytona hook pre-tool : python -c pass")
+    part.ratio("a shell's command, rewritten", spent["hook"], spent["python"], 20)

@@ -12,6 +12,8 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp_types import CallToolResult, ListRootsResult, Root
 
+from git_daytona.agents.table import TOOLS
+from git_daytona.service import mcp
 from support.processes import until
 from support.round_trip import BIN
 
@@ -199,3 +201,34 @@ def test_a_client_that_ends_its_server(repo, started, number):
     started.send_signal(number)
     assert started.wait(60) == 0
     assert until(lambda: "made" in repo.git("ls-tree", "--name-only", "opencode/1", check=False))
+
+
+def test_the_tools_that_hooks_know():
+    assert {tool.name for tool in mcp.tools()} == set(TOOLS)
+
+
+def test_a_session_that_a_hook_names(local, repo, coordinate):
+    async def work():
+        async with client(repo.path, "--hooked") as one:
+            assert all(
+                "session" in it.input_schema["properties"] for it in (await one.list_tools()).tools
+            )
+            first = said(await one.call_tool("bash", {"command": "echo a >a", "session": "s1"}))
+            assert "opencode/1" in first
+            await one.call_tool("bash", {"command": "echo b >b", "session": "s2"})
+            for arguments in ({"command": "true"}, {"command": "true", "session": 1}):
+                refused = await one.call_tool("bash", arguments)
+                assert refused.is_error and "hook did not run" in refused.content[0].text
+            assert (
+                said(await one.call_tool("bash", {"command": "ls", "session": "s1"})).count("a")
+                == 1
+            )
+
+    asyncio.run(work())
+    assert {each.id for each in coordinate(repo.path).sessions()} == {"s1", "s2"}
+    assert until(
+        lambda: repo.git("ls-tree", "--name-only", "opencode/1").split() == ["README", "a"]
+    )
+    assert until(
+        lambda: repo.git("ls-tree", "--name-only", "opencode/2").split() == ["README", "b"]
+    )

@@ -92,21 +92,25 @@ are in cli/choice.py."""
 
 
 @contextlib.contextmanager
-def coordinator(*, anywhere: bool = False, step: str = "") -> Iterator[Coordinator]:
-    """The coordinator of the repository here; with ``anywhere`` also of a directory without one.
+def coordinator(
+    start: Path | None = None, *, anywhere: bool = False, step: str = ""
+) -> Iterator[Coordinator]:
+    """The coordinator of the repository of a directory, by default the one we are in; with
+    ``anywhere`` also of a directory without one.
 
     The user reads of the step only if it takes its time.
     """
     log.to_file()
     recovery.scrub_old_log()
+    start = start or repository.here()
     place: repository.Repository | Path
     try:
-        place = repository.discover(repository.here())
+        place = repository.discover(start)
         project = place.worktree
     except repository.NotInRepository:
         if not anywhere:
             raise
-        place = project = repository.here()
+        place = project = start
     found = settings.load(project)
     for line in found.warnings:
         warn(line)

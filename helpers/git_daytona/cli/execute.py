@@ -6,10 +6,13 @@ import re
 import shlex
 import signal
 import sys
+from pathlib import Path
 from typing import TextIO
 
 import click
 
+from git_daytona.agents import command_line
+from git_daytona.base import messages
 from git_daytona.base.errors import UsageError
 from git_daytona.base.secret import printable
 from git_daytona.cli import boundary, common, options, signals
@@ -17,6 +20,7 @@ from git_daytona.cli.options import flag, number
 from git_daytona.sandbox import terminal
 from git_daytona.sandbox.remote_command import COMMAND_BYTES
 from git_daytona.sessions import execution, shell
+from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.sessions.execution import Input
 
 ENDED_BY = (signal.SIGTERM, signal.SIGHUP)
@@ -25,9 +29,17 @@ ENDED_BY = (signal.SIGTERM, signal.SIGHUP)
 @click.command("exec", cls=options.SessionFirst, context_settings=options.PASSING_ON)
 @flag("--tty", "-t", help="Give the command this terminal: keys, size, colours.")
 @number("--timeout", metavar="S", within=(1, 86400), default=3600, help="End it after S seconds.")
+@click.option(
+    "--for-agent",
+    metavar="DIR",
+    help="As hooks write it: N is the session id of an agent that works in DIR, and its session is "
+    "started at first; DIR and COMMAND are percent-encoded.",
+)
 @common.session
 @options.command
-def exec_(tty: bool, timeout: int, name: str, command: tuple[str, ...]) -> int:
+def exec_(
+    tty: bool, timeout: int, for_agent: str | None, name: str, command: tuple[str, ...]
+) -> int:
     """Run COMMAND in the session's project, and exit with its status.
 
     Several words are one command with its arguments; a single word is a shell command line. It runs
@@ -36,6 +48,9 @@ def exec_(tty: bool, timeout: int, name: str, command: tuple[str, ...]) -> int:
     With -t it has this terminal instead, and no time limit.
     """
     line = command[0] if len(command) == 1 else shlex.join(command)
+    agents = None
+    if for_agent is not None:
+        agents, line = Path(_decoded("DIR", for_agent)), _decoded("COMMAND", line)
     if len(line.encode("utf-8", "surrogateescape")) > COMMAND_BYTES or "\0" in line:
         raise UsageError(
             f"the command is longer than {COMMAND_BYTES >> 10} KiB",
@@ -45,14 +60,18 @@ def exec_(tty: bool, timeout: int, name: str, command: tuple[str, ...]) -> int:
         raise UsageError(
             "-t needs a terminal for input and output", hint="leave it out in scripts and pipes"
         )
-    with common.coordinator(anywhere=True, step="running the command") as coordinator:
+    with common.coordinator(agents, anywhere=True, step="running the command") as coordinator:
+        if agents:
+            _begin(coordinator, name)
+        place = execution.place(coordinator, agents)
         if tty:
-            return shell.run_on_terminal(coordinator, name, line, execution.place(coordinator))
+            return shell.run_on_terminal(coordinator, name, line, place)
         source, screen = Input(_input()), _Screen()
         run, whole = execution.prepare(
             coordinator,
             name,
             line,
+            place,
             seconds=timeout,
             merged=_is_one(),
             source=source,
@@ -71,6 +90,23 @@ def exec_(tty: bool, timeout: int, name: str, command: tuple[str, ...]) -> int:
         if notice:
             common.warn(notice)
         return status
+
+
+def _decoded(name: str, word: str) -> str:
+    try:
+        return command_line.decoded(word)
+    except ValueError as problem:
+        raise UsageError(
+            f"{name} is not encoded as a hook does it", hint="leave --for-agent out"
+        ) from problem
+
+
+def _begin(coordinator: Coordinator, session_id: str) -> None:
+    """Start an agent's session if there is none yet."""
+    begun = coordinator.ensure(coordinator.state.root_of(session_id) or session_id)
+    if begun.new:
+        messages.note(f"in a sandbox of session {begun.session.name}")
+        common.warn_of_dangers(coordinator, begun.session)
 
 
 def _input() -> int | None:

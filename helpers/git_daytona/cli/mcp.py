@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from git_daytona.base.errors import MissingProgram
+from git_daytona.cli.options import flag
 
 
 @click.command("mcp")
@@ -21,7 +22,8 @@ from git_daytona.base.errors import MissingProgram
     help="Go on with this session in every run: an existing one, or a name for a new one. By "
     "default each run has its own.",
 )
-def mcp_(directory: Path | None, session: str | None) -> int:
+@flag("--hooked", help="Each call names its session, by the hook of an agent.")
+def mcp_(directory: Path | None, session: str | None, hooked: bool) -> int:
     """Serve an agent's tools by the Model Context Protocol, on standard input and output.
 
     The tools act in a sandbox, which is made at the first call. The work comes back when the agent
@@ -34,4 +36,4 @@ def mcp_(directory: Path | None, session: str | None) -> int:
             f"the Python package '{missing.name}' is not installed",
             hint="pipx inject git-daytona 'mcp>=2', or pip install 'git-daytona[mcp]'",
         ) from None
-    return mcp.serve(directory, session)
+    return mcp.serve(directory, session, hooked=hooked)

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from git_daytona import __version__
+from git_daytona.agents.table import AGENTS
 from git_daytona.api.account import moment
 from git_daytona.api.cloud import SandboxInfo
 from git_daytona.base import files, log, messages, paths
@@ -18,7 +19,7 @@ from git_daytona.cli import checks, common, options, screen
 from git_daytona.cli.daytona_local import embedded, isolation_here
 from git_daytona.cli.setting_rows import collect
 from git_daytona.cli.table import age
-from git_daytona.doctor import examine
+from git_daytona.doctor import agents, examine
 from git_daytona.doctor.bundle import report
 from git_daytona.doctor.findings import Status
 from git_daytona.doctor.versions import versions
@@ -41,14 +42,21 @@ LOG_LINES = 200
 @options.flag(
     "--live", help="Also run OpenCode once, in a scratch project, and look where its agent acts."
 )
-def doctor(as_json: bool, bundle: str | None, live: bool) -> int:
+@click.option(
+    "--agent",
+    metavar="NAME",
+    type=click.Choice(tuple(AGENTS)),
+    help="Another agent's configuration: what is covered, and what is not.",
+)
+def doctor(as_json: bool, bundle: str | None, live: bool, agent: str | None) -> int:
     """Check the whole chain, from OpenCode to the gateway's host key, and say what to do where a
     link fails.
 
     Changes nothing. Exits with 1 if a link fails; warnings do not count. --bundle writes what it
     found, versions, settings, sessions and the end of the log into a new FILE: no keys, tokens or
     titles; read it before you pass it on. --live needs no account and no model: a Daytona and a
-    model of its own run on this machine meanwhile.
+    model of its own run on this machine meanwhile. --agent reads
+    another agent's configuration instead of all this: see git-daytona-agents(7).
     """
     log.to_file()
     # before the examination adds its own
@@ -56,7 +64,8 @@ def doctor(as_json: bool, bundle: str | None, live: bool) -> int:
     found = []
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     colour = not as_json and screen.colour(None, Path.cwd())
-    for finding in examine(Path.cwd(), isolation_here, embedded if live else None):
+    every = examine(Path.cwd(), isolation_here, embedded if live else None)
+    for finding in every if agent is None else agents.examine(AGENTS[agent], Path.cwd()):
         found.append(finding)
         if not as_json:
             click.echo(checks.text(finding, columns=columns, colour=colour), color=colour)

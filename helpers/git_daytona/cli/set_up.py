@@ -1,13 +1,15 @@
 """``git daytona install, uninstall, config, completion``: OpenCode, settings and shells."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import resources
 from pathlib import Path
 
 import click
 
-from git_daytona.base import messages
+from git_daytona.agents import install as agents
+from git_daytona.agents.table import AGENTS
+from git_daytona.base import messages, paths
 from git_daytona.base.errors import BadSetting, GitDaytonaError, NoRepository
 from git_daytona.base.secret import printable
 from git_daytona.cli import options
@@ -29,16 +31,31 @@ def _scope(command: F) -> F:
     return click.option("--project", "scope", flag_value="project", help=project)(command)
 
 
+def _whose(command: F) -> F:
+    """Which agent's configuration is changed."""
+    kinds = click.Choice(("opencode", *AGENTS))
+    return click.option(
+        "--agent", metavar="NAME", type=kinds, default="opencode", help="Another agent's."
+    )(command)
+
+
 @click.command("install")
 @options.dry_run
 @_scope
-def install_(scope: str | None, dry_run: bool) -> None:
+@_whose
+def install_(scope: str | None, dry_run: bool, agent: str) -> None:
     """Add the plugin to OpenCode's configuration, and show the change: to that for all projects,
     or to this repository's if it has one.
 
     Everything else in the file stays as it is. A plugin of another installation of git-daytona is
-    replaced.
+    replaced. For another agent its hooks, the MCP server and rules against its own tools are added:
+    see git-daytona-agents(7).
     """
+    if agent in AGENTS:
+        worktree = _worktree(scope, partial(agents.is_of_project, AGENTS[agent]))
+        _change_agent(agents.install(AGENTS[agent], worktree), dry_run)
+        messages.note(f"hint: what is covered, and what is not: git daytona doctor --agent {agent}")
+        return
     if not (registration.PLUGIN / "index.js").is_file():
         raise BadSetting(
             f"the plugin file '{registration.PLUGIN}' is missing", hint="install git-daytona again"
@@ -63,16 +80,38 @@ def install_(scope: str | None, dry_run: bool) -> None:
         warn(line)
 
 
+def _change_agent(changes: Sequence[Change], dry_run: bool) -> None:
+    for change in changes:
+        if change:
+            _make(change, dry_run)
+        else:
+            messages.note(f"nothing to do: '{change.path}' has it already")
+
+
 @click.command()
 @options.dry_run
 @_scope
-def uninstall(scope: str | None, dry_run: bool) -> None:
+@_whose
+def uninstall(scope: str | None, dry_run: bool, agent: str) -> None:
     """Take the plugin out of OpenCode's configuration again, and show the change: out of this
     repository's if that has it, else out of that for all projects.
 
     A file that 'install' made and nobody changed is removed. Exits with 1 if the plugin is not
     there.
     """
+    if agent in AGENTS:
+        worktree = _worktree(scope, partial(agents.uninstall, AGENTS[agent]))
+        found = agents.uninstall(AGENTS[agent], worktree)
+        if not found:
+            raise GitDaytonaError(
+                f"there is nothing of git-daytona in {AGENTS[agent].title}'s configuration",
+                hint="look into the other one: --global, or --project",
+            )
+        _change_agent(found, dry_run)
+        for change in found if not dry_run else ():
+            if change.after is None:
+                agents.remove_empty(change.path, {worktree or paths.home(), paths.home()})
+        return
     worktree = _worktree(scope, install.uninstall)
     changes = install.uninstall(worktree)
     if not changes:

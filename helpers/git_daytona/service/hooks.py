@@ -1,11 +1,11 @@
 """``git daytona hook EVENT < JSON``: one event of a client without a plugin."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from git_daytona.base.errors import GitDaytonaError, NotFound, TransferFailed, UsageError
+from git_daytona.service import payloads
 from git_daytona.service.jsonrpc import Request, SilentPeer
 from git_daytona.service.previews import Previews
 from git_daytona.service.toasts import Toasts
@@ -17,29 +17,14 @@ from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.settings import preferences
 from git_daytona.tools.registry import TOOLS
 
-EVENTS = ("session.created", "session.idle", "session.deleted", "tool", "shutdown")
-PAYLOAD_BYTES = 64 * 1024 * 1024
-
-# What clients call the same things: ours first, then what others (Claude Code, Codex) send.
-_NAMES = {
-    "session": ("sessionID", "session_id", "session"),
-    "parent": ("parentID", "parent_id", "parent_session_id"),
-    "directory": ("directory", "cwd"),
-}
-
 
 class Hook:
     """One event. ``tell`` gets a line for people now and then; ``run`` returns what goes to
     standard output, or None."""
 
     def __init__(self, payload: bytes, directory: Path, tell: Callable[[str], None]) -> None:
-        self._payload = _object(payload)
-        place = Path(self._text("directory") or directory)
-        if not place.is_absolute() or not place.is_dir():
-            raise UsageError(
-                f"'{place}' is not a directory",
-                hint="give 'directory' (or 'cwd') as an absolute path",
-            )
+        self._payload = payloads.parse(payload)
+        place = payloads.directory(self._payload, directory)
         self._tell = tell
         self._peer = SilentPeer(tell)
         self._toasts = Toasts(self._peer.notify)
@@ -138,21 +123,4 @@ class Hook:
         return session_id
 
     def _text(self, what: str) -> str:
-        for name in _NAMES[what]:
-            value = self._payload.get(name)
-            if isinstance(value, str) and value:
-                return value
-        return ""
-
-
-def _object(payload: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(payload) if payload.strip() else {}
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise UsageError(
-            "standard input is not a JSON object",
-            hint="see git-daytona-hooks(7) for what each event needs",
-        )
-    return found
+        return payloads.text(self._payload, what)

@@ -47,6 +47,7 @@ LINE_LENGTH = 200
 
 _NAMES = {"gitSync": "sync", "getPreviewURL": "preview"}
 _LEFT_OUT = {"ls", "multiedit"}
+_BY_HOOK = {"type": "string", "description": "Set by a hook: leave it out."}
 _READING = {"read", "glob", "grep", "list", "diff", "log"}
 
 INSTRUCTIONS = f"""These tools act in a sandbox of this session, a Linux machine apart from the \
@@ -72,16 +73,17 @@ def tools() -> tuple[Tool, ...]:
     return (*map(named, kept), review.diff, review.log)
 
 
-def serve(directory: Path | None, session: str | None) -> int:
+def serve(directory: Path | None, session: str | None, *, hooked: bool = False) -> int:
     """Serve standard input and output until the end of input or a signal; then bring the work back.
 
     ``directory`` is where the repository is looked for, by default in the client's first root, else
     in the working directory. ``session`` names the session of every run, an existing one or a new
-    one; by default each run has its own. Returns the exit status.
+    one; by default each run has its own. With ``hooked`` each call names it, by the hook of an
+    agent, and is refused without: then the hook did not run. Returns the exit status.
     """
     log.to_file()
     warnings.simplefilter("ignore", MCPDeprecationWarning)  # older clients' roots
-    served = _Session(directory, session)
+    served = _Session(directory, session, hooked)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, served.leave)
     asyncio.run(served.run())
@@ -101,9 +103,10 @@ class _Call:
 class _Session(SilentPeer):
     """A server's one session: to the Dispatcher it is the client."""
 
-    def __init__(self, directory: Path | None, name: str | None) -> None:
+    def __init__(self, directory: Path | None, name: str | None, hooked: bool) -> None:
         super().__init__(lambda _line: None)
-        self._directory, self._name = directory, name
+        self._directory, self._name, self._hooked = directory, name, hooked
+        self._begun: set[str] = set()
         self._id = f"mcp-{secrets.token_hex(8)}"
         self._tools = {tool.name: tool for tool in tools()}
         self._dispatcher: Dispatcher | None = None
@@ -148,12 +151,18 @@ class _Session(SilentPeer):
                 protocol.Tool(
                     name=tool.name,
                     description=tool.description,
-                    input_schema=dict(tool.parameters),
+                    input_schema=self._schema(tool),
                     annotations=protocol.ToolAnnotations(read_only_hint=tool.name in _READING),
                 )
                 for tool in self._tools.values()
             ]
         )
+
+    def _schema(self, tool: Tool) -> dict[str, Any]:
+        found = dict(tool.parameters)
+        if self._hooked:  # clients check what a hook adds, too
+            found["properties"] = {**found["properties"], "session": _BY_HOOK}
+        return found
 
     async def _called(
         self, context: "ServerRequestContext[Any]", params: protocol.CallToolRequestParams
@@ -165,8 +174,12 @@ class _Session(SilentPeer):
         self._turn_goes_on()
         try:
             dispatcher = await self._ready(context)
-            arguments = {"name": params.name, "arguments": params.arguments or {}}
-            dispatcher.tool(self._new_request("tool", {**arguments, "sessionID": self._id}, number))
+            arguments = dict(params.arguments or {})
+            if self._hooked:
+                self._id = _named(arguments.pop("session", None))
+            self._begin(dispatcher, context)
+            words = {"name": params.name, "arguments": arguments, "sessionID": self._id}
+            dispatcher.tool(self._new_request("tool", words, number))
             return self._result(await call.answer)
         except GitDaytonaError as problem:
             return _failed(described(problem))
@@ -185,13 +198,17 @@ class _Session(SilentPeer):
             if self._dispatcher is None:
                 place = self._directory or await _root(context) or Path.cwd()
                 self._dispatcher = await asyncio.to_thread(self._make, place)
-                client = context.session.client_params
-                title = client.client_info.name if client else ""
-                session = {"info": {"id": self._id, "title": title}}
-                self._dispatcher.event(
-                    self._new_request("event", {"type": "session.created", "properties": session})
-                )
             return self._dispatcher
+
+    def _begin(self, dispatcher: Dispatcher, context: "ServerRequestContext[Any]") -> None:
+        """Say at the first call of a session that there is one."""
+        if self._id not in self._begun:
+            self._begun.add(self._id)
+            client = context.session.client_params
+            title = client.client_info.name if client else ""
+            session = {"info": {"id": self._id, "title": title}}
+            created = {"type": "session.created", "properties": session}
+            dispatcher.event(self._new_request("event", created))
 
     def _make(self, place: Path) -> Dispatcher:
         try:
@@ -286,6 +303,17 @@ def _session_id(dispatcher: Dispatcher, name: str) -> str:
         if re.fullmatch(r"(sandbox-|opencode/)?[0-9]+|[^\w]*|.{100,}", name):
             raise
         return name
+
+
+def _named(session: Any) -> str:
+    """The session that a hook has put into a call. Raises Refused."""
+    if not isinstance(session, str) or not session:
+        raise Refused(
+            protocol.INVALID_PARAMS,
+            "the agent's hook did not run, so this call was not made: "
+            "the user should run 'git daytona doctor --agent NAME'",
+        )
+    return session
 
 
 def _failed(text: str) -> protocol.CallToolResult:

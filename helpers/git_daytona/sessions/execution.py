@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from git_daytona.base import log, messages, progress
 from git_daytona.base.errors import (
@@ -240,12 +241,18 @@ class Execution:
                 self.command.signal("TERM", end=True)
 
 
-def place(coordinator: Coordinator) -> str:
-    """Return the directory of the sandbox that is as the one here in which one stands."""
-    worktree, here = coordinator.worktree, repository.here()
-    if worktree is None or not here.is_relative_to(worktree):
+def place(coordinator: Coordinator, agents: Path | None = None) -> str:
+    """Return the directory of the sandbox that is as the one here in which one stands, or an agent
+    works."""
+    root = coordinator.worktree
+    if root is None:
         return PROJECT
-    path = posixpath.join(PROJECT, here.relative_to(worktree).as_posix())
+    here = repository.here()
+    if agents and not here.is_relative_to(root):
+        here = agents.resolve()
+    if not here.is_relative_to(root):
+        return PROJECT
+    path = posixpath.join(PROJECT, here.relative_to(root).as_posix())
     try:
         path.encode()
     except UnicodeEncodeError:  # the API takes no such name
@@ -257,6 +264,7 @@ def prepare(
     coordinator: Coordinator,
     name: str,
     command: str,
+    place: str,
     *,
     seconds: int,
     merged: bool,
@@ -267,5 +275,5 @@ def prepare(
     all of it."""
     session = coordinator.find(name)
     begin, whole = source.read(FIRST_SECONDS, BEGIN_BYTES)
-    wanted = Wanted(command, place(coordinator), seconds, merged, begin, whole)
+    wanted = Wanted(command, place, seconds, merged, begin, whole)
     return Execution(coordinator, session, RemoteCommand(coordinator.cloud, wanted), show), whole

@@ -1,0 +1,1 @@
+"""Agents that are not OpenCode: their hooks, and their configuration."""

@@ -1,0 +1,118 @@
+"""``git daytona hook pre-tool``: what becomes of an agent's tool call before it runs.
+
+A shell's command becomes one that runs in the session's sandbox, and everything else that would act
+on the user's machine is denied. Nothing asks Daytona here: a call that cannot reach it fails later,
+and not here either.
+"""
+
+import fnmatch
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from git_daytona.agents import command_line, table
+from git_daytona.agents.table import INPUT, REASON, Agent
+from git_daytona.base.errors import GitDaytonaError
+from git_daytona.base.secret import printable
+from git_daytona.service import host_tools, payloads
+from git_daytona.settings.preferences import ALLOW_HOST_TOOLS
+
+ANSWER_SECONDS = 20
+"""How long one call may be thought about; agents give a hook 30 seconds, or more."""
+_SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+
+
+class NotRun(Exception):
+    """The call may not run; the message is for the agent."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the process prints and exits with."""
+
+    out: str = ""
+    err: str = ""
+    status: int = 0
+
+
+def answer(agent: Agent, payload: bytes, here: Path) -> Answer:
+    """Answer a call that an agent asks about. Never raises: what fails is denied."""
+    try:
+        instead = _judged(agent, payloads.parse(payload), here)
+    except (NotRun, GitDaytonaError) as problem:
+        return denial(agent, str(problem))
+    except Exception as problem:  # noqa: BLE001 — whatever it is, the call may not run
+        return denial(agent, f"the call was not understood ({type(problem).__name__})")
+    if instead is None:
+        return Answer("" if agent.allowed is None else json.dumps(agent.allowed))
+    return Answer(json.dumps(table.filled(agent.rewritten, {INPUT: instead})))
+
+
+def denial(agent: Agent, why: str) -> Answer:
+    """Deny a call in the agent's way, and in the one that most understand: exit status 2."""
+    reason = printable(f"git-daytona: {why}")
+    return Answer(json.dumps(table.filled(agent.denied, {REASON: reason})), reason, agent.status)
+
+
+def _judged(agent: Agent, payload: dict[str, Any], here: Path) -> Mapping[str, Any] | None:
+    """Return the arguments that a call runs with instead of its own; None if it runs as it is.
+    Raises NotRun."""
+    tool, arguments = payload.get("tool_name"), payload.get("tool_input")
+    if not isinstance(tool, str) or not tool:
+        raise NotRun("the call names no tool")
+    if agent.ours(tool, payload.get("mcp_context")):
+        if agent.rewritten is None:
+            return None
+        return {**_object(arguments), table.SESSION: _session(payload)}
+    if tool in agent.harmless.split():
+        return None
+    directory = payloads.directory(payload, here)
+    allowed = host_tools.opted_in(directory)
+    if allowed is None or any(fnmatch.fnmatchcase(tool, pattern) for pattern in allowed):
+        return None
+    if tool in agent.shells and agent.rewritten is not None:
+        name = agent.shells[tool]
+        arguments = _object(arguments)
+        line = _exec_line(_session(payload), directory, arguments.get(name), name)
+        return {**arguments, name: line}
+    raise NotRun(_refusal(agent, tool))
+
+
+def _exec_line(session: str, directory: Path, command: Any, name: str) -> str:
+    if not isinstance(command, str) or not command.strip():
+        raise NotRun(f"the call has no '{name}' that could run in the sandbox")
+    try:
+        return command_line.exec_line(session, directory, command)
+    except UnicodeEncodeError:
+        raise NotRun("the command is not Unicode") from None
+    except ValueError as problem:
+        raise NotRun(str(problem)) from None
+
+
+def _refusal(agent: Agent, tool: str) -> str:
+    instead = agent.instead(tool)
+    advice = "Use the tools that act there"
+    if instead:
+        advice = f"Use {agent.prefix}{instead}, which acts there"
+    name = tool if re.fullmatch(r"[\w:.-]{1,100}", tool) else "true"
+    return (
+        f"'{tool[:100]}' is blocked: it would act on the user's machine, and this session runs in "
+        f"a Daytona sandbox. {advice}. "
+        f"(The user may allow it: git config {ALLOW_HOST_TOOLS} {name})"
+    )
+
+
+def _object(arguments: Any) -> dict[str, Any]:
+    if not isinstance(arguments, dict):
+        raise NotRun("the call's arguments are no object")
+    return arguments
+
+
+def _session(payload: dict[str, Any]) -> str:
+    session = payloads.text(payload, "session")
+    if not _SESSION.fullmatch(session):
+        raise NotRun("the call names no session, or not as a word")
+    return session

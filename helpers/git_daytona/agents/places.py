@@ -1,0 +1,213 @@
+"""Which files of an agent's configuration have entries of ours, and which: its hooks, our MCP
+server, and what forbids its own tools. With a worktree those of that project, else the user's."""
+
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from git_daytona.agents import command_line, table
+from git_daytona.agents.entries import Entry, Json, Toml, Yaml
+from git_daytona.agents.table import SERVER, Agent
+from git_daytona.base import paths
+from git_daytona.base.errors import UsageError
+from git_daytona.settings.settings import VARIABLES
+
+HOOK_SECONDS = 60
+"""How long an agent waits for a hook before a tool; it answers in 20 seconds at the latest."""
+EVENT_SECONDS = 600
+"""How long it waits for another hook: a turn's work comes back."""
+
+_ENVIRONMENT = (
+    *(each.name for each in VARIABLES),
+    *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A file, its format, and our entries in it. ``fresh`` is what it is made from where there is
+    none."""
+
+    path: Path
+    kind: type[Json | Toml | Yaml]
+    entries: tuple[Entry, ...]
+    fresh: str | None = None
+
+    @property
+    def beginning(self) -> str:
+        return self.kind.FRESH if self.fresh is None else self.fresh
+
+
+def places(agent: Agent, worktree: Path | None) -> list[Place]:
+    """Return the files of an agent. Raises UsageError where it has none of that scope."""
+    return _PLACES[agent.name](agent, worktree)
+
+
+def pre_tool(agent: Agent) -> str:
+    """The shell command of the hook before a tool. What fails without an answer denies the call:
+    exit status 2 with a reason on standard error is what all agents take for that."""
+    return _line(
+        f'"$0" hook pre-tool --agent {agent.name} || {{ [ $? = 2 ] '
+        '|| echo "git-daytona: the hook failed, so the call is denied" >&2; exit 2; }'
+    )
+
+
+def event(agent: Agent, ours: str) -> str:
+    """The shell command of another hook: never exit status 2, which keeps a turn from ending."""
+    return _line(f'"$0" hook {ours} --agent {agent.name} || exit 1')
+
+
+def _line(script: str) -> str:
+    """A command line for whatever shell the agent starts hooks with, fish, say."""
+    return f"sh -c '{script}' {shlex.quote(command_line.program())}"
+
+
+def _hooks(agent: Agent, shape: Callable[[str, int], Any]) -> list[Entry]:
+    before = Entry(("hooks", agent.before), shape(pre_tool(agent), HOOK_SECONDS), listed=True)
+    return [
+        before,
+        *(
+            Entry(("hooks", name), shape(event(agent, ours), EVENT_SECONDS), listed=True)
+            for name, ours in agent.events.items()
+        ),
+    ]
+
+
+def _server(agent: Agent, **more: Any) -> dict[str, Any]:
+    hooked = ["--hooked"] if agent.rewritten is not None else []
+    return {**more, "command": command_line.program(), "args": ["mcp", *hooked]}
+
+
+def _own_tools(agent: Agent, *keys: str) -> list[Entry]:
+    """A rule for each of its own tools for files. Its shell stays: the hook redirects that."""
+    names = (name for own in agent.files.values() for name in own.split())
+    # Gemini CLI takes such a rule for tools of servers, too
+    return [Entry(keys, name, listed=True) for name in names if name not in table.TOOLS]
+
+
+def _grouped(command: str, seconds: int) -> dict[str, Any]:
+    return {"hooks": [{"type": "command", "command": command, "timeout": seconds}]}
+
+
+def _claude(agent: Agent, worktree: Path | None) -> list[Place]:
+    own = os.environ.get("CLAUDE_CONFIG_DIR")
+    folder = Path(own) if own else paths.home() / ".claude"
+    settings = [*_hooks(agent, _grouped), *_own_tools(agent, "permissions", "deny")]
+    servers = (Entry(("mcpServers", SERVER), _server(agent, type="stdio")),)
+    if worktree is None:
+        state = folder / ".claude.json" if own else paths.home() / ".claude.json"
+        return [
+            Place(folder / "settings.json", Json, tuple(settings)),
+            Place(state, Json, servers),
+        ]
+    settings.append(Entry(("enabledMcpjsonServers",), SERVER, listed=True))
+    return [
+        Place(worktree / ".claude" / "settings.local.json", Json, tuple(settings)),
+        Place(worktree / ".mcp.json", Json, servers),
+    ]
+
+
+def _codex(agent: Agent, worktree: Path | None) -> list[Place]:
+    own = Path(os.environ.get("CODEX_HOME") or paths.home() / ".codex")
+    folder = own if worktree is None else worktree / ".codex"
+    # it passes on nothing else of the environment to a server
+    server = {**_server(agent), "env_vars": list(_ENVIRONMENT)}
+    entries = (Entry(("mcp_servers", SERVER), server), *_hooks(agent, _grouped))
+    return [Place(folder / "config.toml", Toml, entries)]
+
+
+def _gemini(agent: Agent, worktree: Path | None) -> list[Place]:
+    def shape(command: str, seconds: int) -> dict[str, Any]:
+        hook = {"name": "git-daytona", "type": "command", "command": command}
+        return {"hooks": [{**hook, "timeout": seconds * 1000}]}
+
+    # it keeps from a server what looks like a secret, unless it is named
+    environment = {name: f"${{{name}:-}}" for name in _ENVIRONMENT}
+    folder = (worktree or paths.home()) / ".gemini"
+    entries = [
+        *_hooks(agent, shape),
+        Entry(("mcpServers", SERVER), {**_server(agent), "env": environment}),
+        *_own_tools(agent, "tools", "exclude"),
+    ]
+    return [Place(folder / "settings.json", Json, tuple(entries))]
+
+
+def _cursor(agent: Agent, worktree: Path | None) -> list[Place]:
+    def shape(command: str, seconds: int) -> dict[str, Any]:
+        closed = {"failClosed": True} if "pre-tool" in command else {}
+        return {"command": command, "timeout": seconds, **closed}
+
+    folder = (worktree or paths.home()) / ".cursor"
+    servers = (Entry(("mcpServers", SERVER), _server(agent)),)
+    return [
+        Place(
+            folder / "hooks.json", Json, tuple(_hooks(agent, shape)), fresh='{\n  "version": 1\n}\n'
+        ),
+        Place(folder / "mcp.json", Json, servers),
+    ]
+
+
+def _vscode(agent: Agent, worktree: Path | None) -> list[Place]:
+    def shape(command: str, seconds: int) -> dict[str, Any]:
+        return {"type": "command", "command": command, "timeout": seconds}
+
+    hooks, servers = paths.home() / ".copilot" / "hooks", _user_settings("Code")
+    if worktree is not None:
+        hooks, servers = worktree / ".github" / "hooks", worktree / ".vscode"
+    server = Entry(("servers", SERVER), _server(agent, type="stdio"))
+    return [
+        Place(hooks / "git-daytona.json", Json, tuple(_hooks(agent, shape))),
+        Place(servers / "mcp.json", Json, (server,)),
+    ]
+
+
+def _goose(agent: Agent, worktree: Path | None) -> list[Place]:
+    def shape(command: str, seconds: int) -> dict[str, Any]:
+        hook = {"type": "command", "command": command, "timeout": seconds}
+        return {"hooks": [{**hook, "on_failure": "block"}]}
+
+    if worktree is not None:
+        raise UsageError("goose has no MCP servers of a project", hint="for all projects: --global")
+    server = _server(agent)
+    extension = {
+        "enabled": True,
+        "type": "stdio",
+        "name": SERVER,
+        "description": "Daytona sandbox",
+        "cmd": server["command"],
+        "args": server["args"],
+        "timeout": 3600,
+    }
+    plugin = paths.home() / ".agents" / "plugins" / "git-daytona"
+    manifest = '{\n  "name": "git-daytona",\n  "version": "1.0.0"\n}\n'
+    return [
+        Place(plugin / "plugin.json", Json, (), fresh=manifest),
+        Place(plugin / "hooks" / "hooks.json", Json, tuple(_hooks(agent, shape))),
+        Place(_config("goose") / "config.yaml", Yaml, (Entry(("extensions", SERVER), extension),)),
+    ]
+
+
+def _config(name: str) -> Path:
+    named = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    return (named if named.is_absolute() else paths.home() / ".config") / name
+
+
+def _user_settings(program: str) -> Path:
+    if sys.platform == "darwin":
+        return paths.home() / "Library" / "Application Support" / program / "User"
+    return _config(program) / "User"
+
+
+_PLACES: dict[str, Callable[[Agent, Path | None], list[Place]]] = {
+    "claude": _claude,
+    "codex": _codex,
+    "gemini": _gemini,
+    "cursor": _cursor,
+    "vscode": _vscode,
+    "goose": _goose,
+}
+assert set(_PLACES) == set(table.AGENTS)

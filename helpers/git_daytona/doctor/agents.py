@@ -1,0 +1,133 @@
+"""`git daytona doctor --agent NAME`: what of an agent is routed to a sandbox, what is denied, and
+what nothing covers. Its configuration is read, the agent is not run."""
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from git_daytona.agents import command_line, entries, install, places
+from git_daytona.agents.entries import Json, Toml, Unfit
+from git_daytona.agents.places import Place
+from git_daytona.agents.table import SERVER, Agent
+from git_daytona.base.errors import GitDaytonaError, NoRepository, UsageError
+from git_daytona.doctor import findings
+from git_daytona.doctor.findings import Check, Finding, Seen, Status, fail, ok, warn
+from git_daytona.git.repository import discover
+from git_daytona.service import host_tools
+from git_daytona.settings.preferences import ALLOW_HOST_TOOLS
+
+
+def examine(agent: Agent, start: Path) -> Iterator[Finding]:
+    """Look at an agent's configuration for a directory, of the user and of the project."""
+    checks = [
+        Check("set up", lambda: _set_up(agent, start)),
+        Check("mcp server", lambda: _server(agent, start)),
+        Check("shell", lambda: _shell(agent), ("set up",)),
+        Check("own tools", lambda: _own_tools(agent, start), ("set up",)),
+        *(Check("not covered", lambda gap=gap: _gap(gap)) for gap in agent.uncovered),  # type: ignore[misc]
+        Check("tried", lambda: ok(f"{agent.title}: {agent.read}")),
+    ]
+    return findings.run(checks)
+
+
+def _set_up(agent: Agent, start: Path) -> Seen:
+    """One scope has to be whole; half of one is worse than none."""
+    partly = []
+    for scope, files in _scopes(agent, start):
+        if (off := _switched_off(agent, files)) is not None:
+            return fail(off, "take that out: without its hooks the agent acts on this machine")
+        there = [place for place in files if _is_there(place)]
+        if len(there) == len(files):
+            program = command_line.program()
+            if not Path(program).is_absolute():
+                return fail(f"'{program}' is not on PATH", "install git-daytona again")
+            return ok(f"{scope}: {', '.join(str(place.path) for place in files)}")
+        if any(place in there or install.partly(place) for place in files):
+            partly += [place.path for place in files if place not in there]
+    again = f"git daytona install --agent {agent.name} --global"
+    if partly:
+        return fail(f"'{partly[0]}' lacks what belongs there, or has it of another version", again)
+    return fail(f"{agent.title} is not set up: its tools act on this machine", again)
+
+
+def _switched_off(agent: Agent, files: list[Place]) -> str | None:
+    keys, value = agent.off
+    for place in files:
+        raw = install.read(place.path) if keys and place.kind is Json else None
+        if raw and raw.strip() and entries.value(raw.decode(), keys) is value:
+            return f"'{place.path}' switches hooks off: {'.'.join(keys)}"
+    return None
+
+
+def _server(agent: Agent, start: Path) -> Seen:
+    """Every server of our name has to be ours: its tools are let through by their names."""
+    for _, files in _scopes(agent, start):
+        for place in files:
+            server = _value(place)
+            if server is not None and not entries.is_ours(server):
+                return fail(
+                    f"'{place.path}' has another MCP server as '{SERVER}', whose tools would be "
+                    "taken for ours",
+                    "give it another name",
+                )
+    return ok(f"no other MCP server is called '{SERVER}'")
+
+
+def _shell(agent: Agent) -> Seen:
+    names = ", ".join(agent.shells)
+    if agent.rewritten is None:
+        return warn(
+            f"{names}: denied; the hooks of {agent.title} cannot redirect it to a sandbox",
+            f"its model is told to use {agent.prefix}bash instead",
+        )
+    return ok(f"{names}: each command runs in the session's sandbox")
+
+
+def _own_tools(agent: Agent, start: Path) -> Seen:
+    allowed = host_tools.opted_in(start)
+    if allowed is None or allowed:
+        names = "all tools" if allowed is None else ", ".join(sorted(allowed))
+        return warn(f"allowed on this machine: {names}", f"git config --unset {ALLOW_HOST_TOOLS}")
+    names = ", ".join(name for own in agent.files.values() for name in own.split())
+    return ok(f"denied: {names}, and all that are not known to be harmless")
+
+
+def _gap(gap: str) -> Seen:
+    return Seen(Status.WARN, gap)
+
+
+def _scopes(agent: Agent, start: Path) -> Iterator[tuple[str, list[Place]]]:
+    try:
+        worktree = discover(start).worktree
+    except NoRepository:
+        worktree = None
+    for scope, place in (("project", worktree), ("global", None)):
+        if scope == "global" or place is not None:
+            try:
+                yield scope, places.places(agent, place)
+            except UsageError:
+                continue  # the agent has no configuration of a project
+
+
+def _is_there(place: Place) -> bool:
+    if not place.entries:
+        return install.read(place.path) is not None
+    return install.present(place)
+
+
+def _value(place: Place) -> Any:
+    """The server of our name in a file, whosever it is."""
+    keys = next((it.keys for it in place.entries if it.keys[-1] == SERVER), None)
+    raw = install.read(place.path) if keys else None
+    if raw is None or keys is None:
+        return None
+    try:
+        if place.kind is Json:
+            return entries.value(raw.decode(), keys)
+        values = tomllib.loads(raw.decode()) if place.kind is Toml else entries.plain(raw.decode())
+    except (Unfit, tomllib.TOMLDecodeError) as problem:
+        raise GitDaytonaError(
+            f"'{place.path}' cannot be read: {problem}", hint="correct it"
+        ) from problem
+    return entries.below(values, keys)
