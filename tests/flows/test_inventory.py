@@ -420,7 +420,9 @@ STEPS = {
     "note": "git notes append -m T && w T",
     "stash": "w T > T; git stash -qu",
     "stash and pop": "w T > T; git stash -q && w T >> F; git stash pop -q",
-    "staged stash": "w T1 > T; git add T; w T2 > T; git stash -q",
+    # git stashes nothing beside a conflict, and the next 'git add' would end what was staged
+    "staged stash": "git ls-files -u | grep -q . ||"
+    " { w T1 > T; git add T; w T2 > T; git stash -q; }",
     "worktree": "git worktree add -q ../B -b B && w T > ../B/T",
     "inner worktree": "git worktree add -q --detach B && w T > B/T",
     "commit there": f"git worktree add -q --detach ../B && cd ../B && w T > T && {COMMIT};"
