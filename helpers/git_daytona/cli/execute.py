@@ -10,6 +10,7 @@ from typing import TextIO
 
 import click
 
+from git_daytona.base import inherited
 from git_daytona.base.errors import UsageError
 from git_daytona.base.secret import printable
 from git_daytona.cli import boundary, common, options, signals
@@ -60,7 +61,7 @@ def exec_(tty: bool, timeout: int, name: str, command: tuple[str, ...]) -> int:
         )
         with (
             signals.handling((signal.SIGINT,), lambda _: run.interrupt()),
-            signals.handling(ENDED_BY, signals.unwind),
+            signals.handling(ENDED_BY, _unwind),
         ):
             try:
                 status, notice = run.run(source, whole=whole)
@@ -71,6 +72,13 @@ def exec_(tty: bool, timeout: int, name: str, command: tuple[str, ...]) -> int:
         if notice:
             common.warn(notice)
         return status
+
+
+def _unwind(number: int) -> None:
+    """Unwind once: git passes a signal on that we got ourselves, and the command is being ended."""
+    for each in ENDED_BY:
+        signal.signal(each, inherited.ignore)
+    signals.unwind(number)
 
 
 def _input() -> int | None:
