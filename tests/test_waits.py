@@ -41,6 +41,7 @@ NO_LIMITS = {
     "sandbox.transport.BLOCKED_SECONDS": "how long a failure is believed",
     "service.mcp.QUIET_SECONDS": "when a turn counts as ended",
     "sessions.execution.FIRST_SECONDS": "how long a piece of input is gathered",
+    "sessions.execution.TWICE_SECONDS": "in which two signals are one",
     "sessions.execution.REMIND_SECONDS": "when a person is told what to do",
     "settings.keystore.QUIET_SECONDS": "when it is said that somebody is waited for",
 }

@@ -165,6 +165,8 @@ def test_case_104_ctrl_c_ends_it_there(session, repo):
         with running(repo, "1", f"touch begun; {command}", stdin=subprocess.DEVNULL) as process:
             until(lambda: session.agent("rm begun 2>/dev/null && echo yes; true"))
             process.send_signal(signal.SIGINT)
+            time.sleep(0.1)
+            process.send_signal(signal.SIGINT)  # which git passes on, too
             assert process.wait(60) == status, command
             assert not sleeps(session)
 
@@ -186,9 +188,12 @@ def test_it_does_not_go_on_alone(session, repo, how):
     command = "echo $$ >pid; while :; do echo more; sleep 0.1; done"
     with running(repo, "1", command, stdin=subprocess.DEVNULL) as process:
         read_until(process.stdout, b"more\n")
-        process.stdout.close() if how == "a closed pipe" else process.send_signal(
-            getattr(signal, how)
-        )
+        if how == "a closed pipe":
+            process.stdout.close()
+        else:
+            for _ in range(2):  # git passes it on, too
+                process.send_signal(getattr(signal, how))
+                time.sleep(0.1)
         statuses = {"a closed pipe": 141, "SIGTERM": 143, "SIGHUP": 129}
         assert process.wait(60) == statuses[how]
     until(lambda: session.agent("kill -0 $(cat pid) 2>/dev/null || echo gone; true"))
@@ -353,3 +358,15 @@ def test_case_101_no_argument_list_has_the_commands_text(execute, session):
         done = execute("1", f"pgrep -f '{word}'; pkill -f '{word}'; echo survived {word}")
         assert done.stdout.decode() == f"survived {word}\n", word
         assert session.agent(f"pkill -f '{word}'; echo survived") == "survived\n"
+
+
+def test_ctrl_c_on_a_terminal_as_git_has_it(session, repo):
+    """git, whose subcommand it is, gets it as well; the command ends as it wants to."""
+    command = "trap 'echo asked; exit 5' INT; echo ready; while :; do sleep 0.1; done"
+    env = {"PATH": f"{BIN}:{os.environ['PATH']}"}
+    words = ["git", "daytona", "exec", "1", command]
+    with tmux.start(words, env, (90, 20), cwd=repo.path) as screen:
+        screen.wait_for("^ready$")
+        screen.send("C-c")
+        screen.wait_for(r"^(\^C)?asked$")
+        screen.status()

@@ -12,7 +12,7 @@ from typing import TextIO
 import click
 
 from git_daytona.agents import command_line
-from git_daytona.base import messages
+from git_daytona.base import inherited, messages
 from git_daytona.base.errors import UsageError
 from git_daytona.base.secret import printable
 from git_daytona.cli import boundary, common, options, signals
@@ -79,7 +79,7 @@ def exec_(
         )
         with (
             signals.handling((signal.SIGINT,), lambda _: run.interrupt()),
-            signals.handling(ENDED_BY, signals.unwind),
+            signals.handling(ENDED_BY, _unwind),
         ):
             try:
                 status, notice = run.run(source, whole=whole)
@@ -107,6 +107,13 @@ def _begin(coordinator: Coordinator, session_id: str) -> None:
     if begun.new:
         messages.note(f"in a sandbox of session {begun.session.name}")
         common.warn_of_dangers(coordinator, begun.session)
+
+
+def _unwind(number: int) -> None:
+    """Unwind once: git passes a signal on that we got ourselves, and the command is being ended."""
+    for each in ENDED_BY:
+        signal.signal(each, inherited.ignore)
+    signals.unwind(number)
 
 
 def _input() -> int | None:

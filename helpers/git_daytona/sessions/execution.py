@@ -35,6 +35,8 @@ from git_daytona.sessions.state import Session
 
 FIRST_SECONDS = 0.1
 """How long input may take to be there, to be sent with the command."""
+TWICE_SECONDS = 0.5
+"""Within this, Ctrl-C is the same one: git, as whose subcommand we run, passes it on, too."""
 REMIND_SECONDS = 2.0
 """When it is said that a command goes on after Ctrl-C."""
 RECONNECT_SECONDS = 120.0
@@ -117,6 +119,7 @@ class Execution:
     command: RemoteCommand
     show: Show
     interrupts: int = 0
+    deaf_until: float = 0.0
     reminded: float = 0.0
     """When the person is told that the command goes on after the first of them; 0: not."""
 
@@ -224,6 +227,9 @@ class Execution:
     def interrupt(self) -> None:
         """Send Ctrl-C; the second time the command is killed. Raises KeyboardInterrupt where it has
         not begun, or cannot be told."""
+        if time.monotonic() < self.deaf_until:
+            return
+        self.deaf_until = time.monotonic() + TWICE_SECONDS
         self.interrupts += 1
         if not self.command.sandbox_id or self.interrupts > (2 if self.command.joined else 1):
             raise KeyboardInterrupt
