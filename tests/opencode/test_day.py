@@ -76,7 +76,7 @@ def test_a_day(
     git_daytona("merge", shout, "--no-edit")
     git_daytona("pr", farewell, "--draft")
     assert "--title\nImprove the greeting\n" in (tmp_path / "gh").read_text()
-    assert origin.git("show", "improve-the-greeting:BYE") == "bye"
+    assert origin.git("show", f"opencode/{farewell}-improve-the-greeting:BYE") == "bye"
 
     # the third one does not fit any more: its agent is to see to that
     assert "conflicts in the sandbox: README" in git_daytona("update", translate, status=10).err

@@ -212,10 +212,10 @@ def test_review(repo, git_daytona, tmp_path, monkeypatch):
     printed = git_daytona("pr", "1")
     words = shlex.split(printed.out)
     assert words[:7] == [
-        *("gh", "pr", "create", "--head", "fill-x-touch-planted", "--title"),
+        *("gh", "pr", "create", "--head", "opencode/1-fill-x-touch-planted", "--title"),
         "--fill 'x'; touch planted",
     ]
-    assert origin.git("rev-parse", "fill-x-touch-planted") == repo.git("rev-parse", "opencode/1")
+    assert origin.git("rev-parse", words[4]) == repo.git("rev-parse", "opencode/1")
     log = tmp_path / "gh"
     program(tmp_path / "bin/gh", f"#!/bin/sh\nprintf '%s\\0' \"$@\" >{log}\nenv >>{log}\nexit 3\n")
     monkeypatch.setenv("DAYTONA_API_KEY", os.environ["DAYTONA_API_KEY"])

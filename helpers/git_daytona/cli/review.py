@@ -125,7 +125,8 @@ def _name(work: Work, wished: str | None) -> str:
     names, repository = work.names, work.repository
     before = repository.section(f"branch.{names.branch}").get(CHOSEN_NAME.lower())
     words = re.sub(r"[^a-z0-9]+", "-", work.session.title.lower())[:50].strip("-")
-    chosen = wished or before or words or names.branch
+    # below our own prefix: a title, which anybody may have written, could be "main"
+    chosen = wished or before or "-".join(filter(None, (names.branch, words)))
     check = ("check-ref-format", "--branch", chosen)
     if chosen.startswith(("-", "@")) or repository.git(*check, check=False).status != 0:
         raise UsageError(f"'{chosen}' is no name of a branch", hint="name one: --branch NAME")
