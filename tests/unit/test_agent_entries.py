@@ -69,7 +69,7 @@ def documents(draw):
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(text=documents(), agent=st.sampled_from([CLAUDE, GEMINI]))
 def test_json(text, agent, worktree):
     place = of(agent, worktree)

@@ -231,6 +231,18 @@ def test_any_object_is_denied_or_rewritten(agent, data):
         assert command_line.decoded(word[1:-1]) == whole["tool_input"]["command"]
 
 
+def test_what_is_too_deep_or_changes_under_us(tmp_path, monkeypatch):
+    """Whatever goes wrong inside, the call is denied."""
+    whole = json.loads(payload("claude", "shell", tmp_path))
+    text = json.dumps({**whole, "tool_input": {"command": "ls", "more": "DEEP"}})
+    for depth in (200, 500, 900, 980, 1500, 100_000):
+        answer = ask("claude", text.replace('"DEEP"', "[" * depth + "]" * depth), tmp_path)
+        assert answer.status == 0 or denied("claude", answer)
+    monkeypatch.setattr(command_line, "program", lambda: 1 / 0)
+    answer = ask("claude", payload("claude", "shell", tmp_path), tmp_path)
+    assert denied("claude", answer) and "ZeroDivisionError" in answer.err
+
+
 def test_names_that_look_like_ours(tmp_path):
     for agent, table in AGENTS.items():
         for tool in (

@@ -42,13 +42,13 @@ def answer(agent: Agent, payload: bytes, here: Path) -> Answer:
     """Answer a call that an agent asks about. Never raises: what fails is denied."""
     try:
         instead = _judged(agent, payloads.parse(payload), here)
+        if instead is None:
+            return Answer("" if agent.allowed is None else json.dumps(agent.allowed))
+        return Answer(json.dumps(table.filled(agent.rewritten, {INPUT: instead})))
     except (NotRun, GitDaytonaError) as problem:
         return denial(agent, str(problem))
     except Exception as problem:  # noqa: BLE001 — whatever it is, the call may not run
         return denial(agent, f"the call was not understood ({type(problem).__name__})")
-    if instead is None:
-        return Answer("" if agent.allowed is None else json.dumps(agent.allowed))
-    return Answer(json.dumps(table.filled(agent.rewritten, {INPUT: instead})))
 
 
 def denial(agent: Agent, why: str) -> Answer:
