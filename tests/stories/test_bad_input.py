@@ -78,7 +78,10 @@ def test_no_repository_and_no_session_either(local, tell, verb):
 def test_unknown_session(local, repo, tell, verb, name):
     words = [verb[0], *(["--"] if name.startswith("-") else []), name, *verb[2:]]
     told = tell("git-daytona", *words, cwd=repo.path)
-    check(told, "git-daytona", NOT_FOUND, "there is no session '", "git daytona status")
+    if words[:2] == ["exec", "--"]:  # then it is the command that stands there
+        check(told, "git-daytona", NOT_FOUND, "no sessions here yet", "git daytona start")
+    else:
+        check(told, "git-daytona", NOT_FOUND, "there is no session '", "git daytona status")
     assert local.calls == []
     assert "\x1b" not in told.err
 
