@@ -117,7 +117,9 @@ def _find(name: str, verb: str) -> _Work:
         work = _Work(coordinator.repository, session.names)
     number = work.names.number
     if not work.repository.resolve(work.names.ref):
-        came = session.needs_sync or work.repository.refs(work.names.tracking)
+        # neither, where the session began without a commit and has none yet
+        refs = work.repository.refs(work.names.tracking, work.names.base)
+        came = session.needs_sync or refs
         raise NotFound(
             f"there is no local branch '{work.names.branch}'",
             hint=f"get it: git daytona sync {number}"
