@@ -765,13 +765,14 @@ def test_preview_waits_for_the_port(tools: Toolbox) -> None:
     result = tools("getPreviewURL", port=8123)
     assert result.metadata["listening"] is True
     assert result.metadata["url"] in result.output and result.metadata["url"].startswith("http")
+    assert result.title == f"Port 8123: {result.metadata['url']}", "what OpenCode shows"
     tools.sh(f"kill -- -{server.metadata['pid']}")
 
 
 def test_sync_brings_the_work_back(tools: Toolbox, repo: Repo) -> None:
     tools("write", filePath="work.txt", content="done\n")
     result = tools("gitSync")
-    assert "opencode/1 is at" in result.output
+    assert result.title == result.output and "opencode/1 is at" in result.title
     assert repo.show("opencode/1", "work.txt") == "done"
 
 

@@ -594,7 +594,7 @@ def test_a_gateway_with_another_key(
     local.gateway.rotate()
     detail, hint = examine(healthy.path).only("gateway", "fail")
     assert " presents SHA256:" in detail
-    assert "nothing was sent to it" in hint
+    assert "nothing was sent" in hint and "ask who runs" in hint
     local.published.nothing()
     tell("daytona-pin", "forget", "--yes")
     detail, hint = examine(healthy.path).only("gateway", "warn")

@@ -107,8 +107,10 @@ def test_what_is_missing(worked, command, coordinate):
         return done.err
 
     assert "there is no session '4'" in refused("merge", "4")
+    base = worked.git("rev-parse", Names(3).base)
     worked.git("update-ref", "-d", Names(3).base)
     assert "not known from which commit session 3 started" in refused("diff", "3")
+    worked.git("update-ref", Names(3).base, base)
     worked.git("branch", "-qD", "opencode/3")
     assert "hint: get it: git daytona sync 3" in refused("merge", "3")
     file = coordinate(worked.path).state

@@ -224,7 +224,9 @@ def find_work(name: str, verb: str, words: tuple[str, ...] = (), *, synced: bool
         work = Work(coordinator.repository, session)
     number = work.names.number
     if not work.repository.resolve(work.names.ref):
-        came = session.needs_sync or work.repository.refs(work.names.tracking)
+        # neither, where the session began without a commit and has none yet
+        refs = work.repository.refs(work.names.tracking, work.names.base)
+        came = session.needs_sync or refs
         raise NotFound(
             f"there is no local branch '{work.names.branch}'",
             hint=f"get it: git daytona sync {number}"
