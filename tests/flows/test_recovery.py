@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -268,7 +269,7 @@ def test_wait_ends_when_a_sync_does(local, repo, begin, coordinate):
         with pytest.raises(TimedOut):
             status.wait(coordinate(repo.path), "1", 0)
         held.release()
-        assert "opencode/1 is at" in status.wait(coordinate(repo.path), "1", 60)
+        assert "opencode/1 is at" in status.wait(coordinate(repo.path), "1", time.monotonic() + 60)
         syncing.join(60)
 
 
@@ -543,7 +544,7 @@ def test_case_115_wait_brings_what_was_done_since(local, repo, begin, coordinate
         waited = command("git-daytona", "wait", "1", cwd=repo.path)
         assert waited.status == 0 and repo.show("opencode/1", name) == name
     local.forget_calls()
-    assert "opencode/1 is at" in status.wait(coordinate(repo.path), "1", 60)
+    assert "opencode/1 is at" in status.wait(coordinate(repo.path), "1", time.monotonic() + 60)
     assert local.counts == {}
     assert not session.coordinator.find("1").needs_sync
 
