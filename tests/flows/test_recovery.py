@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -359,7 +360,7 @@ def test_wait_ends_when_a_sync_does(local, repo, begin, coordinate):
         with pytest.raises(TimedOut):
             status.wait(coordinate(repo.path), "1", 0)
         held.release()
-        assert "opencode/1 is at" in status.wait(coordinate(repo.path), "1", 60)
+        assert "opencode/1 is at" in status.wait(coordinate(repo.path), "1", time.monotonic() + 60)
         syncing.join(60)
 
 
@@ -634,7 +635,7 @@ def test_case_115_wait_brings_what_was_done_since(local, repo, begin, coordinate
         waited = command("git-daytona", "wait", "1", cwd=repo.path)
         assert waited.status == 0 and repo.show("opencode/1", name) == name
     local.forget_calls()
-    assert "opencode/1 is at" in status.wait(coordinate(repo.path), "1", 60)
+    assert "opencode/1 is at" in status.wait(coordinate(repo.path), "1", time.monotonic() + 60)
     assert local.counts == {}
     assert not session.coordinator.find("1").needs_sync
 

@@ -32,7 +32,7 @@ LINES = 5
 # an age the whole line, whose last column is cut where a longer age leaves less room.
 MASKS = re.compile(
     r"\b[0-9a-f]{40}\b|\b(?=[0-9a-f]*[0-9])[0-9a-f]{7,12}\b"
-    r"|\bDate: .*|\b\d+ ?(?:ms|s|seconds?|minutes?) ago\b.*|\bjust now\b.*"
+    r"|\bDate: .*|\b\d+ ?(?:ms|s|seconds?|minutes?) ago\b.*|\bjust now\b.*|\b\d+[smh]\b"
 )
 
 PAGE = """\
