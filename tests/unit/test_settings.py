@@ -80,7 +80,7 @@ def test_case_53_a_dotenv_that_cannot_be_used_is_a_warning(project, content, say
 def test_a_line_that_makes_no_sense_is_named_and_the_rest_counts(project, capfd):
     found, warnings = dotenv(project, "A=1\n'KEY=dtn_secretsecret\nB=2\n")
     assert found == {"A": "1", "B": "2"}
-    assert warnings == ["'.env' of the project: line 2 makes no sense and was skipped"]
+    assert warnings == ["'.env' of the project: line 2 is not NAME=VALUE and was skipped"]
     assert capfd.readouterr() == ("", ""), "python-dotenv itself stays silent"
 
 
