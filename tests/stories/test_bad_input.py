@@ -109,7 +109,7 @@ def test_unknown_sandbox(local, tell, verb, sandbox):
         (("git-daytona", "nonsense"), "no such command 'nonsense'", "git daytona -h"),
         (("git-daytona", "--nonsense"), "no such option", "git daytona -h"),
         (
-            ("git-daytona", "start", "extra"),
+            ("git-daytona", "start", "HEAD", "extra"),
             "unexpected extra argument",
             "git daytona start -h",
         ),

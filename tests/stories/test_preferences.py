@@ -74,9 +74,9 @@ def test_config_says_where_each_setting_is_from(repo, tell, monkeypatch, home):
             "a..b",
             "daytona.branchPrefix is 'a..b', which cannot begin a branch's name",
         ),
-        ("branchPrefix", "-x", "no part of a branch's name"),
-        ("branchPrefix", "a\x1bb", "no part of a branch's name"),
-        ("branchPrefix", "", "no part of a branch's name"),
+        ("branchPrefix", "-x", "cannot begin a branch's name"),
+        ("branchPrefix", "a\x1bb", "cannot begin a branch's name"),
+        ("branchPrefix", "", "cannot begin a branch's name"),
         ("syncOnIdle", "maybe", "daytona.syncOnIdle is 'maybe', which is neither true nor false"),
         ("keptAge", "soonish", "daytona.keptAge is 'soonish', which is no age"),
     ],
@@ -218,7 +218,7 @@ def test_a_prefix_in_the_state_file_is_no_way_to_an_option(repo, coordinate):
         document = json.loads(file.path.read_text())
         document["sessions"]["ses_1"]["branchPrefix"] = bad
         file.path.write_text(json.dumps(document))
-        with pytest.raises(state.BadRecord, match="'branchPrefix' makes no sense"):
+        with pytest.raises(state.BadRecord, match="'branchPrefix' is not valid"):
             file.get("ses_1")
 
 

@@ -10,6 +10,7 @@ from git_daytona.base import paths
 from git_daytona.base.endpoint import Endpoint
 from git_daytona.base.errors import GitDaytonaError
 from git_daytona.git import branches
+from git_daytona.git.refs import Names
 from git_daytona.git.repository import NotInRepository, Repository, discover
 from git_daytona.sessions import state
 from git_daytona.sessions.coordinator import Coordinator
@@ -32,7 +33,7 @@ def clear(sandboxes: Set[str], gateway: Endpoint, variables: Mapping[str, str], 
     ]
     cleared = True
     # The last first: then each number that was of no use can be given back.
-    for file, session in sorted(found, key=lambda each: -(each[1].number or 0)):
+    for file, session in sorted(found, key=lambda each: -(_number(each[1]) or 0)):
         name = f"session {session.name} of '{session.worktree}'"
         try:
             if line := _delete(file, session, variables):
@@ -80,6 +81,10 @@ def _delete(file: StateFile, session: Session, variables: Mapping[str, str]) -> 
             coordinator.delete(session.id, force=True)
     finally:
         coordinator.close()
-    if isinstance(place, Repository) and session.number is not None:
-        branches.give_back(place, session.names, begun)
+    if isinstance(place, Repository) and (number := _number(session)):
+        branches.give_back(place, Names(number, session.prefix), begun)
     return said
+
+
+def _number(session: Session) -> int | None:
+    return session.number or session.own_number
