@@ -47,6 +47,11 @@ def places(agent: Agent, worktree: Path | None) -> list[Place]:
     return _PLACES[agent.name](agent, worktree)
 
 
+def also_read(agent: Agent, worktree: Path) -> list[Path]:
+    """Return files of a project that count, too, and come with the repository."""
+    return [worktree / ".claude" / "settings.json"] if agent is table.CLAUDE else []
+
+
 def pre_tool(agent: Agent) -> str:
     """The shell command of the hook before a tool. What fails without an answer denies the call:
     exit status 2 with a reason on standard error is what all agents take for that."""
@@ -104,7 +109,10 @@ def _claude(agent: Agent, worktree: Path | None) -> list[Place]:
             Place(folder / "settings.json", Json, tuple(settings)),
             Place(state, Json, servers),
         ]
-    settings.append(Entry(("enabledMcpjsonServers",), SERVER, listed=True))
+    settings += [
+        Entry(("enabledMcpjsonServers",), SERVER, listed=True),
+        Entry(("disableAllHooks",), False),  # the repository's own settings might say otherwise
+    ]
     return [
         Place(worktree / ".claude" / "settings.local.json", Json, tuple(settings)),
         Place(worktree / ".mcp.json", Json, servers),

@@ -113,6 +113,7 @@ CLAUDE = Agent(
     },
     uncovered=(
         "what you run yourself with '!', and files that you name with '@'",
+        "a repository whose own settings switch hooks off, unless it was set up with --project",
         "a hook that Claude Code ends because it took longer than its limit: the call goes on here",
         "a working directory that a command changes: each one begins in the project's",
         _OTHERS,

@@ -35,10 +35,13 @@ def _set_up(agent: Agent, start: Path) -> Seen:
     """One scope has to be whole; half of one is worse than none."""
     partly = []
     for scope, files in _scopes(agent, start):
-        if (off := _switched_off(agent, files)) is not None:
+        settings = [place.path for place in files if place.kind is Json]
+        if (off := _switched_off(agent, settings)) is not None:
             return fail(off, "take that out: without its hooks the agent acts on this machine")
         there = [place for place in files if _is_there(place)]
         if len(there) == len(files):
+            if scope == "global" and (off := _switched_off(agent, _of_repository(agent, start))):
+                return fail(off, f"git daytona install --agent {agent.name} --project")
             program = command_line.program()
             if not Path(program).is_absolute():
                 return fail(f"'{program}' is not on PATH", "install git-daytona again")
@@ -51,13 +54,25 @@ def _set_up(agent: Agent, start: Path) -> Seen:
     return fail(f"{agent.title} is not set up: its tools act on this machine", again)
 
 
-def _switched_off(agent: Agent, files: list[Place]) -> str | None:
+def _switched_off(agent: Agent, files: list[Path]) -> str | None:
     keys, value = agent.off
-    for place in files:
-        raw = install.read(place.path) if keys and place.kind is Json else None
+    for path in files if keys else ():
+        raw = install.read(path)
         if raw and raw.strip() and entries.value(raw.decode(), keys) is value:
-            return f"'{place.path}' switches hooks off: {'.'.join(keys)}"
+            return f"'{path}' switches hooks off: {'.'.join(keys)}"
     return None
+
+
+def _of_repository(agent: Agent, start: Path) -> list[Path]:
+    worktree = _worktree(start)
+    return places.also_read(agent, worktree) if worktree else []
+
+
+def _worktree(start: Path) -> Path | None:
+    try:
+        return discover(start).worktree
+    except NoRepository:
+        return None
 
 
 def _server(agent: Agent, start: Path) -> Seen:
@@ -98,11 +113,7 @@ def _gap(gap: str) -> Seen:
 
 
 def _scopes(agent: Agent, start: Path) -> Iterator[tuple[str, list[Place]]]:
-    try:
-        worktree = discover(start).worktree
-    except NoRepository:
-        worktree = None
-    for scope, place in (("project", worktree), ("global", None)):
+    for scope, place in (("project", _worktree(start)), ("global", None)):
         if scope == "global" or place is not None:
             try:
                 yield scope, places.places(agent, place)
