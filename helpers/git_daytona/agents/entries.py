@@ -46,7 +46,7 @@ def is_ours(value: Any) -> bool:
     return any(isinstance(line, str) and _SERVICE.search(line) is not None for line in lines)
 
 
-def checked(text: str, entries: Sequence[Entry], kind: "type[Json | Toml | Yaml]") -> str:
+def checked(text: str, entries: Sequence[Entry], kind: "Kind") -> str:
     """Return the text with exactly these entries of ours. Raises Unfit."""
     without = kind.remove(text, entries)
     after = kind.add(without, entries)
@@ -123,6 +123,16 @@ class Json:
     def others(_text: str, _entries: Sequence[Entry]) -> None:
         """An edit in place touches nothing else."""
 
+    @staticmethod
+    def value(text: str, keys: Sequence[str]) -> Any:
+        """Return what is below some keys; None where nothing is."""
+        document = _document(text)
+        node: Node | None = document.root
+        for key in keys:
+            item = _item(node, key) if node is not None else None
+            node = item.value if item else None
+        return _value(document, node) if node is not None else None
+
 
 def _document(text: str) -> Document:
     try:
@@ -140,16 +150,6 @@ def _value(document: Document, node: Node) -> Any:
         return json.loads(document.text[node.start : node.end])
     except ValueError:
         return None
-
-
-def value(text: str, keys: Sequence[str]) -> Any:
-    """Return what is below some keys of a text of JSON; None where nothing is. Raises Unfit."""
-    document = _document(text)
-    node: Node | None = document.root
-    for key in keys:
-        item = _item(node, key) if node is not None else None
-        node = item.value if item else None
-    return _value(document, node) if node is not None else None
 
 
 def _item(node: Node, key: str) -> Item | None:
@@ -282,6 +282,10 @@ class Toml:
     def others(text: str, entries: Sequence[Entry]) -> Any:
         return _others(_toml(text), entries)
 
+    @staticmethod
+    def value(text: str, keys: Sequence[str]) -> Any:
+        return below(_toml(text), keys)
+
 
 def _toml(text: str) -> dict[str, Any]:
     try:
@@ -363,6 +367,14 @@ class Yaml:
     def others(text: str, entries: Sequence[Entry]) -> Any:
         """A last line without its end may be part of a text, which it is no more with one."""
         return _others(plain(text), entries)
+
+    @staticmethod
+    def value(text: str, keys: Sequence[str]) -> Any:
+        return below(plain(text), keys)
+
+
+Kind = type[Json] | type[Toml] | type[Yaml]
+"""A format: put entries in, take them out, look for them."""
 
 
 def _owned(text: str, entry: Entry) -> bool:

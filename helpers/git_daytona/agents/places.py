@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from git_daytona.agents import command_line, table
-from git_daytona.agents.entries import Entry, Json, Toml, Yaml
+from git_daytona.agents.entries import Entry, Json, Kind, Toml, Yaml
 from git_daytona.agents.table import SERVER, Agent
 from git_daytona.base import paths
 from git_daytona.base.errors import UsageError
@@ -33,7 +33,7 @@ class Place:
     none."""
 
     path: Path
-    kind: type[Json | Toml | Yaml]
+    kind: Kind
     entries: tuple[Entry, ...]
     fresh: str | None = None
 

@@ -141,6 +141,7 @@ CODEX = Agent(
         "a hook that Codex ends because it took longer than its limit: the call goes on here",
         _OTHERS,
     ),
+    off=(("features", "hooks"), False),
 )
 
 GEMINI = Agent(
