@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from git_daytona.agents import command_line, table
-from git_daytona.agents.entries import Entry, Json, Kind, Toml, Yaml
+from git_daytona.agents.entries import Entry, Kind
+from git_daytona.agents.in_json import Json
+from git_daytona.agents.in_toml import Toml
+from git_daytona.agents.in_yaml import Yaml
 from git_daytona.agents.table import SERVER, Agent
 from git_daytona.base import paths
 from git_daytona.base.errors import UsageError
@@ -33,7 +36,7 @@ class Place:
     none."""
 
     path: Path
-    kind: Kind
+    kind: type[Kind]
     entries: tuple[Entry, ...]
     fresh: str | None = None
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from git_daytona.agents import command_line, entries, install, places
-from git_daytona.agents.entries import Json, Kind, Unfit
+from git_daytona.agents.entries import Kind, Unfit
+from git_daytona.agents.in_json import Json
 from git_daytona.agents.places import Place
 from git_daytona.agents.table import SERVER, Agent
 from git_daytona.base.errors import GitDaytonaError, NoRepository, UsageError
@@ -53,7 +54,7 @@ def _set_up(agent: Agent, start: Path) -> Seen:
     return fail(f"{agent.title} is not set up: its tools act on this machine", again)
 
 
-def _switched_off(agent: Agent, files: list[tuple[Path, Kind]]) -> str | None:
+def _switched_off(agent: Agent, files: list[tuple[Path, type[Kind]]]) -> str | None:
     keys, value = agent.off
     for path, kind in files if keys else ():
         if _value(path, kind, keys) is value:
@@ -61,7 +62,7 @@ def _switched_off(agent: Agent, files: list[tuple[Path, Kind]]) -> str | None:
     return None
 
 
-def _of_repository(agent: Agent, start: Path) -> list[tuple[Path, Kind]]:
+def _of_repository(agent: Agent, start: Path) -> list[tuple[Path, type[Kind]]]:
     worktree = _worktree(start)
     return [(path, Json) for path in places.also_read(agent, worktree)] if worktree else []
 
@@ -126,7 +127,7 @@ def _is_there(place: Place) -> bool:
     return install.present(place)
 
 
-def _value(path: Path, kind: Kind, keys: Sequence[str]) -> Any:
+def _value(path: Path, kind: type[Kind], keys: Sequence[str]) -> Any:
     """What a file has below some keys; None where there is nothing. Raises GitDaytonaError."""
     raw = install.read(path)
     if raw is None or not raw.strip():
