@@ -278,6 +278,28 @@ def test_what_the_user_allows(tmp_path, monkeypatch):
         assert answer.status == status
 
 
+def test_what_a_repository_inside_of_another_allows(tmp_path, monkeypatch):
+    """A bare one is files that a stranger may have committed."""
+    monkeypatch.delenv("DAYTONA_ALLOW_HOST_TOOLS")
+    inner = tmp_path / "inner"
+    for words in (("init", "-q", tmp_path), ("init", "-q", "--bare", inner)):
+        subprocess.run(("git", *words), check=True, timeout=30)
+    allow = ("config", "daytona.allowHostTools", "Write")
+    subprocess.run(("git", "-C", inner, *allow), check=True, timeout=30)
+    assert denied("claude", ask("claude", payload("claude", "file", inner), inner))
+    subprocess.run(("git", "-C", tmp_path, *allow), check=True, timeout=30)
+    assert ask("claude", payload("claude", "file", tmp_path), tmp_path).status == 0
+
+
+def test_the_page_names_every_agent():
+    page = (Path(__file__).parents[2] / "man" / "git-daytona-agents.7").read_text()
+    for name, agent in AGENTS.items():
+        entry = page.partition(f".TP\n.B {name}\n")[2].partition(".TP\n")[0]
+        assert entry, name
+        assert (", run (" in entry) == ("run" in agent.read), name
+        assert (", read (" in entry) == ("run" not in agent.read), name
+
+
 # -- the process -----------------------------------------------------------------------------------
 
 

@@ -140,11 +140,15 @@ def _git(directory: Path, *arguments: str) -> Result:
     return run(("git", "-C", str(directory), *arguments), env=environment.base(), timeout=10)
 
 
-def load(directory: Path) -> Preferences:
-    """All of ``daytona.*`` as git finds it from a directory; none where git cannot say."""
+def load(directory: Path, *, embedded: bool = True) -> Preferences:
+    """All of ``daytona.*`` as git finds it from a directory; none where git cannot say. Without
+    ``embedded`` a bare repository does not count: one may come as files of another."""
     show = ("-z", "--show-scope", "--show-origin")
+    safe = () if embedded else ("-c", "safe.bareRepository=explicit")
     try:
-        words = _git(directory, "config", *show, "--get-regexp", r"^daytona\.").text.split("\0")
+        words = _git(directory, *safe, "config", *show, "--get-regexp", r"^daytona\.").text.split(
+            "\0"
+        )
     except GitDaytonaError:
         return Preferences(directory, {})
     found = {}
