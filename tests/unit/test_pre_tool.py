@@ -56,7 +56,7 @@ def denied(agent, answer):
     said = json.loads(answer.out)
     inner = said.get("hookSpecificOutput", {})
     words = {said.get("decision"), said.get("permission"), inner.get("permissionDecision")}
-    assert words & {"deny", "block"}, answer
+    assert words & {"deny", "block"} or set(said) == {"reason"}, answer
     assert answer.status == AGENTS[agent].status and answer.err.startswith("git-daytona: ")
     assert "updated" not in answer.out and "tool_input" not in answer.out
     return True
@@ -64,6 +64,8 @@ def denied(agent, answer):
 
 def rewritten(answer):
     said = json.loads(answer.out)
+    if set(said) == {"input"}:
+        return said["input"]
     inner = said.get("hookSpecificOutput", said)
     assert said.get("decision", said.get("permission", inner.get("permissionDecision"))) == "allow"
     return inner.get("updatedInput") or inner.get("tool_input") or inner["updated_input"]
@@ -140,7 +142,7 @@ def test_what_no_hook_has_encoded(word):
 def test_what_would_act_here_is_denied(agent, kind, tmp_path):
     answer = ask(agent, payload(agent, kind, tmp_path), tmp_path)
     assert denied(agent, answer)
-    assert (f"Use {AGENTS[agent].prefix}" in answer.err) == (kind == "file")
+    assert ("which acts there" in answer.err) == (kind == "file")
 
 
 def test_a_shell_that_cannot_be_redirected_is_denied(tmp_path):
@@ -149,7 +151,7 @@ def test_a_shell_that_cannot_be_redirected_is_denied(tmp_path):
         assert denied(agent, answer) and f"Use {AGENTS[agent].prefix}bash" in answer.err
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", [name for name, agent in AGENTS.items() if agent.prefix])
 def test_what_acts_elsewhere_is_left_alone(agent, tmp_path):
     allowed = AGENTS[agent].allowed
     for kind in ("harmless", "ours"):
@@ -244,16 +246,22 @@ def test_what_is_too_deep_or_changes_under_us(tmp_path, monkeypatch):
 
 
 def test_names_that_look_like_ours(tmp_path):
+    whole = json.loads(payload("pi", "ours", tmp_path))
+    assert denied("pi", ask("pi", json.dumps(whole), tmp_path)), "pi has no servers"
     for agent, table in AGENTS.items():
         for tool in (
-            table.prefix,
-            f"{table.prefix}bash ",
-            f" {table.prefix}bash",
-            f"{table.prefix}BASH",
-            f"{table.prefix}bash\n",
-            f"{table.prefix}{table.prefix}bash",
-            f"x{table.prefix}bash",
-            "bash",
+            ()
+            if not table.prefix
+            else (
+                table.prefix,
+                f"{table.prefix}bash ",
+                f" {table.prefix}bash",
+                f"{table.prefix}BASH",
+                f"{table.prefix}bash\n",
+                f"{table.prefix}{table.prefix}bash",
+                f"x{table.prefix}bash",
+                "bash",
+            )
         ):
             whole = json.loads(payload(agent, "ours", tmp_path))
             answer = ask(agent, json.dumps({**whole, "tool_name": tool}), tmp_path)
@@ -313,7 +321,7 @@ def hook(line, data=b"", **environment):
     )
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", [name for name in AGENTS if name != "pi"])
 def test_the_configured_hook(agent, tmp_path):
     line = places.pre_tool(AGENTS[agent])
     for data in (payload(agent, "file", tmp_path).encode(), b"{"):

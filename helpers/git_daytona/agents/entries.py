@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 from git_daytona.agents import table
 
+EXTENSION = "/git_daytona/agents/pi/index.js"
 BEGIN, END = "# git-daytona: begin", "# git-daytona: end"
 _BLOCK = re.compile(rf"^[ \t]*{BEGIN}\r?\n.*?^[ \t]*{END}(\r?\n|\Z)", re.MULTILINE | re.DOTALL)
 _SERVICE = re.compile(r"\"\$0\" hook \S+ --agent .*git-daytona'?$")
@@ -62,6 +63,8 @@ class Kind(Protocol):
 
 def is_ours(value: Any) -> bool:
     """Whether a value is a hook or a server of an installation of this suite."""
+    if isinstance(value, str):
+        return value.endswith(EXTENSION)
     if not isinstance(value, Mapping):
         return False
     if table.is_server(value):

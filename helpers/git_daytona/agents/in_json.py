@@ -1,7 +1,7 @@
 """Entries of ours in JSON with comments, which is edited in place (opencode/jsonc.py)."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from git_daytona.agents.entries import Entry, Unfit, is_ours
@@ -29,14 +29,14 @@ class Json:
         for entry in reversed(entries):
             while (shorter := _removed(_document(text), entry)) is not None:
                 text = shorter
-                if not isinstance(entry.value, Mapping):
+                if not is_ours(entry.value):
                     break
         return text
 
     @staticmethod
     def found(text: str, entries: Sequence[Entry]) -> bool:
         document = _document(text)
-        return any(_ours(document, entry) for entry in entries if isinstance(entry.value, Mapping))
+        return any(_ours(document, entry) for entry in entries if is_ours(entry.value))
 
     @staticmethod
     def has(text: str, entries: Sequence[Entry]) -> bool:
@@ -106,7 +106,7 @@ def _ours(document: Document, entry: Entry) -> list[Item]:
     items = _way(document, entry)
     if items is None:
         return []
-    if not isinstance(entry.value, Mapping):
+    if not is_ours(entry.value):
         return [it for it in items[-1] if _value(document, it.value) == entry.value]
     return [it for it in items[-1] if is_ours(_value(document, it.value))]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import git_daytona
 from git_daytona.agents import command_line, table
 from git_daytona.agents.entries import Entry, Kind
 from git_daytona.agents.in_json import Json
@@ -202,6 +203,14 @@ def _goose(agent: Agent, worktree: Path | None) -> list[Place]:
     ]
 
 
+def _pi(agent: Agent, worktree: Path | None) -> list[Place]:
+    own = Path(os.environ.get("PI_CODING_AGENT_DIR") or paths.home() / ".pi" / "agent")
+    folder = own if worktree is None else worktree / ".pi"
+    extension = str(Path(git_daytona.__file__).absolute().parent / "agents" / "pi" / "index.js")
+    entry = Entry(("extensions",), extension, listed=True)
+    return [Place(folder / "settings.json", Json, (entry,))]
+
+
 def _config(name: str) -> Path:
     named = Path(os.environ.get("XDG_CONFIG_HOME", ""))
     return (named if named.is_absolute() else paths.home() / ".config") / name
@@ -220,5 +229,6 @@ _PLACES: dict[str, Callable[[Agent, Path | None], list[Place]]] = {
     "cursor": _cursor,
     "vscode": _vscode,
     "goose": _goose,
+    "pi": _pi,
 }
 assert set(_PLACES) == set(table.AGENTS)

@@ -76,6 +76,8 @@ def _worktree(start: Path) -> Path | None:
 
 def _server(agent: Agent, start: Path) -> Seen:
     """Every server of our name has to be ours: its tools are let through by their names."""
+    if not agent.prefix:
+        return ok(f"{agent.title} has no MCP servers")
     for _, files in _scopes(agent, start):
         for place in files:
             keys = next((it.keys for it in place.entries if it.keys[-1] == SERVER), None)
