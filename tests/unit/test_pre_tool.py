@@ -344,3 +344,42 @@ def test_a_hook_that_is_killed():
 def test_a_hook_of_no_agent(tell):
     told = tell("git-daytona", "hook", "pre-tool", stdin=b"{}")
     assert told.status == 2 and "needs an agent" in told.err
+
+
+@pytest.mark.npm
+def test_the_extension_of_pi(tmp_path, monkeypatch):
+    """In Node.js, with events as pi has them: rewritten in place, blocked, and blocked without an
+    answer."""
+    if shutil.which("node") is None:
+        pytest.skip("no Node.js")
+    source = Path(gate.__file__).with_name("pi") / "index.js"
+    shutil.copy(source, tmp_path / "index.mjs")
+    (tmp_path / "ask.mjs").write_text("""
+        import extension from "./index.mjs"
+        const handlers = {}
+        extension({ on: (name, handler) => (handlers[name] = handler) })
+        const context = { cwd: process.cwd(), sessionManager: { getSessionId: () => "s1" } }
+        const found = []
+        for (const [toolName, input] of [["bash", { command: "ls", timeout: 5 }], ["read", {}]]) {
+          const event = { toolName, input }
+          found.push([(await handlers.tool_call(event, context)) ?? null, event.input])
+        }
+        console.log(JSON.stringify([Object.keys(handlers).sort(), found]))
+    """)
+
+    def run():
+        words = ("node", str(tmp_path / "ask.mjs"))
+        done = subprocess.run(words, capture_output=True, timeout=60, cwd=tmp_path)
+        return json.loads(done.stdout)
+
+    monkeypatch.setenv("PATH", str(BIN), prepend=os.pathsep)
+    names, ((ran_on, changed), (blocked, _)) = run()
+    assert names == sorted(["tool_call", *AGENTS["pi"].events])
+    assert ran_on is None and changed["timeout"] == 5 and "exec --for-agent" in changed["command"]
+    assert blocked["block"] and "Use bash" in blocked["reason"]
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "git-daytona").write_text("#!/bin/sh\nexit 0 | cat nothing\nexit 3\n")
+    (tmp_path / "bin" / "git-daytona").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    _, found = run()
+    assert all(answer["block"] and answer["reason"] for answer, _ in found)

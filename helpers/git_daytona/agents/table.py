@@ -286,6 +286,7 @@ PI = Agent(
     prefix="",
     rewritten={"input": INPUT},
     denied={"reason": REASON},
+    allowed={},
     events={"session_start": "session.created", "agent_end": "session.idle"},
     uncovered=(
         "what you run yourself with '!'",

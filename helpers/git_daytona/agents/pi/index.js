@@ -41,7 +41,7 @@ export default function (pi) {
     if (status !== 0) {
       return { block: true, reason: err.trim() || "git-daytona: the hook failed, so the call is denied" }
     }
-    if (out.trim()) Object.assign(event.input, JSON.parse(out).input)
+    Object.assign(event.input, JSON.parse(out).input) // no answer is an error, too
   })
   pi.on("session_start", (_event, context) => hook("session.created", context, {}, EVENT_MS))
   pi.on("agent_end", (_event, context) => hook("session.idle", context, {}, EVENT_MS))
