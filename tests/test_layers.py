@@ -54,7 +54,7 @@ DOORS = {
     "asyncssh": "trust.presented sessions.ssh_server local.*",
     "aiohttp": "sandbox.terminal local.*",
     "mcp": "service.mcp",
-    "ruamel": "agents.entries",
+    "ruamel": "agents.in_yaml",
     "mcp_types": "service.mcp",
     "multidict": "local.*",
     "yarl": "local.*",

@@ -36,7 +36,8 @@ def test_side_by_side_and_back(tell, repo, home):
     before = tree(repo.path, home)
     for name in PROJECT:
         shown = tell("git-daytona", "install", "--agent", name, "--project", "-n", cwd=repo.path)
-        assert shown.status == 0 and "hook pre-tool --agent" in shown.out
+        assert shown.status == 0
+        assert ("hook pre-tool --agent" in shown.out) or "agents/pi/index.js" in shown.out
         assert "would be written" in shown.err or "would be changed" in shown.err
         assert tree(repo.path, home) == before
     for name in PROJECT:
@@ -142,6 +143,17 @@ def test_what_doctor_finds(tell, repo, home):
     settings.write_text(whole.replace("{\n", '{\n  "disableAllHooks": true,\n', 1))
     status, found = findings(tell, "claude", repo.path)
     assert status == 1 and "disableAllHooks" in found["set up"]["detail"]
+    settings.write_text(whole)
+    (repo.path / ".claude").mkdir()
+    (repo.path / ".claude" / "settings.json").write_text('{"disableAllHooks": true}')
+    status, found = findings(tell, "claude", repo.path)
+    assert status == 1 and "disableAllHooks" in found["set up"]["detail"], "a stranger's"
+    words = ("--agent", "claude", "--project")
+    assert tell("git-daytona", "install", *words, cwd=repo.path).status == 0
+    assert findings(tell, "claude", repo.path)[0] == 0
+    assert tell("git-daytona", "uninstall", *words, cwd=repo.path).status == 0
+    (repo.path / ".claude" / "settings.json").unlink()
+    (repo.path / ".claude").rmdir()
     settings.write_text(whole.replace("--agent claude ||", "--agent other ||"))
     status, found = findings(tell, "claude", repo.path)
     assert status == 1 and "another version" in found["set up"]["detail"]

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from git_daytona.agents import entries, places
-from git_daytona.agents.entries import Json, Unfit
+from git_daytona.agents import entries, in_yaml, places
+from git_daytona.agents.entries import Unfit
+from git_daytona.agents.in_json import Json
 from git_daytona.agents.table import AGENTS
 from unit.test_jsonc import container, meaning, property_, strings, values
 
@@ -174,6 +175,13 @@ def test_what_was_written_behind_it_stays(worktree):
         assert tomllib.loads(left) == {**tomllib.loads(before), "projects": {"x": {"trust": 1}}}
 
 
+def test_lines_that_an_editor_has_ended_otherwise(worktree):
+    for place in (of(CODEX, worktree), of(GOOSE, None, 2)):
+        after = there_and_back("", place).replace("\n", "\r\n")
+        assert place.kind.found(after, place.entries)
+        assert place.kind.remove(after, place.entries) == ""
+
+
 # -- YAML ------------------------------------------------------------------------------------------
 
 PARTS = (
@@ -196,7 +204,7 @@ def test_yaml(parts, end):
     place = of(GOOSE, None, 2)
     after = there_and_back(text, place)
     if after is not None:
-        before, meant = (entries.plain(each) for each in (text, after))
+        before, meant = (in_yaml.plain(each) for each in (text, after))
         assert meant["extensions"].pop("daytona")["args"] == ["mcp"]
         assert without_empty(meant) == without_empty(
             {**(before or {}), "extensions": (before or {}).get("extensions") or {}}

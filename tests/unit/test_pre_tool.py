@@ -56,7 +56,7 @@ def denied(agent, answer):
     said = json.loads(answer.out)
     inner = said.get("hookSpecificOutput", {})
     words = {said.get("decision"), said.get("permission"), inner.get("permissionDecision")}
-    assert words & {"deny", "block"}, answer
+    assert words & {"deny", "block"} or set(said) == {"reason"}, answer
     assert answer.status == AGENTS[agent].status and answer.err.startswith("git-daytona: ")
     assert "updated" not in answer.out and "tool_input" not in answer.out
     return True
@@ -64,6 +64,8 @@ def denied(agent, answer):
 
 def rewritten(answer):
     said = json.loads(answer.out)
+    if set(said) == {"input"}:
+        return said["input"]
     inner = said.get("hookSpecificOutput", said)
     assert said.get("decision", said.get("permission", inner.get("permissionDecision"))) == "allow"
     return inner.get("updatedInput") or inner.get("tool_input") or inner["updated_input"]
@@ -140,7 +142,7 @@ def test_what_no_hook_has_encoded(word):
 def test_what_would_act_here_is_denied(agent, kind, tmp_path):
     answer = ask(agent, payload(agent, kind, tmp_path), tmp_path)
     assert denied(agent, answer)
-    assert (f"Use {AGENTS[agent].prefix}" in answer.err) == (kind == "file")
+    assert ("which acts there" in answer.err) == (kind == "file")
 
 
 def test_a_shell_that_cannot_be_redirected_is_denied(tmp_path):
@@ -149,7 +151,7 @@ def test_a_shell_that_cannot_be_redirected_is_denied(tmp_path):
         assert denied(agent, answer) and f"Use {AGENTS[agent].prefix}bash" in answer.err
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", [name for name, agent in AGENTS.items() if agent.prefix])
 def test_what_acts_elsewhere_is_left_alone(agent, tmp_path):
     allowed = AGENTS[agent].allowed
     for kind in ("harmless", "ours"):
@@ -244,16 +246,22 @@ def test_what_is_too_deep_or_changes_under_us(tmp_path, monkeypatch):
 
 
 def test_names_that_look_like_ours(tmp_path):
+    whole = json.loads(payload("pi", "ours", tmp_path))
+    assert denied("pi", ask("pi", json.dumps(whole), tmp_path)), "pi has no servers"
     for agent, table in AGENTS.items():
         for tool in (
-            table.prefix,
-            f"{table.prefix}bash ",
-            f" {table.prefix}bash",
-            f"{table.prefix}BASH",
-            f"{table.prefix}bash\n",
-            f"{table.prefix}{table.prefix}bash",
-            f"x{table.prefix}bash",
-            "bash",
+            ()
+            if not table.prefix
+            else (
+                table.prefix,
+                f"{table.prefix}bash ",
+                f" {table.prefix}bash",
+                f"{table.prefix}BASH",
+                f"{table.prefix}bash\n",
+                f"{table.prefix}{table.prefix}bash",
+                f"x{table.prefix}bash",
+                "bash",
+            )
         ):
             whole = json.loads(payload(agent, "ours", tmp_path))
             answer = ask(agent, json.dumps({**whole, "tool_name": tool}), tmp_path)
@@ -278,6 +286,28 @@ def test_what_the_user_allows(tmp_path, monkeypatch):
         assert answer.status == status
 
 
+def test_what_a_repository_inside_of_another_allows(tmp_path, monkeypatch):
+    """A bare one is files that a stranger may have committed."""
+    monkeypatch.delenv("DAYTONA_ALLOW_HOST_TOOLS")
+    inner = tmp_path / "inner"
+    for words in (("init", "-q", tmp_path), ("init", "-q", "--bare", inner)):
+        subprocess.run(("git", *words), check=True, timeout=30)
+    allow = ("config", "daytona.allowHostTools", "Write")
+    subprocess.run(("git", "-C", inner, *allow), check=True, timeout=30)
+    assert denied("claude", ask("claude", payload("claude", "file", inner), inner))
+    subprocess.run(("git", "-C", tmp_path, *allow), check=True, timeout=30)
+    assert ask("claude", payload("claude", "file", tmp_path), tmp_path).status == 0
+
+
+def test_the_page_names_every_agent():
+    page = (Path(__file__).parents[2] / "man" / "git-daytona-agents.7").read_text()
+    for name, agent in AGENTS.items():
+        entry = page.partition(f".TP\n.B {name}\n")[2].partition(".TP\n")[0]
+        assert entry, name
+        assert (", run (" in entry) == ("run" in agent.read), name
+        assert (", read (" in entry) == ("run" not in agent.read), name
+
+
 # -- the process -----------------------------------------------------------------------------------
 
 
@@ -291,7 +321,7 @@ def hook(line, data=b"", **environment):
     )
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", [name for name in AGENTS if name != "pi"])
 def test_the_configured_hook(agent, tmp_path):
     line = places.pre_tool(AGENTS[agent])
     for data in (payload(agent, "file", tmp_path).encode(), b"{"):
@@ -314,3 +344,42 @@ def test_a_hook_that_is_killed():
 def test_a_hook_of_no_agent(tell):
     told = tell("git-daytona", "hook", "pre-tool", stdin=b"{}")
     assert told.status == 2 and "needs an agent" in told.err
+
+
+@pytest.mark.npm
+def test_the_extension_of_pi(tmp_path, monkeypatch):
+    """In Node.js, with events as pi has them: rewritten in place, blocked, and blocked without an
+    answer."""
+    if shutil.which("node") is None:
+        pytest.skip("no Node.js")
+    source = Path(gate.__file__).with_name("pi") / "index.js"
+    shutil.copy(source, tmp_path / "index.mjs")
+    (tmp_path / "ask.mjs").write_text("""
+        import extension from "./index.mjs"
+        const handlers = {}
+        extension({ on: (name, handler) => (handlers[name] = handler) })
+        const context = { cwd: process.cwd(), sessionManager: { getSessionId: () => "s1" } }
+        const found = []
+        for (const [toolName, input] of [["bash", { command: "ls", timeout: 5 }], ["read", {}]]) {
+          const event = { toolName, input }
+          found.push([(await handlers.tool_call(event, context)) ?? null, event.input])
+        }
+        console.log(JSON.stringify([Object.keys(handlers).sort(), found]))
+    """)
+
+    def run():
+        words = ("node", str(tmp_path / "ask.mjs"))
+        done = subprocess.run(words, capture_output=True, timeout=60, cwd=tmp_path)
+        return json.loads(done.stdout)
+
+    monkeypatch.setenv("PATH", str(BIN), prepend=os.pathsep)
+    names, ((ran_on, changed), (blocked, _)) = run()
+    assert names == sorted(["tool_call", *AGENTS["pi"].events])
+    assert ran_on is None and changed["timeout"] == 5 and "exec --for-agent" in changed["command"]
+    assert blocked["block"] and "Use bash" in blocked["reason"]
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "git-daytona").write_text("#!/bin/sh\nexit 0 | cat nothing\nexit 3\n")
+    (tmp_path / "bin" / "git-daytona").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    _, found = run()
+    assert all(answer["block"] and answer["reason"] for answer, _ in found)

@@ -9,8 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import git_daytona
 from git_daytona.agents import command_line, table
-from git_daytona.agents.entries import Entry, Json, Toml, Yaml
+from git_daytona.agents.entries import Entry, Kind
+from git_daytona.agents.in_json import Json
+from git_daytona.agents.in_toml import Toml
+from git_daytona.agents.in_yaml import Yaml
 from git_daytona.agents.table import SERVER, Agent
 from git_daytona.base import paths
 from git_daytona.base.errors import UsageError
@@ -33,7 +37,7 @@ class Place:
     none."""
 
     path: Path
-    kind: type[Json | Toml | Yaml]
+    kind: type[Kind]
     entries: tuple[Entry, ...]
     fresh: str | None = None
 
@@ -45,6 +49,11 @@ class Place:
 def places(agent: Agent, worktree: Path | None) -> list[Place]:
     """Return the files of an agent. Raises UsageError where it has none of that scope."""
     return _PLACES[agent.name](agent, worktree)
+
+
+def also_read(agent: Agent, worktree: Path) -> list[Path]:
+    """Return files of a project that count, too, and come with the repository."""
+    return [worktree / ".claude" / "settings.json"] if agent is table.CLAUDE else []
 
 
 def pre_tool(agent: Agent) -> str:
@@ -104,7 +113,10 @@ def _claude(agent: Agent, worktree: Path | None) -> list[Place]:
             Place(folder / "settings.json", Json, tuple(settings)),
             Place(state, Json, servers),
         ]
-    settings.append(Entry(("enabledMcpjsonServers",), SERVER, listed=True))
+    settings += [
+        Entry(("enabledMcpjsonServers",), SERVER, listed=True),
+        Entry(("disableAllHooks",), False),  # the repository's own settings might say otherwise
+    ]
     return [
         Place(worktree / ".claude" / "settings.local.json", Json, tuple(settings)),
         Place(worktree / ".mcp.json", Json, servers),
@@ -191,6 +203,14 @@ def _goose(agent: Agent, worktree: Path | None) -> list[Place]:
     ]
 
 
+def _pi(agent: Agent, worktree: Path | None) -> list[Place]:
+    own = Path(os.environ.get("PI_CODING_AGENT_DIR") or paths.home() / ".pi" / "agent")
+    folder = own if worktree is None else worktree / ".pi"
+    extension = str(Path(git_daytona.__file__).absolute().parent / "agents" / "pi" / "index.js")
+    entry = Entry(("extensions",), extension, listed=True)
+    return [Place(folder / "settings.json", Json, (entry,))]
+
+
 def _config(name: str) -> Path:
     named = Path(os.environ.get("XDG_CONFIG_HOME", ""))
     return (named if named.is_absolute() else paths.home() / ".config") / name
@@ -209,5 +229,6 @@ _PLACES: dict[str, Callable[[Agent, Path | None], list[Place]]] = {
     "cursor": _cursor,
     "vscode": _vscode,
     "goose": _goose,
+    "pi": _pi,
 }
 assert set(_PLACES) == set(table.AGENTS)

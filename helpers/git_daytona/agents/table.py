@@ -41,11 +41,11 @@ class Agent:
     ``files`` our tools to its own ones for files; ``harmless`` are those that act on nothing of the
     user's machine. All others are denied. Several names are one string.
 
-    ``prefix`` is what our server's tools begin with. ``rewritten``, ``denied`` and ``context`` (at
-    a session's start) are the shapes of answers; without ``rewritten`` its hooks can only deny.
-    ``status`` is the exit status of a denial, ``before`` the event that asks, ``events`` maps
-    others to ours. ``uncovered`` is what no hook sees; ``off`` a setting, and its value, with which
-    no hook runs.
+    ``prefix`` is what our server's tools begin with, empty for an agent without servers.
+    ``rewritten``, ``denied`` and ``context`` (at a session's start) are the shapes of answers;
+    without ``rewritten`` its hooks can only deny. ``status`` is the exit status of a denial,
+    ``before`` the event that asks, ``events`` maps others to ours. ``uncovered`` is what no hook
+    sees; ``off`` a setting, and its value, with which no hook runs.
     """
 
     name: str
@@ -75,7 +75,8 @@ class Agent:
         """Whether a tool is one of our MCP server's; ``server`` is what the agent says of that."""
         if isinstance(server, Mapping) and "command" in server and not is_server(server):
             return False
-        return tool.startswith(self.prefix) and tool.removeprefix(self.prefix) in TOOLS
+        ours = tool.removeprefix(self.prefix) in TOOLS
+        return bool(self.prefix) and tool.startswith(self.prefix) and ours
 
 
 def is_server(value: Mapping[str, Any]) -> bool:
@@ -113,6 +114,7 @@ CLAUDE = Agent(
     },
     uncovered=(
         "what you run yourself with '!', and files that you name with '@'",
+        "a repository whose own settings switch hooks off, unless it was set up with --project",
         "a hook that Claude Code ends because it took longer than its limit: the call goes on here",
         "a working directory that a command changes: each one begins in the project's",
         _OTHERS,
@@ -140,6 +142,7 @@ CODEX = Agent(
         "a hook that Codex ends because it took longer than its limit: the call goes on here",
         _OTHERS,
     ),
+    off=(("features", "hooks"), False),
 )
 
 GEMINI = Agent(
@@ -273,7 +276,26 @@ GOOSE = Agent(
     uncovered=("the shell cannot be redirected: it is denied, and the agent told to use ours",),
 )
 
-AGENTS = {agent.name: agent for agent in (CLAUDE, CODEX, GEMINI, CURSOR, VSCODE, GOOSE)}
+PI = Agent(
+    "pi",
+    "pi",
+    "0.73.1: run; its docs/extensions.md",
+    shells={"bash": "command"},
+    files={"bash": "read write edit grep find ls"},
+    harmless="",
+    prefix="",
+    rewritten={"input": INPUT},
+    denied={"reason": REASON},
+    allowed={},
+    events={"session_start": "session.created", "agent_end": "session.idle"},
+    uncovered=(
+        "what you run yourself with '!'",
+        "an extension that pi cannot load: it goes on without",
+        "another extension that changes the same call after ours",
+    ),
+)
+
+AGENTS = {agent.name: agent for agent in (CLAUDE, CODEX, GEMINI, CURSOR, VSCODE, GOOSE, PI)}
 
 
 def filled(shape: Any, values: Mapping[str, Any]) -> Any:

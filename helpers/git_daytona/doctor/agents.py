@@ -1,13 +1,13 @@
 """`git daytona doctor --agent NAME`: what of an agent is routed to a sandbox, what is denied, and
 what nothing covers. Its configuration is read, the agent is not run."""
 
-import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from git_daytona.agents import command_line, entries, install, places
-from git_daytona.agents.entries import Json, Toml, Unfit
+from git_daytona.agents.entries import Kind, Unfit
+from git_daytona.agents.in_json import Json
 from git_daytona.agents.places import Place
 from git_daytona.agents.table import SERVER, Agent
 from git_daytona.base.errors import GitDaytonaError, NoRepository, UsageError
@@ -35,10 +35,13 @@ def _set_up(agent: Agent, start: Path) -> Seen:
     """One scope has to be whole; half of one is worse than none."""
     partly = []
     for scope, files in _scopes(agent, start):
-        if (off := _switched_off(agent, files)) is not None:
+        settings = [(place.path, place.kind) for place in files]
+        if (off := _switched_off(agent, settings)) is not None:
             return fail(off, "take that out: without its hooks the agent acts on this machine")
         there = [place for place in files if _is_there(place)]
         if len(there) == len(files):
+            if scope == "global" and (off := _switched_off(agent, _of_repository(agent, start))):
+                return fail(off, f"git daytona install --agent {agent.name} --project")
             program = command_line.program()
             if not Path(program).is_absolute():
                 return fail(f"'{program}' is not on PATH", "install git-daytona again")
@@ -51,20 +54,34 @@ def _set_up(agent: Agent, start: Path) -> Seen:
     return fail(f"{agent.title} is not set up: its tools act on this machine", again)
 
 
-def _switched_off(agent: Agent, files: list[Place]) -> str | None:
+def _switched_off(agent: Agent, files: list[tuple[Path, type[Kind]]]) -> str | None:
     keys, value = agent.off
-    for place in files:
-        raw = install.read(place.path) if keys and place.kind is Json else None
-        if raw and raw.strip() and entries.value(raw.decode(), keys) is value:
-            return f"'{place.path}' switches hooks off: {'.'.join(keys)}"
+    for path, kind in files if keys else ():
+        if _value(path, kind, keys) is value:
+            return f"'{path}' switches hooks off: {'.'.join(keys)}"
     return None
+
+
+def _of_repository(agent: Agent, start: Path) -> list[tuple[Path, type[Kind]]]:
+    worktree = _worktree(start)
+    return [(path, Json) for path in places.also_read(agent, worktree)] if worktree else []
+
+
+def _worktree(start: Path) -> Path | None:
+    try:
+        return discover(start).worktree
+    except NoRepository:
+        return None
 
 
 def _server(agent: Agent, start: Path) -> Seen:
     """Every server of our name has to be ours: its tools are let through by their names."""
+    if not agent.prefix:
+        return ok(f"{agent.title} has no MCP servers")
     for _, files in _scopes(agent, start):
         for place in files:
-            server = _value(place)
+            keys = next((it.keys for it in place.entries if it.keys[-1] == SERVER), None)
+            server = _value(place.path, place.kind, keys) if keys else None
             if server is not None and not entries.is_ours(server):
                 return fail(
                     f"'{place.path}' has another MCP server as '{SERVER}', whose tools would be "
@@ -98,11 +115,7 @@ def _gap(gap: str) -> Seen:
 
 
 def _scopes(agent: Agent, start: Path) -> Iterator[tuple[str, list[Place]]]:
-    try:
-        worktree = discover(start).worktree
-    except NoRepository:
-        worktree = None
-    for scope, place in (("project", worktree), ("global", None)):
+    for scope, place in (("project", _worktree(start)), ("global", None)):
         if scope == "global" or place is not None:
             try:
                 yield scope, places.places(agent, place)
@@ -116,18 +129,12 @@ def _is_there(place: Place) -> bool:
     return install.present(place)
 
 
-def _value(place: Place) -> Any:
-    """The server of our name in a file, whosever it is."""
-    keys = next((it.keys for it in place.entries if it.keys[-1] == SERVER), None)
-    raw = install.read(place.path) if keys else None
-    if raw is None or keys is None:
+def _value(path: Path, kind: type[Kind], keys: Sequence[str]) -> Any:
+    """What a file has below some keys; None where there is nothing. Raises GitDaytonaError."""
+    raw = install.read(path)
+    if raw is None or not raw.strip():
         return None
     try:
-        if place.kind is Json:
-            return entries.value(raw.decode(), keys)
-        values = tomllib.loads(raw.decode()) if place.kind is Toml else entries.plain(raw.decode())
-    except (Unfit, tomllib.TOMLDecodeError) as problem:
-        raise GitDaytonaError(
-            f"'{place.path}' cannot be read: {problem}", hint="correct it"
-        ) from problem
-    return entries.below(values, keys)
+        return kind.value(raw.decode(), keys)
+    except Unfit as problem:
+        raise GitDaytonaError(f"'{path}' {problem}", hint="correct it") from problem

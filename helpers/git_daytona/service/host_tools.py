@@ -34,7 +34,7 @@ def opted_in(directory: Path, environ: Mapping[str, str] | None = None) -> froze
     value = env.get(VARIABLE, "").strip()
     if not value:
         # no git, or a directory that is gone: not opted in
-        preference = preferences.load(directory).get(KEY)
+        preference = preferences.load(directory, embedded=False).get(KEY)
         value = preference.value.strip() if preference else ""
     if value.lower() in _NO:
         return frozenset()

@@ -191,13 +191,16 @@ def _git(directory: Path, *arguments: str) -> Result:
     return run(("git", "-C", str(directory), *arguments), env=environment.base(), timeout=10)
 
 
-def load(directory: Path) -> Preferences:
+def load(directory: Path, *, embedded: bool = True) -> Preferences:
     """All of ``daytona.*`` and who the user is, as git finds it from a directory; none where git
-    cannot say."""
+    cannot say. Without ``embedded`` a bare repository does not count: one may come as files of
+    another."""
+    safe = () if embedded else ("-c", "safe.bareRepository=explicit")
     show = ("-z", "--show-scope", "--show-origin")
     pattern = r"^(daytona\.|user\.(name|email)$)"
     try:
-        words = _git(directory, "config", *show, "--get-regexp", pattern).text.split("\0")
+        listed = _git(directory, *safe, "config", *show, "--get-regexp", pattern)
+        words = listed.text.split("\0")
     except GitDaytonaError:
         return Preferences(directory, {})
     found: dict[str, Preference] = {}

@@ -1,0 +1,157 @@
+"""Entries of ours in JSON with comments, which is edited in place (opencode/jsonc.py)."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from git_daytona.agents.entries import Entry, Unfit, is_ours
+from git_daytona.opencode import jsonc
+from git_daytona.opencode.jsonc import Document, Item, Node
+
+
+class Json:
+    """JSON with comments."""
+
+    FRESH: ClassVar[str] = "{\n}\n"
+
+    @staticmethod
+    def add(text: str, entries: Sequence[Entry]) -> str:
+        for entry in entries:
+            text = _added(_document(text), entry)
+        return text
+
+    @staticmethod
+    def remove(text: str, entries: Sequence[Entry]) -> str:
+        """Take out what add() has put in. A plain word that the user may have, too, is ours only
+        where something is that cannot be taken for theirs."""
+        if not Json.found(text, entries):
+            return text
+        for entry in reversed(entries):
+            while (shorter := _removed(_document(text), entry)) is not None:
+                text = shorter
+                if not is_ours(entry.value):
+                    break
+        return text
+
+    @staticmethod
+    def found(text: str, entries: Sequence[Entry]) -> bool:
+        document = _document(text)
+        return any(_ours(document, entry) for entry in entries if is_ours(entry.value))
+
+    @staticmethod
+    def has(text: str, entries: Sequence[Entry]) -> bool:
+        """Whether all of them are there as they would be put in."""
+        document = _document(text)
+        for entry in entries:
+            items = _way(document, entry)
+            if items is None or not any(
+                _value(document, each.value) == entry.value for each in items[-1]
+            ):
+                return False
+        return True
+
+    @staticmethod
+    def others(text: str, entries: Sequence[Entry]) -> None:
+        """An edit in place touches nothing else."""
+
+    @staticmethod
+    def value(text: str, keys: Sequence[str]) -> Any:
+        """Return what is below some keys; None where nothing is."""
+        document = _document(text)
+        node: Node | None = document.root
+        for key in keys:
+            item = _item(node, key) if node is not None else None
+            node = item.value if item else None
+        return _value(document, node) if node is not None else None
+
+
+def _document(text: str) -> Document:
+    try:
+        document = jsonc.parse(text)
+    except jsonc.Malformed as problem:
+        raise Unfit(f"is not JSON with comments: {problem}") from problem
+    if document.root.kind != "object":
+        raise Unfit("holds no JSON object")
+    return document
+
+
+def _value(document: Document, node: Node) -> Any:
+    """A value without comments; None for what Python's json does not take (a trailing comma)."""
+    try:
+        return json.loads(document.text[node.start : node.end])
+    except ValueError:
+        return None
+
+
+def _item(node: Node, key: str) -> Item | None:
+    return next((item for item in reversed(node.items) if item.key == key), None)
+
+
+def _way(document: Document, entry: Entry) -> list[list[Item]] | None:
+    """The properties that lead to an entry, each alone in a list, and last the candidates for it.
+    None where there is no such place."""
+    node, found = document.root, []
+    for key in entry.keys:
+        item = _item(node, key)
+        if item is None:
+            return None
+        found.append([item])
+        node = item.value
+    if entry.listed:
+        found.append(list(node.items) if node.kind == "array" else [])
+    return found
+
+
+def _ours(document: Document, entry: Entry) -> list[Item]:
+    items = _way(document, entry)
+    if items is None:
+        return []
+    if not is_ours(entry.value):
+        return [it for it in items[-1] if _value(document, it.value) == entry.value]
+    return [it for it in items[-1] if is_ours(_value(document, it.value))]
+
+
+def _added(document: Document, entry: Entry) -> str:
+    node = document.root
+    for depth, key in enumerate(entry.keys):
+        item = _item(node, key)
+        if item is None:
+            value = json.dumps(entry.value, ensure_ascii=False)
+            nested = _nested(entry.keys[depth + 1 :], value, entry.listed)
+            return _append(document, node, f"{json.dumps(key)}: {nested}")
+        last = depth == len(entry.keys) - 1
+        if last and not entry.listed:
+            raise Unfit(f"has another '{'.'.join(entry.keys)}'")
+        node = item.value
+        if node.kind != ("array" if last else "object"):
+            raise Unfit(f"has another kind of value for '{'.'.join(entry.keys[: depth + 1])}'")
+    return _append(document, node, json.dumps(entry.value, ensure_ascii=False))
+
+
+def _nested(keys: tuple[str, ...], value: str, listed: bool) -> str:
+    inner = f"[{value}]" if listed else value
+    for key in reversed(keys):
+        inner = f"{{{json.dumps(key)}: {inner}}}"
+    return inner
+
+
+def _append(document: Document, node: Node, item: str) -> str:
+    if node.kind == "object" and node.end - node.start == 2:
+        item = f" {item} "  # told from an object that was added with the item in it
+    return jsonc.append(document, node, item)
+
+
+def _removed(document: Document, entry: Entry) -> str | None:
+    """The text without the last of what is ours in an entry's place; None if nothing is."""
+    ours, items = _ours(document, entry), _way(document, entry)
+    if not ours or items is None:
+        return None
+    found, container = ours[-1], document.root
+    value = document.text[found.value.start : found.value.end]
+    for depth, (item, *_) in enumerate(items[: len(entry.keys)]):
+        nested = _nested(entry.keys[depth + 1 :], value, entry.listed)
+        if document.text[item.value.start : item.value.end] == nested:
+            return jsonc.remove(document, container, container.items.index(item))
+        if depth < len(entry.keys) - 1 or entry.listed:
+            container = item.value
+    return jsonc.remove(document, container, container.items.index(found))
