@@ -333,7 +333,7 @@ def test_clients_are_bounded_above() -> None:
     bounds = dict(each.split(",<") for each in listed if ",<" in each)
     names = {each.partition(">=")[0]: int(bound) for each, bound in bounds.items()}
     assert names.keys() == {
-        *("aiohttp", "asyncssh", "mcp", "ruamel-yaml", "urllib3"),
+        *("aiohttp", "asyncssh", "mcp", "urllib3"),
         *("daytona", "daytona-api-client", "daytona-toolbox-api-client"),
     }
     for name, bound in names.items():

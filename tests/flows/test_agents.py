@@ -87,7 +87,7 @@ def test_where_a_command_runs(command, local, repo, tmp_path):
     assert inside.stdout == "/home/daytona/project/sub dir\n", inside.stderr
     (repo.path / "missing").mkdir()
     missing = call(command, "codex", repo.path, "7", "pwd", cwd=repo.path / "missing")
-    assert missing.returncode != 0 and missing.stdout.count("\n") == 1, missing
+    assert missing.returncode != 0 and missing.stderr.count("\n") == 1, missing
     status = command("git-daytona", "status", "--json", cwd=repo.path)
     assert status.out.count('"branch": "opencode/') == 1, status.out
 

@@ -17,6 +17,7 @@ from git_daytona.base.errors import UsageError
 from git_daytona.base.secret import printable
 from git_daytona.cli import boundary, common, options, signals
 from git_daytona.cli.options import flag, number
+from git_daytona.git.refs import PROJECT
 from git_daytona.sandbox import terminal
 from git_daytona.sandbox.remote_command import COMMAND_BYTES
 from git_daytona.sessions import execution, shell
@@ -61,9 +62,11 @@ def exec_(
             "-t needs a terminal for input and output", hint="leave it out in scripts and pipes"
         )
     with common.coordinator(agents, anywhere=True, step="running the command") as coordinator:
-        if agents:
-            _begin(coordinator, name)
         place = execution.place(coordinator, agents)
+        if agents:
+            name = _begin(coordinator, name)
+            # an agent means this directory, and none in its place
+            line, place = f"cd -- {shlex.quote(place)} || exit\n{line}", PROJECT
         if tty:
             return shell.run_on_terminal(coordinator, name, line, place)
         source, screen = Input(_input()), _Screen()
@@ -101,12 +104,13 @@ def _decoded(name: str, word: str) -> str:
         ) from problem
 
 
-def _begin(coordinator: Coordinator, session_id: str) -> None:
-    """Start an agent's session if there is none yet."""
+def _begin(coordinator: Coordinator, session_id: str) -> str:
+    """Start an agent's session if there is none yet; return its name."""
     begun = coordinator.ensure(coordinator.state.root_of(session_id) or session_id)
     if begun.new:
         messages.note(f"in a sandbox of session {begun.session.name}")
         common.warn_of_dangers(coordinator, begun.session)
+    return begun.session.name
 
 
 def _unwind(number: int) -> None:
