@@ -100,6 +100,7 @@ def test_delete_merged(local, repo, begin, tell, coordinate):
     left = coordinate(repo.path).sessions()
     assert [each.number for each in left] == [3, 4, 5] and not any(each.deleting for each in left)
     assert repo.show("opencode/5", "again") == "again", "it is here now"
+    repo.git("branch", "--unset-upstream")
     none = tell("git-daytona", "delete", "--merged", cwd=repo.path)
     assert (none.status, none.out) == (0, "") and "no session has its work merged" in none.err
     for words in (("--merged", "3"), ("--merged", "--all"), ("--merged", "--force")):

@@ -653,7 +653,9 @@ class Coordinator:
         tip = found.get(names.ref)
         if tip is None or tip == found.get(names.base):
             return False
-        tips = filter(None, map(self.repository.resolve, ("HEAD", "@{upstream}")))
+        # git fails where HEAD has no upstream
+        upstream = self.repository.git("rev-parse", "--verify", "@{upstream}^{commit}", check=False)
+        tips = filter(None, (self.repository.resolve("HEAD"), upstream.text))
         return self.repository.contains(list(tips), tip)
 
     def delete(self, name: str, *, force: bool = False, merged: bool = False) -> Outcome | None:
