@@ -58,7 +58,9 @@ def test_a_session_from_its_first_call_to_the_end_of_input(local, repo, mode):
             assert not tools["bash"].annotations.read_only_hint
             first = said(await one.call_tool("bash", {"command": "pwd; echo work >made"}))
             assert "opencode/1" in first and first.endswith("/home/daytona/project")
+            local.forget_calls()
             assert said(await one.call_tool("read", {"filePath": "made"})).count("work") == 1
+            assert len(local.calls) == 1, "as a plugin's tool call"
             assert "opencode/1" in said(await one.call_tool("sync"))
             assert repo.show("opencode/1", "made") == "work"
             assert "+work" in said(await one.call_tool("diff", {"paths": ["made"]}))
