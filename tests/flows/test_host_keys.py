@@ -131,7 +131,6 @@ def test_case_24_and_case_65_a_key_replaced_without_rotation_is_refused_until_it
         str(paths.pin_file()),
         fingerprint(first),
         fingerprint(presented(local)),
-        "SECURITY.md",
     ):
         assert part in ran.err
     assert local.counts["mint"] == minted

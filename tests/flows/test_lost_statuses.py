@@ -146,11 +146,7 @@ def test_a_command_that_was_cut_is_unknown(local, wrapper):
         local.faults.gateway.cut_output_after = place
         done = wrapper("echo a line of output; exit 0")
         assert done.returncode == 255
-        told = (
-            b"ended before the command did"
-            if place > 33
-            else b"the connection failed, or broke at once"
-        )
+        told = b"ended before the command did" if place > 33 else b"failed, or broke at once"
         assert b"daytona-ssh: error: the connection " + told in done.stderr
 
 

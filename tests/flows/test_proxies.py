@@ -149,7 +149,7 @@ def test_case_94_without_the_certificate_one_line(
         told = command("git-daytona", *words, cwd=repo.path)
         errors = [line for line in told.err.splitlines() if "error:" in line]
         assert told.status == 4 and len(errors) == 1, told.err
-        assert errors[0].endswith("is of an unknown authority [certificate-refused]")
+        assert errors[0].endswith("is of an unknown authority (session 1) [certificate-refused]")
         assert f"the certificate of Daytona at https://{NAME}" in errors[0]
         assert "SSL_CERT_FILE" in told.err.splitlines()[-1]
         assert told.err.count("unknown authority") == 1

@@ -386,7 +386,7 @@ def test_no_repository(local, tmp_path, command):
         == "/home/daytona/project\n"
     )
     rows = json.loads(command("git-daytona", "status", "--json", cwd=plain).out)
-    assert rows[0]["gitReturn"] == "disabled" and rows[0]["number"] is None
+    assert rows[0]["gitReturn"] == "disabled" and rows[0]["number"] == 1
     assert command("git-daytona", "sync", "ses_plain", cwd=plain).status == 9
     assert command("git-daytona", "delete", "ses_plain", cwd=plain).status == 0
 

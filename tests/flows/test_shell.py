@@ -82,7 +82,7 @@ def test_a_terminal_that_is_refused(local, repo, session, status, ours):
         size=(250, 20),
         cwd=repo.path,
     ) as screen:
-        screen.wait_for("error: .*connect to the terminal of sandbox")
+        screen.wait_for("error: .*connect to the terminal of the sandbox")
         screen.wait_for(f"^status {ours}$")
 
 

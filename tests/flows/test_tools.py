@@ -720,7 +720,7 @@ def test_grep_finds_lines_newest_files_first_with_one_call(
         f"Found 1 matches\n{PROJECT}/src/a.ts:"
     )
     assert tools("grep", pattern="-e").output == "No files found"
-    with pytest.raises(ToolError, match="The pattern is no regular expression"):
+    with pytest.raises(ToolError, match="The pattern is not a regular expression"):
         tools("grep", pattern="(unclosed")
     with pytest.raises(ToolError, match="No such file or directory"):
         tools("grep", pattern="x", path="none")
