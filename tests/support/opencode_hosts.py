@@ -314,7 +314,7 @@ class Server(ABC):
         assert process.stdout is not None
         line = process.stdout.readline()
         while "listening" not in line:
-            assert line, "it did not start"
+            assert line, ("it did not start", process.stderr and process.stderr.read())
             line = process.stdout.readline()
         self.url = line.split()[-1]
 
