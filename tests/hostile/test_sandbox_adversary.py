@@ -357,7 +357,7 @@ def test_a_report_that_does_not_end():
     assert (len(found.ports), len(found.refs)) == (report.PORTS, refs.MOST)
     for text in (*found.nested, *found.notes, *found.refused, *found.left):
         fit(text, 500)
-    message = sync._message(Names(1), "moved", found, [], "; ".join(found.nested))
+    message = sync._remarks(Names(1), found, [], "; ".join(found.nested))
     fit(message, sync.MESSAGE_LENGTH)
 
 

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 # Of GIT_*: where git's programs and the user's configuration files are (ownership exceptions live
 # there), and a policy of which protocols may be used, which is the user's to set (case 15).
@@ -71,7 +71,11 @@ def reset(keys: Iterable[str]) -> dict[str, str]:
         (f"{key.rpartition('.')[0]}.enabled", "false") if key.startswith("hook.") else (key, "")
         for key in found
     ]
-    # not arguments: these end a key at its first "="
+    return config_variables(pairs)
+
+
+def config_variables(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Variables that set each key to its value. (An argument ends a key at its first ``=``.)"""
     result = {"GIT_CONFIG_COUNT": str(len(pairs))} if pairs else {}
     for number, (key, value) in enumerate(pairs):
         result |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from git_daytona.base.secret import printable
+from git_daytona.git import environment
 from git_daytona.git.repository import Repository
 from git_daytona.git.worktrees import SECRETS
 
@@ -63,7 +64,24 @@ def _names(output: bytes) -> Iterable[str]:
 
 def _uncommitted(repository: Repository) -> list[str]:
     words = ("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=normal")
-    return [entry[3:] for entry in _names(repository.git(*words).stdout)]
+    listed = repository.git(*words, env=_without_own_filters(repository))
+    return [entry[3:] for entry in _names(listed.stdout)]
+
+
+def _without_own_filters(repository: Repository) -> dict[str, str]:
+    """Return what keeps git from running the filters that only the repository's configuration
+    names: it may have come from a stranger, and git compares what they make of files."""
+    words = ("config", "-z", "--show-scope", "--name-only", "--get-regexp", r"^filter\.")
+    scopes = list(_names(repository.git(*words, check=False).stdout))
+    drivers = {
+        name.rpartition(".")[0]
+        for scope, name in zip(scopes[::2], scopes[1::2], strict=False)
+        if scope in ("local", "worktree")
+    }
+    values = {"clean": "", "process": "", "required": "false"}
+    return environment.config_variables(
+        [(f"{driver}.{key}", value) for driver in sorted(drivers) for key, value in values.items()]
+    )
 
 
 def _submodules(repository: Repository) -> list[str]:

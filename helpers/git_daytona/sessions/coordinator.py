@@ -414,8 +414,12 @@ class Coordinator:
         """Say in one line what of the user's is not in a session's sandbox; empty for nothing."""
         if session.number is None or self.repository.worktree is None:
             return ""
-        taken = self.repository.refs(session.names.dirty).get(session.names.dirty)
-        return stays.described(stays.look(self.repository, taken))
+        try:
+            taken = self.repository.refs(session.names.dirty).get(session.names.dirty)
+            return stays.described(stays.look(self.repository, taken))
+        except GitDaytonaError as problem:  # it is only said
+            log.logger.warning("what stays here is not known: %s", problem.message)
+            return ""
 
     def _set_up(self, session: Session, *, fresh: bool = False, replaced: bool = False) -> None:
         """Put the project into a sandbox, a ``fresh`` one or one that was there; the agent is told

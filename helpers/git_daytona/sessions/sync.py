@@ -347,4 +347,4 @@ def _remarks(names: Names, report: Report, kept: list[Kept], left: str) -> str:
         report.lfs and f"{report.lfs} LFS objects stay in the sandbox",
         _ignored(report.inventory.ignored),
     ]
-    return "; ".join(part for part in parts if part)
+    return "; ".join(part for part in parts if part)[:MESSAGE_LENGTH]
