@@ -193,7 +193,9 @@ def test_another_implementation_of_ssh(local, session, config, repo, tmp_path, m
     monkeypatch.chdir(repo.path)
     found = paramiko.SSHConfig.from_path(str(config)).lookup("sandbox-1")
     keys = paramiko.HostKeys(found["userknownhostsfile"].strip('"'))
-    with paramiko.Transport(paramiko.ProxyCommand(found["proxycommand"])) as transport:
+    proxy = paramiko.ProxyCommand(found["proxycommand"])
+    # which ends it, and neither waits for it nor closes its pipes
+    with proxy.process, paramiko.Transport(proxy) as transport:
         transport.start_client(timeout=30)
         assert keys.check(found["hostkeyalias"], transport.get_remote_server_key())
         transport.auth_none(found["user"])
