@@ -3,10 +3,12 @@ cannot be known is said, and nothing runs a second time, there or in a new sandb
 
 import contextlib
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from git_daytona.base.errors import CutShort, GitDaytonaError
+from git_daytona.sandbox import report
 from support.lacking import needs_ps
 from support.processes import until
 from support.round_trip import stop
@@ -87,9 +89,11 @@ def test_case_106_the_sandbox_stops_under_it(local, repo, running, how):
     assert session.agent(f"cat {RAN}") == "once\n"
 
 
-def test_case_92_an_answer_that_was_lost_with_the_sandbox(local, repo, begin):
+def test_case_92_an_answer_that_was_lost_with_the_sandbox(local, repo, begin, monkeypatch):
     """It had ended, or had not begun: both are known once the sandbox is back."""
     session = begin(repo)
+    # it is asked again when the sandbox has stopped, not while it does
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda _: ended.join(60)))
     cloud = session.coordinator.cloud
     examples = {"after": "ended", "before": "not begun"}
     for number, drop in enumerate(examples):
@@ -102,6 +106,15 @@ def test_case_92_an_answer_that_was_lost_with_the_sandbox(local, repo, begin):
             ended.join(60)
         assert (result.status, result.output) == (0, f"{number}\n")
     assert session.agent(f"cat {RAN}") == "0\n1\n"
+
+
+def test_case_92_whoever_began_it_was_killed_at_once(repo, begin):
+    """Before it wrote down who it is: nobody waits for it for ever."""
+    session = begin(repo)
+    command = report.Command("echo never", timeout=60)
+    session.agent(f"mkdir -p ~/.cache/git-daytona/{command._id}")
+    with pytest.raises(CutShort):
+        command.run(session.coordinator.cloud, session.sandbox_id)
 
 
 def test_case_92_a_server_that_fails_for_a_stopped_sandbox(local, repo, begin):

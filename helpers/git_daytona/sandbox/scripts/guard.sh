@@ -14,8 +14,14 @@ look() { # process id
   shift 19
   born=$1
 }
-ended() { # whoever ran it, without having said how it went
-  [ -s "$run/runner" ] && read -r runner begun <"$run/runner" || return
+waited=0
+ended() { # whoever ran it, without having said how it went, or who it was (in five seconds)
+  waited=$((waited + 1))
+  if [ ! -s "$run/runner" ]; then
+    [ "$waited" -gt 50 ]
+    return
+  fi
+  read -r runner begun <"$run/runner" || return
   born=
   look "$runner" 2>/dev/null
   ! { [ "$born" = "$begun" ] && kill -s 0 "$runner" 2>/dev/null; } && [ ! -s "$run/status" ]
