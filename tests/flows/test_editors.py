@@ -85,6 +85,20 @@ def running(*words: str, cwd: Path, **how) -> Iterator["subprocess.Popen[bytes]"
             process.wait(30)
 
 
+@contextmanager
+def by_paramiko(command: str) -> Iterator[paramiko.Transport]:
+    """A connection through a proxy. The transport's thread ends that, and of itself nobody waits
+    for either."""
+    proxy = paramiko.ProxyCommand(command)
+    with proxy.process:
+        transport = paramiko.Transport(proxy)
+        try:
+            yield transport
+        finally:
+            transport.close()
+            transport.join(30)
+
+
 # -- what programs do with a host ------------------------------------------------------------------
 
 
@@ -193,9 +207,7 @@ def test_another_implementation_of_ssh(local, session, config, repo, tmp_path, m
     monkeypatch.chdir(repo.path)
     found = paramiko.SSHConfig.from_path(str(config)).lookup("sandbox-1")
     keys = paramiko.HostKeys(found["userknownhostsfile"].strip('"'))
-    proxy = paramiko.ProxyCommand(found["proxycommand"])
-    # which ends it, and neither waits for it nor closes its pipes
-    with proxy.process, paramiko.Transport(proxy) as transport:
+    with by_paramiko(found["proxycommand"]) as transport:
         transport.start_client(timeout=30)
         assert keys.check(found["hostkeyalias"], transport.get_remote_server_key())
         transport.auth_none(found["user"])
