@@ -4,6 +4,7 @@
 is imported behind it.
 """
 
+import contextlib
 import os
 import queue
 import signal
@@ -27,6 +28,9 @@ from git_daytona.service.jsonrpc import (
     text,
 )
 from git_daytona.tools.registry import TOOLS
+
+LOOK_SECONDS = 0.5
+"""Between two looks for a signal."""
 
 if TYPE_CHECKING:
     from git_daytona.service.dispatcher import Dispatcher
@@ -52,10 +56,18 @@ def serve() -> int:
         ending.put("end of input")
 
     threading.Thread(target=read, name="reader", daemon=True).start()
-    log.logger.info("service: ending: %s", ending.get())
+    log.logger.info("service: ending: %s", _first(ending))
     service.close()
     log.logger.info("service: ended")
     return 0
+
+
+def _first(ending: "queue.SimpleQueue[str]") -> str:
+    """Wait for why it ends. Now and then the interpreter has a look itself: a signal that came to
+    another thread's ears does not end a wait of this one."""
+    while True:
+        with contextlib.suppress(queue.Empty):
+            return ending.get(timeout=LOOK_SECONDS)
 
 
 class Service:
