@@ -45,6 +45,7 @@ ROOTS_SECONDS = 10.0
 LINE_LENGTH = 200
 """Characters of a command's last line that are passed on while it runs."""
 
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _NAMES = {"gitSync": "sync", "getPreviewURL": "preview"}
 _LEFT_OUT = {"ls", "multiedit"}
 _BY_HOOK = {"type": "string", "description": "Set by a hook: leave it out."}
@@ -84,9 +85,9 @@ def serve(directory: Path | None, session: str | None, *, hooked: bool = False) 
     log.to_file()
     warnings.simplefilter("ignore", MCPDeprecationWarning)  # older clients' roots
     served = _Session(directory, session, hooked)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, served.leave)
     asyncio.run(served.run())
+    for number in _ENDING:
+        signal.signal(number, lambda number, _frame: served.leave(number))
     served.close()
     return 0
 
@@ -118,6 +119,8 @@ class _Session(SilentPeer):
     async def run(self) -> None:
         """Serve until the end of input."""
         self._loop, self._making = asyncio.get_running_loop(), asyncio.Lock()
+        for number in _ENDING:
+            self._loop.add_signal_handler(number, self.leave, number)
         server: Server[Any] = Server(
             "git-daytona",
             version=__version__,
@@ -133,7 +136,7 @@ class _Session(SilentPeer):
         if self._dispatcher is not None:
             self._dispatcher.close()
 
-    def leave(self, number: int, _frame: object) -> None:
+    def leave(self, number: int) -> None:
         """End at a signal, at once: clients send SIGKILL two seconds after it. Another process
         brings the work back."""
         log.logger.info("mcp: ending: %s", signal.Signals(number).name)

@@ -6,7 +6,6 @@ is imported behind it.
 
 import contextlib
 import os
-import queue
 import signal
 import sys
 import threading
@@ -29,9 +28,6 @@ from git_daytona.service.jsonrpc import (
 )
 from git_daytona.tools.registry import TOOLS
 
-LOOK_SECONDS = 0.5
-"""Between two looks for a signal."""
-
 if TYPE_CHECKING:
     from git_daytona.service.dispatcher import Dispatcher
 
@@ -44,30 +40,44 @@ def serve() -> int:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.stdout = sys.stderr
     log.to_file()
-    ending: queue.SimpleQueue[str] = queue.SimpleQueue()  # its put() is safe in a signal handler
+    ending = _Ending()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda number, _frame: ending.put(signal.Signals(number).name))
-    service = Service(ending.put)
+        signal.signal(number, lambda number, _frame: ending.say(signal.Signals(number).name))
+    service = Service(ending.say)
     # Not sys.stdin: at its end the interpreter would wait for the reader's lock on that.
     service.peer = Peer(os.fdopen(os.dup(0), "rb"), sink, service.handle)
 
     def read() -> None:
         service.peer.serve()
-        ending.put("end of input")
+        ending.say("end of input")
 
     threading.Thread(target=read, name="reader", daemon=True).start()
-    log.logger.info("service: ending: %s", _first(ending))
+    log.logger.info("service: ending: %s", ending.wait())
     service.close()
     log.logger.info("service: ended")
     return 0
 
 
-def _first(ending: "queue.SimpleQueue[str]") -> str:
-    """Wait for why it ends. Now and then the interpreter has a look itself: a signal that came to
-    another thread's ears does not end a wait of this one."""
-    while True:
-        with contextlib.suppress(queue.Empty):
-            return ending.get(timeout=LOOK_SECONDS)
+class _Ending:
+    """Why the service ends. It is waited for at a pipe: the system may give a signal to any thread,
+    which would not end the main one's wait for a lock (signal.set_wakeup_fd)."""
+
+    def __init__(self) -> None:
+        self._reasons: list[str] = []
+        self._woken, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+
+    def say(self, reason: str) -> None:
+        self._reasons.append(reason)
+        with contextlib.suppress(BlockingIOError):  # full: there is enough to wake up for
+            os.write(self._wake, b"\0")
+
+    def wait(self) -> str:
+        """Return the first reason."""
+        while not self._reasons:
+            os.read(self._woken, 4096)
+        return self._reasons[0]
 
 
 class Service:
