@@ -15,7 +15,7 @@ import pytest
 from git_daytona.base.errors import ConnectionClosed, SandboxCommandFailed
 from git_daytona.sandbox import report, scripts
 from git_daytona.transfer import leases
-from support.round_trip import BIN, Ran
+from support.round_trip import BIN, Ran, in_project
 
 ENV = {"LANG": "C.UTF-8"}
 
@@ -341,7 +341,7 @@ def test_case_117_nothing_can_be_written_in_the_sandbox(local, repo, begin):
         with pytest.raises(SandboxCommandFailed, match="its disk is full") as failed:
             work()
         assert "git daytona exec N -- df -h" in failed.value.hint
-    status = report.in_project("true", timeout=10).run(cloud, name).status
+    status = in_project("true", timeout=10).run(cloud, name).status
     assert status == report.CANNOT_WRITE
     cloud.execute(name, "rm ~/.cache/git-daytona", timeout=10)
     session.sync()

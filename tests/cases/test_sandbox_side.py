@@ -7,6 +7,7 @@ import pytest
 
 from git_daytona.base.errors import GitDaytonaError
 from git_daytona.transfer import transfer
+from support.round_trip import execute
 
 
 def test_case_49_the_servers_side_in_any_shell(repo):
@@ -70,7 +71,7 @@ def test_case_49_toolbox_and_ssh_are_different_users(local, repo, begin):
     environment = box(local, session)
     session.agent("git config --global core.abbrev 20; git switch -qc side")
     environment |= owner
-    assert "dubious ownership" in session.coordinator.execute("1", "git status")[0].output, (
+    assert "dubious ownership" in execute(session.coordinator, "1", "git status")[0].output, (
         "the test would see it"
     )
     session.coordinator.fetch("1")

@@ -11,7 +11,7 @@ from git_daytona.base.errors import CutShort, GitDaytonaError
 from git_daytona.sandbox import report
 from support.lacking import needs_ps
 from support.processes import until
-from support.round_trip import stop
+from support.round_trip import execute, stop
 
 RAN = "$HOME/ran"
 SLOW = f"echo begun; echo once >>{RAN}; touch begun; sleep 60; echo ended"
@@ -57,7 +57,7 @@ def test_case_92_the_sandbox_is_deleted_or_replaced_meanwhile(local, repo, runni
     assert done.status == CutShort.status and "was deleted while this ran" in done.err
     (session,) = coordinator.sessions()
     assert session.sandbox_id != held.session.sandbox_id
-    assert coordinator.execute("1", f"cat {RAN}")[0].status == 1, "nothing ran in the new one"
+    assert execute(coordinator, "1", f"cat {RAN}")[0].status == 1, "nothing ran in the new one"
 
 
 def test_case_92_another_process_has_replaced_it(local, repo, running, coordinate):
@@ -70,7 +70,7 @@ def test_case_92_another_process_has_replaced_it(local, repo, running, coordinat
         coordinator.start(coordinator.sessions()[0].id)
         at.release()
     assert held.join().status == CutShort.status
-    assert coordinator.execute("1", f"cat {RAN}")[0].status == 1
+    assert execute(coordinator, "1", f"cat {RAN}")[0].status == 1
     assert local.counts["create"] == 2
 
 
@@ -82,7 +82,7 @@ def test_case_106_the_sandbox_stops_under_it(local, repo, running, how):
         stop(session.coordinator.cloud, session.sandbox_id)
     else:  # whatever may end the shell that runs it
         with contextlib.suppress(CutShort):  # that ends this command, too
-            session.coordinator.execute("1", how)
+            execute(session.coordinator, "1", how)
     done = held.join()
     assert done.status == CutShort.status and "stopped while this ran" in done.err
     assert done.out == "begun\n", "what it printed is not lost"
@@ -102,7 +102,7 @@ def test_case_92_an_answer_that_was_lost_with_the_sandbox(local, repo, begin, mo
                 target=lambda at=fault: at.reached.wait(30) and stop(cloud, session.sandbox_id)
             )
             ended.start()
-            result, _ = session.coordinator.execute("1", f"echo {number} | tee -a {RAN}")
+            result, _ = execute(session.coordinator, "1", f"echo {number} | tee -a {RAN}")
             ended.join(60)
         assert (result.status, result.output) == (0, f"{number}\n")
     assert session.agent(f"cat {RAN}") == "0\n1\n"
@@ -139,7 +139,7 @@ def test_case_92_a_deletion_that_is_under_way(local, repo, begin, coordinate):
 
         def run():
             with pytest.raises(GitDaytonaError) as problem:
-                gone.execute("1", "sleep 30")
+                execute(gone, "1", "sleep 30")
             problems.append(problem.value)
 
         thread = threading.Thread(target=run)

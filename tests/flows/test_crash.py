@@ -9,6 +9,7 @@ import pytest
 from git_daytona.sessions import recovery
 from support import crashes
 from support.crashes import chosen
+from support.round_trip import execute
 
 __all__ = ["chosen"]
 
@@ -91,7 +92,7 @@ def test_crash_matrix(local, repo, begin, coordinate, tmp_path, operation, chose
             lost = len({"one", "committed", "pending"} - names)
         elif session_id in known:
             lost = int(
-                coordinator.execute(session_id, "git log --format=%s")[0].output != "Add README\n"
+                execute(coordinator, session_id, "git log --format=%s")[0].output != "Add README\n"
             )
         assert mine.git("fsck", "--connectivity-only", "--no-dangling") == ""
         assert mine.git("for-each-ref", "refs/daytona/incoming", "refs/daytona/resetting") == ""

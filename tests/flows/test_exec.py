@@ -7,8 +7,8 @@ import os
 import select
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -67,6 +67,16 @@ def read_until(stream, wanted: bytes) -> bytes:
         assert piece, data
         data += piece
     return data
+
+
+def send(process, number: int) -> None:
+    """Send a signal twice, as git passes one on that it got itself: the second one when the first
+    has been taken."""
+    process.send_signal(number)
+    bit = 1 << (number - 1)
+    status = Path(f"/proc/{process.pid}/status")
+    until(lambda: not int(status.read_text().split("ShdPnd:")[1].split()[0], 16) & bit)
+    process.send_signal(number)
 
 
 def sleeps(session: Session) -> bool:
@@ -164,9 +174,7 @@ def test_case_104_ctrl_c_ends_it_there(session, repo):
     for command, status in examples.items():
         with running(repo, "1", f"touch begun; {command}", stdin=subprocess.DEVNULL) as process:
             until(lambda: session.agent("rm begun 2>/dev/null && echo yes; true"))
-            process.send_signal(signal.SIGINT)
-            time.sleep(0.1)
-            process.send_signal(signal.SIGINT)  # which git passes on, too
+            send(process, signal.SIGINT)
             assert process.wait(60) == status, command
             assert not sleeps(session)
 
@@ -191,9 +199,7 @@ def test_it_does_not_go_on_alone(session, repo, how):
         if how == "a closed pipe":
             process.stdout.close()
         else:
-            for _ in range(2):  # git passes it on, too
-                process.send_signal(getattr(signal, how))
-                time.sleep(0.1)
+            send(process, getattr(signal, how))
         statuses = {"a closed pipe": 141, "SIGTERM": 143, "SIGHUP": 129}
         assert process.wait(60) == statuses[how]
     until(lambda: session.agent("kill -0 $(cat pid) 2>/dev/null || echo gone; true"))
@@ -285,8 +291,8 @@ def test_lost_answers_lose_and_repeat_nothing(execute, session, local):
 
 
 def test_a_connection_that_is_dead_for_a_while(session, repo, local, begun):
-    with local.faults.call(route="process/execute", drop="after", times=5):
-        time.sleep(3)
+    with local.faults.call(route="process/execute", drop="after", times=5) as dead:
+        assert dead.reached.wait(60)
     session.agent("pkill -x sleep")
     assert ended(begun)[0] == 143
 

@@ -450,12 +450,14 @@ from pathlib import Path
 import git_daytona
 assert git_daytona.__file__.startswith(sys.argv[1]), git_daytona.__file__
 from git_daytona.git.repository import discover
+from git_daytona.sandbox import report
 from git_daytona.settings import settings
 from git_daytona.sessions.coordinator import Coordinator
 repository = discover(Path.cwd())
 coordinator = Coordinator(repository, settings.load(repository.worktree))
 number = str(coordinator.start().session.names.number)
-coordinator.execute(number, "echo x >x")
+made = report.in_directory("echo x >x", timeout=60)
+coordinator.work_in(coordinator.find(number), lambda id_: made.run(coordinator.cloud, id_))
 print(coordinator.sync(number).head)
 coordinator.close()
 """

@@ -14,6 +14,7 @@ from git_daytona.api.cloud import Execution
 from git_daytona.base.errors import BadAnswer, TransferFailed
 from git_daytona.git.refs import MOST
 from git_daytona.sandbox import report, scripts
+from support.round_trip import execute
 from support.waiting import until
 
 
@@ -482,7 +483,7 @@ def test_whatever_an_agent_does(here, data):
         step = re.sub(r"\bT(?=\d?\b)", token, (STEPS | LAST)[what])
         script.append(re.sub(r"\bB\b", name, re.sub(r"\bF\b", file, step)))
     lines = "\n".join(f"{{ {each}\n}}" for each in script)
-    output = session.coordinator.execute("1", lines)[0].output
+    output = execute(session.coordinator, "1", lines)[0].output
     if data.draw(st.booleans(), "sync in between"):
         session.sync()
     outcome = session.coordinator._sync(session.coordinator.find("1"), everything=True)

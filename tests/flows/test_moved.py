@@ -8,7 +8,7 @@ import pytest
 from git_daytona.base.errors import NotFound, UsageError
 from git_daytona.sandbox import lifecycle
 from git_daytona.sessions import recovery
-from support.round_trip import Repo
+from support.round_trip import Repo, execute
 
 
 def rename(place, target):
@@ -44,7 +44,7 @@ def test_case_88_a_repository_that_is_moved_keeps_its_sessions(
     assert moved.state.warnings == []
     assert [mark.git_dir for mark in lifecycle.marks()] == [moved.git_dir]
     assert not begun.path.exists()
-    moved.execute("ses_a", "echo new >new")
+    execute(moved, "ses_a", "echo new >new")
     moved.delete("ses_a")
     assert moved.sessions() == []
     assert bare or Repo(target).show("opencode/1", "new") == "new"

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from git_daytona.base.errors import GitDaytonaError, NoRepository, TransferFailed
-from git_daytona.sandbox import report
+from support.round_trip import execute, in_project
 
 
 def files(repo, revision):
@@ -335,10 +335,10 @@ def test_case_69_a_sandbox_deleted_elsewhere(local, repo, begin, coordinate):
         and started.session.names.number == 1
         and started.session.sandbox_id != session.sandbox_id
     )
-    result, notice = coordinator.execute("1", "git rev-parse HEAD")
+    result, notice = execute(coordinator, "1", "git rev-parse HEAD")
     assert result.output.strip() == tip
     assert "was replaced" in notice, "the agent is told, whoever started the new sandbox"
-    assert coordinator.execute("1", "true")[1] == ""
+    assert execute(coordinator, "1", "true")[1] == ""
 
 
 def test_case_39_numbers_are_not_used_again(local, repo, begin):
@@ -373,7 +373,7 @@ def test_case_38_and_case_58_a_branch_named_opencode(local, repo, coordinate):
         assert local.counts["create"] == before, name
 
         def tool(script, session_id=id_):
-            once = report.in_project(script, timeout=60)
+            once = in_project(script, timeout=60)
             output, _, notice = coordinator.within(  # noqa: B023
                 session_id,
                 lambda place: once.run(coordinator.cloud, place).output,  # noqa: B023
@@ -431,7 +431,7 @@ def test_case_36_a_bare_repository(local, repo, coordinate, tmp_path):
         coordinator = coordinate(path)
         with pytest.raises(NoRepository, match="bare"):
             coordinator.start()
-        once = report.in_project("pwd; ls", timeout=60)
+        once = in_project("pwd; ls", timeout=60)
         output = coordinator.within(
             f"ses_{name}",
             lambda place: once.run(coordinator.cloud, place).output,  # noqa: B023

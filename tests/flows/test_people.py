@@ -158,16 +158,7 @@ def test_rsync(local, session, ran, repo):
 
 def test_a_terminal(local, session, repo):
     with tmux.start([SSH, "sandbox-1"], size=(90, 20), cwd=repo.path) as screen:
-        screen.type("PS1='READY> '; tty -s && echo on a terminal\n")
-        screen.wait_for(r"^on a terminal$")
-        until(lambda: all_revoked(local))  # while it is open
-        screen.type("sh -c 'echo asleep; exec sleep 1000'\n")
-        screen.wait_for(r"^asleep$")
-        screen.send("C-c")
-        screen.type("echo it goes on\n")
-        screen.wait_for(r"^it goes on$")
-        screen.type("exit\n")
-        screen.status()
+        tmux.use_shell(screen, lambda: until(lambda: all_revoked(local)))
 
 
 def test_other_hosts_are_for_the_users_own_ssh(ran, tmp_path):

@@ -23,7 +23,7 @@ from git_daytona.base.errors import (
     UsageError,
 )
 from git_daytona.sessions import recovery, state, status
-from support.round_trip import stop
+from support.round_trip import execute, stop
 
 
 def record(path):
@@ -68,9 +68,9 @@ def test_case_69_a_sandbox_that_is_gone_is_reported_once(local, repo, begin, coo
     first = recovery.recover(coordinate(repo.path))
     assert len(first.failed) == 1 and "does not exist" in first.failed[0]
     assert recovery.recover(coordinate(repo.path)).failed == []
-    result, notice = coordinate(repo.path).execute("1", "git log --format=%s")
+    result, notice = execute(coordinate(repo.path), "1", "git log --format=%s")
     assert "replaced" in notice and result.output == "Add README\n"
-    assert coordinate(repo.path).execute("1", "true")[1] == ""
+    assert execute(coordinate(repo.path), "1", "true")[1] == ""
 
 
 def test_an_interrupted_deletion_that_is_used_again_is_off(local, repo, begin, coordinate):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from git_daytona.base.errors import GitDaytonaError, NotFound, TransferFailed
-from support.round_trip import stop
+from support.round_trip import execute, stop
 
 
 def test_work_comes_back(local, repo, begin):
@@ -195,7 +195,7 @@ def test_case_46_a_failed_setup_is_made_good(local, repo, coordinate):
             == 1
         ), name
         assert (
-            coordinator.execute(str(number), "git log --format=%s")[0].output == "Add README\n"
+            execute(coordinator, str(number), "git log --format=%s")[0].output == "Add README\n"
         ), name
         assert coordinator.state.get(f"ses_{number}").git_return.state == "pending", name
 

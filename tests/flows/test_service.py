@@ -18,7 +18,7 @@ from git_daytona.local.server import LocalDaytona
 from git_daytona.service import host_tools
 from git_daytona.transfer import leases
 from support.processes import until
-from support.round_trip import BIN, stop, trust_by_hand
+from support.round_trip import BIN, execute, stop, trust_by_hand
 
 
 class Host:
@@ -612,7 +612,7 @@ def test_case_92_and_case_106_a_tool_that_runs_meanwhile(host, repo, local, coor
     arguments = {"command": command}
     number = here.begin("tool", name="bash", sessionID="ses_a", arguments=arguments)
     coordinator = coordinate(repo.path)
-    until(lambda: coordinator.execute("1", "ls begun 2>/dev/null; true")[0].output)
+    until(lambda: execute(coordinator, "1", "ls begun 2>/dev/null; true")[0].output)
     sandbox_id = coordinator.sessions()[0].sandbox_id
     if how == "deleted":
         coordinator.delete("1")

@@ -9,7 +9,7 @@ import pytest
 
 from git_daytona.base.errors import GitDaytonaError, TransferFailed
 from git_daytona.sessions import recovery
-from support.round_trip import stop
+from support.round_trip import execute, stop
 
 
 def in_background(work, *arguments):
@@ -145,7 +145,7 @@ def test_case_05_only_a_404_replaces_a_sandbox(local, repo, begin):
         local.forget_calls()
         injected = local.faults.call(route="^get$", **fault) if fault else contextlib.nullcontext()
         with injected, pytest.raises(GitDaytonaError) as failed:
-            session.coordinator.execute(session.name, "true")
+            execute(session.coordinator, session.name, "true")
         assert says in failed.value.message, (name, failed.value.message)
         with (
             local.faults.call(route="^get$", **fault) if fault else contextlib.nullcontext(),

@@ -14,7 +14,6 @@ from git_daytona.base import files, paths
 from git_daytona.doctor import daytona as doctor
 from git_daytona.doctor import findings
 from git_daytona.sandbox import report
-from git_daytona.sessions import coordinator
 from git_daytona.settings import keystore
 from git_daytona.transfer import leases, transfer
 from git_daytona.trust import presented
@@ -30,7 +29,6 @@ SHORTER = {
     (toolbox, "MARGIN_SECONDS"): 0.1,
     (report, "PREPARE_SECONDS"): 1,
     (report, "REPORT_SECONDS"): 1,
-    (coordinator, "EXEC_SECONDS"): 1.0,
     (leases, "RETRY_SECONDS"): 0.4,
     (transfer, "IDLE_SECONDS"): 1.5,
     (presented, "KEYSCAN_SECONDS"): 1,

@@ -34,7 +34,7 @@ from git_daytona.settings import preferences
 from git_daytona.tools import answers
 from git_daytona.transfer import transfer
 from support import evil_git
-from support.round_trip import BIN
+from support.round_trip import BIN, execute
 
 LONG = 4000
 """The longest message that a sync gives."""
@@ -411,8 +411,10 @@ def test_values_of_a_report_that_are_ignored():
 def test_output_without_end_or_sense(local, repo, evil, watched):
     """case 51: 1 GB of it is cut in the sandbox; escapes do not reach the terminal."""
     with watched.nothing_else_changed("output"):
-        result = evil.coordinator.execute(
-            "1", "echo first; head -c 1000000000 /dev/zero | tr '\\0' x; echo; echo last"
+        result = execute(
+            evil.coordinator,
+            "1",
+            "echo first; head -c 1000000000 /dev/zero | tr '\\0' x; echo; echo last",
         )[0]
         assert result.status == 0 and len(result.output) < 5_000_000
         assert result.output.startswith("first\n") and result.output.endswith("last\n")
@@ -473,7 +475,7 @@ def test_commands_that_do_not_end(local, repo, evil, watched):
             "i=0; while [ $i -lt 300 ]; do sleep 1000 & i=$((i + 1)); done; wait",
         ):
             with pytest.raises(GitDaytonaError) as raised:
-                evil.coordinator.execute("1", script, timeout=1)
+                execute(evil.coordinator, "1", script, timeout=1)
             fit(raised.value.message)
         assert evil.agent("echo still there") == "still there\n"
 

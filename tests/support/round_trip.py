@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from git_daytona.api.cloud import Cloud
+from git_daytona.api.cloud import Cloud, Execution
 from git_daytona.git import repository as git
 from git_daytona.local.server import LocalDaytona
+from git_daytona.sandbox import report
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.sessions.sync import Outcome
 from git_daytona.settings import settings
@@ -125,6 +126,23 @@ def stop(cloud: Cloud, sandbox_id: str) -> None:
         time.sleep(0.02)
 
 
+def in_project(command: str, *, timeout: float) -> report.Command:
+    """A line of shell, for the project's directory (home without one)."""
+    return report.in_directory('command=$1; set --; eval " $command"', command, timeout=timeout)
+
+
+def execute(
+    coordinator: Coordinator, name: str, command: str, *, timeout: float = 300
+) -> tuple[Execution, str]:
+    """Run a line of shell in a session's project as a tool does: its result, and what the agent is
+    told besides."""
+    once = in_project(command, timeout=timeout)
+    result, _, notice = coordinator.work_in(
+        coordinator.find(name), lambda sandbox_id: once.run(coordinator.cloud, sandbox_id)
+    )
+    return result, notice
+
+
 @dataclass
 class Session:
     """A started session with short ways to act in its sandbox."""
@@ -140,7 +158,7 @@ class Session:
 
     def agent(self, script: str) -> str:
         """Run a script in the sandbox's project as the agent would; it must succeed."""
-        result = self.coordinator.execute(self.name, script)[0]
+        result = execute(self.coordinator, self.name, script)[0]
         assert result.status == 0, result.output
         return result.output
 

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -156,3 +156,19 @@ def start(
     if not shutil.which("tmux"):
         pytest.skip("tmux is not there")
     return Terminal(argv, os.environ | dict(env or {}), size, cwd)
+
+
+def use_shell(screen: Terminal, while_open: Callable[[], object]) -> None:
+    """Use a shell in a sandbox, on a terminal of (90, 20), and leave it."""
+    screen.type("PS1='READY> '; tty -s && echo on a terminal\n")
+    screen.wait_for(r"^on a terminal$")
+    while_open()
+    screen.type("stty size\n")
+    screen.wait_for(r"^20 90$")
+    screen.type("sh -c 'echo asleep; exec sleep 1000'\n")
+    screen.wait_for(r"^asleep$")
+    screen.send("C-c")
+    screen.type("echo it goes on\n")
+    screen.wait_for(r"^it goes on$")
+    screen.type("exit\n")
+    screen.status()

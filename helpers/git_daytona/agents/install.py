@@ -9,8 +9,9 @@ from git_daytona.agents import entries
 from git_daytona.agents.entries import Unfit
 from git_daytona.agents.places import Place, places
 from git_daytona.agents.table import Agent
+from git_daytona.base import files
 from git_daytona.base.errors import BadSetting, UsageError
-from git_daytona.opencode.install import Change, current
+from git_daytona.opencode.install import Change
 
 
 def install(agent: Agent, worktree: Path | None) -> list[Change]:
@@ -60,7 +61,7 @@ def partly(place: Place) -> bool:
 
 def read(path: Path) -> bytes | None:
     """Read a file that is text; None if there is none. Raises BadSetting."""
-    raw = current(path)
+    raw = files.read_configuration(path)
     if raw is None and path.is_symlink():
         raise BadSetting(
             f"'{path}' is a link to nowhere", hint="remove it, or make the file that it names"

@@ -17,6 +17,8 @@ from pathlib import Path
 from git_daytona.base.errors import BadSetting, TimedOut
 from git_daytona.base.secret import printable
 
+CONFIGURATION_BYTES = 16 * 1024 * 1024
+"""Some agents keep their state in it."""
 LOCK_SECONDS = 60.0
 STALE_SECONDS = 6 * 3600.0
 """Age of what nobody is still writing."""
@@ -69,6 +71,18 @@ def read_bounded(path: Path, limit: int) -> tuple[bytes, int]:
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"it is larger than {limit >> 20} MiB")
     return data, mode
+
+
+def read_configuration(path: Path) -> bytes | None:
+    """Read a file of another program's configuration; None if there is none. Raises BadSetting."""
+    try:
+        return read_bounded(path, CONFIGURATION_BYTES)[0]
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise BadSetting(
+            f"cannot read '{path}': {problem.strerror}", hint="make it a file that you can read"
+        ) from problem
 
 
 def stale(folder: Path, pattern: str) -> Iterator[Path]:

@@ -19,7 +19,6 @@ from git_daytona.sessions import ssh_config
 from git_daytona.settings import preferences, settings
 
 EDITORS = ("code", "code-insiders", "codium", "cursor", "windsurf")
-CONFIG_BYTES = 4 * 1024**2
 SSH_SECONDS = 30.0
 """How long ``ssh -G`` may take: it runs the commands of ``Match exec``."""
 
@@ -42,7 +41,7 @@ def ssh_config_(install: bool, uninstall: bool, dry_run: bool) -> None:
         return
     path = paths.home() / ".ssh" / "config"
     with files.lock(paths.locks() / "ssh-config"):
-        before = _read(path)
+        before = files.read_configuration(path)
         after = _removed(before) if uninstall else ssh_config.installed(before, _entries())
         if before == after:
             messages.note(f"nothing to do: '{path}' has them already")
@@ -61,17 +60,6 @@ def _entries() -> str:
 
     ssh_server.host_key()
     return ssh_config.directives(ssh_server.known_hosts(), ssh_server.NAME)
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        return files.read_bounded(path, CONFIG_BYTES)[0]
-    except FileNotFoundError:
-        return None
-    except OSError as problem:
-        raise BadSetting(
-            f"cannot read '{path}': {problem.strerror}", hint="make it a file that you can read"
-        ) from problem
 
 
 def _removed(before: bytes | None) -> bytes | None:

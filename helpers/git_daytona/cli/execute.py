@@ -24,12 +24,19 @@ from git_daytona.sessions import execution, shell
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.sessions.execution import Input
 
+EXEC_SECONDS = 3600
 ENDED_BY = (signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command("exec", cls=options.SessionFirst, context_settings=options.PASSING_ON)
 @flag("--tty", "-t", help="Give the command this terminal: keys, size, colours.")
-@number("--timeout", metavar="S", within=(1, 86400), default=3600, help="End it after S seconds.")
+@number(
+    "--timeout",
+    metavar="S",
+    within=(1, 86400),
+    default=EXEC_SECONDS,
+    help="End it after S seconds.",
+)
 @click.option(
     "--for-agent",
     metavar="DIR",

@@ -2,6 +2,7 @@
 what nothing covers. Its configuration is read, the agent is not run."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def examine(agent: Agent, start: Path) -> Iterator[Finding]:
         Check("mcp server", lambda: _server(agent, start)),
         Check("shell", lambda: _shell(agent), ("set up",)),
         Check("own tools", lambda: _own_tools(agent, start), ("set up",)),
-        *(Check("not covered", lambda gap=gap: _gap(gap)) for gap in agent.uncovered),  # type: ignore[misc]
+        *(Check("not covered", partial(_gap, gap)) for gap in agent.uncovered),
         Check("tried", lambda: ok(f"{agent.title}: {agent.read}")),
     ]
     return findings.run(checks)

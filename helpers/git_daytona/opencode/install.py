@@ -15,8 +15,6 @@ from git_daytona.opencode import closing, jsonc, registration
 from git_daytona.opencode.registration import Config
 
 SCHEMA = "https://opencode.ai/config.json"
-LARGEST = 16 * 1024 * 1024
-"""Bytes of a file of configuration: some agents keep their state in it."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class Change:
 
     def make(self) -> None:
         """Write or remove the file. Raises BadSetting, also for one that was changed meanwhile."""
-        if current(self.path) != self.before:
+        if files.read_configuration(self.path) != self.before:
             raise BadSetting(f"'{self.path}' was changed meanwhile", hint="try again")
         if self.after is not None:
             files.rewrite(self.path, self.after)
@@ -50,18 +48,6 @@ class Change:
                 f"cannot remove '{self.path}': {problem.strerror}",
                 hint="make its directory writable",
             ) from problem
-
-
-def current(path: Path) -> bytes | None:
-    """Read a file of configuration; None if there is none. Raises BadSetting."""
-    try:
-        return files.read_bounded(path, LARGEST)[0]
-    except FileNotFoundError:
-        return None
-    except OSError as problem:
-        raise BadSetting(
-            f"cannot read '{path}': {problem.strerror}", hint="make it a file that you can read"
-        ) from problem
 
 
 def install(worktree: Path | None) -> Change:

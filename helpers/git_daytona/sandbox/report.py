@@ -160,11 +160,6 @@ def run_once(
     return Command(source, *arguments, timeout=timeout).run(cloud, sandbox_id)
 
 
-def in_project(command: str, *, timeout: float) -> Command:
-    """Make a command of a line of shell, for the project's directory (home without one)."""
-    return in_directory('command=$1; set --; eval " $command"', command, timeout=timeout)
-
-
 def in_directory(source: str, *arguments: str, timeout: float) -> Command:
     """Make a command of a script, for the project's directory (home without one)."""
     go = 'cd -- "$1" 2>/dev/null || cd || exit 125\nshift\n'

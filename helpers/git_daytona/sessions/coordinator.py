@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
-from git_daytona.api.cloud import Cloud, Execution
+from git_daytona.api.cloud import Cloud
 from git_daytona.base import errors, files, log, paths
 from git_daytona.base.errors import (
     CutShort,
@@ -38,7 +38,6 @@ from git_daytona.trust.gateway import Policy
 
 T = TypeVar("T")
 
-EXEC_SECONDS = 3600.0
 AT_ONCE_SECONDS = 3.0
 """How long a command that syncs first waits for the API."""
 REPLACED = "the sandbox was gone and was replaced; work that had not been synced is lost"
@@ -446,21 +445,6 @@ class Coordinator:
             self.state.note(session.id, state.PENDING, REPLACED if replaced else "not synced yet")
 
     # -- in between --------------------------------------------------------------------------------
-
-    def execute(
-        self, name: str, command: str, *, timeout: float = EXEC_SECONDS
-    ) -> tuple[Execution, str]:
-        """Run a shell command in a session's project; return its result and ``within``'s notice."""
-        once = report.in_project(command, timeout=timeout)
-
-        def work(sandbox_id: str) -> Execution:
-            with log.event("sandbox.exec", sandbox=sandbox_id) as event:
-                result = once.run(self.cloud, sandbox_id)
-                event["status"] = result.status
-            return result
-
-        result, _, notice = self.work_in(self.find(name), work)
-        return result, notice
 
     def within(
         self,

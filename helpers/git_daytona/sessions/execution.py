@@ -39,6 +39,8 @@ TWICE_SECONDS = 0.5
 """Within this, Ctrl-C is the same one: git, as whose subcommand we run, passes it on, too."""
 REMIND_SECONDS = 2.0
 """When it is said that a command goes on after Ctrl-C."""
+AGAIN_SECONDS = 1.0
+"""Between two tries to reach it."""
 RECONNECT_SECONDS = 120.0
 """How long a command that runs may be out of reach."""
 SETTLE, SETTLED, SLOWER = 20, 100, 60
@@ -195,12 +197,11 @@ class Execution:
                 if time.monotonic() > until:
                     hint = "the command may go on; 'git daytona status' shows the sandbox"
                     raise problem.but(hint=hint) from None
-                time.sleep(1)
             except GitDaytonaError as problem:
                 self._explain(problem)
                 if not problem.transient or time.monotonic() > until:
                     raise
-                time.sleep(1)
+            time.sleep(AGAIN_SECONDS)
         self._shown(news)
         return news
 
