@@ -10,6 +10,7 @@ from git_daytona.base.errors import BadSetting, NotFound
 from git_daytona.git import branches
 from git_daytona.git.refs import COUNTER, LAST_NUMBER
 from git_daytona.sessions import recovery, state
+from support.round_trip import execute
 
 FOREIGN = {
     "nine digits": ("branch", "opencode/999999999"),
@@ -91,7 +92,7 @@ def test_case_109_a_record_that_cannot_be_read(local, repo, begin, coordinate, t
             coordinator.sync,
             coordinator.delete,
             lambda name, of=coordinator: of.delete(name, force=True),
-            lambda name, of=coordinator: of.execute(name, "true"),
+            lambda name, of=coordinator: execute(of, name, "true"),
             lambda name, of=coordinator: of.within(name, lambda _id: None),
             coordinator.find,
         ):

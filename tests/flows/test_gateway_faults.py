@@ -8,7 +8,7 @@ import pytest
 from git_daytona.base.errors import GitDaytonaError
 from git_daytona.transfer import transfer
 from support.processes import descendants, until
-from support.round_trip import stop
+from support.round_trip import execute, stop
 
 
 def attempts(local):
@@ -56,7 +56,7 @@ def test_case_07_a_gateway_that_breaks(local, repo, begin, coordinate, operation
     if operation == "sync":
         assert repo.git("cat-file", "-s", "opencode/1:work") == "20000"
     else:
-        assert after.execute(session_id, "git log --format=%s -1")[0].output == "Add more\n"
+        assert execute(after, session_id, "git log --format=%s -1")[0].output == "Add more\n"
 
 
 def test_case_08_a_gateway_that_stalls(local, repo, begin, coordinate, monkeypatch):

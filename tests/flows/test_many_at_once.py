@@ -15,6 +15,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from git_daytona.git.repository import discover
+from git_daytona.sandbox import report
 from git_daytona.settings import settings
 from git_daytona.sessions.coordinator import Coordinator
 
@@ -30,7 +31,8 @@ def sync(number):
 def start(name):
     each = coordinator()
     started = each.start(name)
-    each.execute(str(started.session.names.number), f"echo {name} > who")
+    write = report.in_directory('echo "$1" > who', name, timeout=60)
+    each.within(name, lambda sandbox_id: write.run(each.cloud, sandbox_id))
     each.sync(str(started.session.names.number))
     each.close()
 
