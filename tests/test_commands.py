@@ -24,7 +24,7 @@ MISSING, INTERRUPTED = 12, 130
 
 
 def run(
-    *argv: str | Path, cwd: Path | None = None, timeout: float = 60, **env: str
+    *argv: str | Path, cwd: Path | None = None, timeout: float = 110, **env: str
 ) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         argv, capture_output=True, text=True, timeout=timeout, cwd=cwd, env=os.environ | env

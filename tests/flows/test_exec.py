@@ -14,6 +14,7 @@ import pytest
 
 from git_daytona.base.errors import CutShort
 from support import tmux
+from support.lacking import needs_ps
 from support.processes import until
 from support.round_trip import BIN, Repo, Session, stop
 
@@ -290,6 +291,7 @@ def test_lost_answers_lose_and_repeat_nothing(execute, session, local):
     assert session.agent("cat ~/ran") == "once\n" * len(examples)
 
 
+@needs_ps
 def test_a_connection_that_is_dead_for_a_while(session, repo, local, begun):
     with local.faults.call(route="process/execute", drop="after", times=5) as dead:
         assert dead.reached.wait(60)
@@ -358,6 +360,7 @@ def test_no_terminal_to_give(execute):
 # -- argument lists --------------------------------------------------------------------------------
 
 
+@needs_ps
 def test_case_101_no_argument_list_has_the_commands_text(execute, session):
     examples = ["wonderful", "node server.js", "until"]
     for word in examples:
