@@ -7,7 +7,7 @@ from typing import IO, Any
 import click
 
 from git_daytona.base.errors import UsageError
-from git_daytona.base.secret import printable
+from git_daytona.base.secret import Secret, printable
 from git_daytona.settings import order, settings
 
 
@@ -40,20 +40,24 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
             for name, text in texts.items()
             if text is not None
         }
-        held = [_read(each) for each in handles]
+        held = [_variables(each) for each in handles]
         return command(order=order.given(found, env=env, files=held, secrets=secrets), **values)
 
     return _add(ordering)
 
 
-def _read(handle: IO[str]) -> dict[str, str]:
+def _variables(handle: IO[str]) -> dict[str, Secret]:
     hint = "it has to be a text of lines NAME=VALUE"
     try:
-        text = handle.read(settings.DOTENV_BYTES)
-    except (OSError, ValueError):  # whose text holds what was read
+        found, bad = _read(handle)
+    except (OSError, ValueError):  # which hold what was read
         raise UsageError(f"cannot read '{printable(handle.name)}'", hint=hint) from None
-    found, bad = settings.parse_dotenv(text)
     if bad:
         where = f"line {bad[0]} of '{printable(handle.name)}'"
         raise UsageError(f"{where} is not NAME=VALUE", hint=hint)
     return found
+
+
+def _read(handle: IO[str]) -> tuple[dict[str, Secret], list[int]]:
+    found, bad = settings.parse_dotenv(handle.read(settings.DOTENV_BYTES))
+    return {name: Secret(value) for name, value in found.items()}, bad

@@ -1,6 +1,5 @@
 """The life of a session, for the command line, the service and hooks."""
 
-import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
@@ -372,7 +371,7 @@ class Coordinator:
         if not order:
             order, lost = Order.recorded(before)
         preferred = preferences.load(self.directory)
-        order, unset = combined(preferred, self.settings, order).settled(os.environ)
+        order, unset = combined(preferred, self.settings, order).settled()
         self.cloud.settings = order.applied(self.settings)  # for what messages say
         lost = [*(name for name in lost if name not in order.env), *unset]
         return order, LACKING.format(", ".join(lost)) if lost else ""

@@ -219,16 +219,17 @@ class Order:
             {**earlier.sources, **self.sources},
         )
 
-    def with_env(self, more: Mapping[str, str | Secret]) -> "Order":
+    def with_env(self, more: Mapping[str, Secret]) -> "Order":
         """Return it with more variables, which count. Raises UsageError for a bad name or value."""
-        return Order(env={name: _value(name, each) for name, each in more.items()}).over(self)
+        for name, value in more.items():
+            _check_variable(name, value)
+        return Order(env=dict(more)).over(self)
 
     def body(self) -> dict[str, Any]:
-        """Return what the API's request says of it: the one place where values are revealed."""
-        found = {**self.members, "env": dict(self.env)}
-        if self.secrets:
-            found["secrets"] = [{name: each} for name, each in self.secrets.items()]
-        return {name: _revealed(each) for name, each in found.items() if each not in ({}, None)}
+        """Return what the API's request says of it. Values are revealed where that is written."""
+        vault = [{name: each} for name, each in self.secrets.items()]
+        more = {"env": dict(self.env), "secrets": vault}
+        return {**self.members, **{name: each for name, each in more.items() if each}}
 
     def record(self) -> dict[str, Any]:
         """Return all of it but values that may be secret, as JSON; ``Order.recorded`` reads it."""
@@ -256,12 +257,12 @@ class Order:
         secrets = {name: str(each) for name, each in table("secrets").items()}
         return cls(members, {}, inherit, secrets), names("lost")
 
-    def settled(self, environ: Mapping[str, str]) -> "tuple[Order, list[str]]":
-        """Take the variables to inherit; return the order, and the names of those that are unset.
-        Raises UsageError for what cannot be ordered."""
+    def settled(self) -> "tuple[Order, list[str]]":
+        """Take the variables to inherit from the environment; return the order, and the names of
+        those that are unset. Raises UsageError for what cannot be ordered."""
         self._check()
-        unset = [name for name in self.inherit if name not in environ]
-        found = {name: environ[name] for name in self.inherit if name in environ}
+        unset = [name for name in self.inherit if name not in os.environ]
+        found = {name: Secret(os.environ[name]) for name in self.inherit if name not in unset}
         return replace(self, inherit=()).with_env(found), unset
 
     def applied(self, found: Settings) -> Settings:
@@ -289,24 +290,20 @@ class Order:
 NOTHING = Order()
 
 
-def _revealed(value: Any) -> Any:
-    if isinstance(value, Secret):
-        return value.reveal()
-    return {name: _revealed(each) for name, each in value.items()} if type(value) is dict else value
+def _is_text(value: Secret) -> bool:
+    return not re.search("[\0\ud800-\udfff]", value.reveal())
 
 
-def _value(name: str, value: str | Secret) -> Secret:
+def _check_variable(name: str, value: Secret) -> None:
     if not VARIABLE.fullmatch(name):
         raise UsageError(
             f"'{printable(name)[:80]}' is no name of an environment variable",
             hint="letters, digits and _ make one, and no digit is its first",
         )
-    text = value.reveal() if isinstance(value, Secret) else value
-    if "\0" in text or (not text.isascii() and text != text.encode("utf-8", "replace").decode()):
+    if not _is_text(value):
         raise UsageError(
             f"the value of the variable {name} is no text", hint="it has to be UTF-8 without NUL"
         )
-    return value if isinstance(value, Secret) else Secret(value)
 
 
 # -- where orders come from ------------------------------------------------------------------------
@@ -316,13 +313,11 @@ def given(
     options: Mapping[str, str],
     *,
     env: Iterable[str] = (),
-    files: Iterable[Mapping[str, str]] = (),
+    files: Iterable[Mapping[str, Secret]] = (),
     secrets: Iterable[str] = (),
-    environ: Mapping[str, str] | None = None,
 ) -> Order:
     """Read what a command line orders: texts by the names of OPTIONS, words ``NAME=VALUE`` or
     ``NAME``, what files held, and words ``NAME`` or ``NAME=SECRET``. Raises UsageError."""
-    environ = os.environ if environ is None else environ
     members, sources = {}, {}
     for each in OPTIONS:
         if each.name in options:
@@ -331,12 +326,12 @@ def given(
     order = reduce(Order.with_env, files, Order(members, sources=sources))
     for word in env:
         name, is_given, value = word.partition("=")
-        if not is_given and name not in environ:
+        more = NOTHING.with_env({name: Secret(value)})
+        if not is_given and name not in os.environ:
             raise UsageError(
-                f"the environment variable {printable(name)[:80]} is not set here",
-                hint=f"set it, or give its value: --env {printable(name)[:80]}=VALUE",
+                f"the environment variable {name} is not set here",
+                hint="set it and export it; or put its value into a file, for --env-file",
             )
-        more = NOTHING.with_env({name: value if is_given else environ[name]})
         order = (more if is_given else Order(inherit=(name,))).over(order)
     return Order(secrets=_vault(secrets, UsageError)).over(order)
 
@@ -401,17 +396,11 @@ def _read(option: Option, text: str, source: str, kind: type[UsageError] | type[
     return value
 
 
-def combined(
-    preferred: Preferences,
-    found: Settings,
-    ordered: Order = NOTHING,
-    environ: Mapping[str, str] | None = None,
-) -> Order:
+def combined(preferred: Preferences, found: Settings, ordered: Order = NOTHING) -> Order:
     """Return all that a user orders. Raises BadSetting."""
-    environ = os.environ if environ is None else environ
     members, sources = {}, {}
     for each in OPTIONS:
-        if each.variable and (text := environ.get(each.variable, "").strip()):
+        if each.variable and (text := os.environ.get(each.variable, "").strip()):
             members[each.member] = _read(each, text, each.variable, BadSetting)
             sources[each.member] = f"the environment variable {each.variable}"
     dotenv = NOTHING
