@@ -158,7 +158,9 @@ def test_orders_are_kept_for_a_sandbox_that_replaces_another(
 
     monkeypatch.setenv("TOOL", "y")
     coordinator.sandboxes.delete(first.id)
-    _, session, notice = coordinator.within("mine", lambda sandbox_id: sandbox_id)
+    _, session, notice = coordinator.within(
+        "mine", lambda sandbox_id: coordinator.cloud.execute(sandbox_id, "true", timeout=9)
+    )
     second = made(session)
     assert second.id != first.id
     assert (second.auto_stop_interval, second.auto_delete_interval) == (44, 90)
