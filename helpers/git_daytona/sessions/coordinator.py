@@ -370,7 +370,9 @@ class Coordinator:
         lost: list[str] = []
         if not order:
             order, lost = Order.recorded(before)
-        preferred = preferences.load(self.directory)
+        # a bare repository may have come with the files of another one: it orders nothing
+        is_bare = self._repository is not None and self.worktree is None
+        preferred = preferences.load(Path(self.directory.anchor) if is_bare else self.directory)
         order, unset = combined(preferred, self.settings, order).settled()
         self.cloud.settings = order.applied(self.settings)  # for what messages say
         lost = [*(name for name in lost if name not in order.env), *unset]
