@@ -11,8 +11,8 @@ from urllib.parse import quote, quote_plus
 
 REDACTED = "[redacted]"
 REDACTED_FROM = 8
-"""Characters from which a secret is looked for in texts: a shorter one, a variable's value, say, may
-be any word."""
+"""Characters from which a secret is looked for in texts: a shorter one, such as a variable's value,
+may be any word."""
 KEY_CHARACTERS = 4096
 """No API key is longer. Daytona's have 68; those of self-hosted servers may be JSON Web Tokens."""
 

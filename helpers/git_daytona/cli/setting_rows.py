@@ -67,11 +67,9 @@ def collect() -> tuple[Settings, list[SettingRow], list[GitDaytonaError]]:
         rows.append(_row(name, value, value and f"the environment variable {name}"))
     for name, default in {**preferences.DEFAULTS, **dict.fromkeys(order.KEYS)}.items():
         if preference := preferred.get(name):
-            is_secret = "@" in preference.value or (
-                name == preferences.ENV and "=" in preference.value
-            )
-            value = NOT_SHOWN if name in order.KEYS and is_secret else preference.value
-            rows.append(SettingRow(name, value, preference.source, secret=value is NOT_SHOWN))
+            is_secret = name in order.KEYS and order.may_be_secret(name, preference.value)
+            value = NOT_SHOWN if is_secret else preference.value
+            rows.append(SettingRow(name, value, preference.source, secret=is_secret))
         else:
             rows.append(_row(name, default, None))
     try:

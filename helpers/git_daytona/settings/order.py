@@ -373,6 +373,11 @@ def configured(preferred: Preferences) -> Order:
     )
 
 
+def may_be_secret(key: str, text: str) -> bool:
+    """Whether git's configuration has a value where it should not be."""
+    return "=" in text if key == ENV else "@" in text
+
+
 def _words(preferred: Preferences, key: str) -> list[str]:
     preference = preferred.get(key)
     return preference.value.replace(",", " ").split() if preference else []
@@ -407,7 +412,9 @@ def _read(option: Option, text: str, source: str, kind: type[UsageError] | type[
     try:
         value = option.read(text.strip())
     except ValueError as problem:
-        shown = "not to be shown" if "@" in text else f"'{printable(text)[:80]}'"
+        shown = (
+            "not to be shown" if may_be_secret(option.key, text) else f"'{printable(text)[:80]}'"
+        )
         raise kind(
             f"{source} is {shown}, which {problem}",
             hint=f"see {option.key} in git-daytona(1)",
