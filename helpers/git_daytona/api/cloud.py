@@ -8,7 +8,7 @@ from typing import Any
 import tenacity
 
 from git_daytona.api.account import KeyInfo, SshAccess, check_sandbox_id
-from git_daytona.api.failures import senseless
+from git_daytona.api.failures import Refused, senseless
 from git_daytona.api.toolbox import (
     ENDED,
     START_SECONDS,
@@ -21,12 +21,14 @@ from git_daytona.api.toolbox import (
 from git_daytona.base.endpoint import web_link
 from git_daytona.base.errors import (
     BadAnswer,
+    BadSetting,
     Forbidden,
     GitDaytonaError,
     NotFound,
     SandboxBroken,
     TimedOut,
 )
+from git_daytona.settings.order import NOTHING, Order
 
 POLL_SECONDS, POLL_AT_MOST = 0.1, 1.0
 """Between two looks at a sandbox that starts."""
@@ -39,14 +41,18 @@ class Cloud(Toolbox):
     """An account with its sandboxes. Safe for many threads. Every method raises only
     GitDaytonaError."""
 
-    def create(self, labels: Mapping[str, str]) -> SandboxInfo:
-        """Create a sandbox from DAYTONA_SNAPSHOT (or the default) and wait until it has started."""
-        body: dict[str, Any] = {"labels": dict(labels)}
-        if self.settings.snapshot is not None:
-            body["snapshot"] = self.settings.snapshot
-        if self.settings.target is not None:
-            body["target"] = self.settings.target
-        return self._begin("create", "/sandbox", body=body)
+    def create(self, labels: Mapping[str, str], order: Order = NOTHING) -> SandboxInfo:
+        """Create a sandbox as ordered, and wait until it has started. Raises BadSetting, in the
+        server's words, where it does not take the order."""
+        try:
+            return self._begin("create", "/sandbox", body={"labels": dict(labels), **order.body()})
+        except (Refused, NotFound) as problem:  # 404: of a region
+            if not order:
+                raise
+            ordered = ", ".join(dict.fromkeys(order.sources.values())) or "--env, --secret"
+            raise BadSetting(
+                problem.message, hint=f"change or leave out what was ordered by {ordered}"
+            ) from problem
 
     def find(self, labels: Mapping[str, str]) -> list[SandboxInfo]:
         """List all sandboxes that carry these labels, those being destroyed left out.
