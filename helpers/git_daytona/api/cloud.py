@@ -39,6 +39,9 @@ class Cloud(Toolbox):
     """An account with its sandboxes. Safe for many threads. Every method raises only
     GitDaytonaError."""
 
+    _notes_activity = True
+    """Whether the server has a call that says that a sandbox is in use; found out by trying."""
+
     def create(self, labels: Mapping[str, str]) -> SandboxInfo:
         """Create a sandbox from DAYTONA_SNAPSHOT (or the default) and wait until it has started."""
         body: dict[str, Any] = {"labels": dict(labels)}
@@ -81,6 +84,21 @@ class Cloud(Toolbox):
         """Ask for a sandbox to stop. Raises Conflict while its state changes."""
         path = f"/sandbox/{check_sandbox_id(sandbox_id)}/stop"
         self._ask(f"stop sandbox '{sandbox_id}'", "POST", path)
+
+    def keep_awake(self, sandbox_id: str) -> None:
+        """Let a sandbox's idle time begin anew, by a command in it where the server has no call for
+        that. Does not start one that sleeps. Raises SandboxGone."""
+        path = f"/sandbox/{check_sandbox_id(sandbox_id)}/last-activity"
+        if self._notes_activity:
+            try:
+                self._ask("keep the sandbox awake", "POST", path)
+                return
+            except (NotFound, Forbidden, BadAnswer) as problem:
+                if problem.transient:
+                    raise
+                self.get(sandbox_id)
+                self._notes_activity = False
+        self.execute(sandbox_id, ":", timeout=self.request_seconds)
 
     def recover(self, sandbox_id: str) -> SandboxInfo:
         """Recover a sandbox in a recoverable error state and wait until it runs."""

@@ -60,10 +60,17 @@ class SandboxInfo:
     """When it destroys itself, whatever state it is in."""
     deleted_after: int | None = None
     """How many minutes after it has stopped it is deleted by itself; None: it is not."""
+    stops_after: int | None = None
+    """After how many idle minutes it stops by itself; None: never."""
     is_spot: bool = False
     """Whether it may be destroyed at any moment, for others who pay more."""
     is_public: bool = False
     """Whether its ports are open to all."""
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether what is only in it may be gone without anybody's doing."""
+        return self.is_spot or self.destroyed_at is not None or self.deleted_after is not None
 
 
 class Toolbox(Account):
@@ -249,6 +256,7 @@ def described(answer: object, doing: str) -> SandboxInfo:
         organization_id=label(answer.get("organizationId")),
         destroyed_at=moment(answer.get("autoDestroyAt"), datetime.fromisoformat),
         deleted_after=_minutes(answer.get("autoDeleteInterval")),
+        stops_after=_minutes(answer.get("autoStopInterval")) or None,
         is_spot=answer.get("spot") is True,
         is_public=answer.get("public") is True,
     )
