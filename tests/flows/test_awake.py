@@ -2,14 +2,16 @@
 brought back before: the service in this process, on a clock that a test moves."""
 
 import queue
+import threading
 import time
+from dataclasses import replace
 
 import pytest
 
-from git_daytona.git.refs import PROJECT
+from git_daytona.base import run
 from git_daytona.local.core.registry import Timings
 from git_daytona.local.server import LocalDaytona
-from git_daytona.service import awake
+from git_daytona.service import awake, dispatcher
 from git_daytona.service.dispatcher import Dispatcher
 from git_daytona.service.jsonrpc import Request, SilentPeer
 from git_daytona.tools.registry import TOOLS
@@ -73,22 +75,35 @@ class Service(SilentPeer):
                 assert lane.wait(time.monotonic() + 40)
         return {each.route: self.local.counts[each.route] for each in self.local.calls}
 
+    @property
+    def coordinator(self):
+        return self.dispatcher.workspace.coordinator()
+
     def session(self, name="ses_a"):
-        return self.dispatcher.workspace.coordinator().state.get(name)
+        return self.coordinator.state.get(name)
 
     def state(self, name="ses_a"):
-        return (
-            self.dispatcher.workspace.coordinator().cloud.get(self.session(name).sandbox_id).state
-        )
+        return self.coordinator.cloud.get(self.session(name).sandbox_id).state
 
 
 @pytest.fixture
-def service(local, repo, monkeypatch):
+def serve(local, repo, monkeypatch):
+    made = []
+
+    def start():
+        made.append(Service(repo, local))
+        return made[-1]
+
     monkeypatch.setattr(awake, "now", lambda: awake.Moment(CLOCK.now, CLOCK.now))
-    made = Service(repo, local)
-    yield made
+    yield start
     local.faults.clear()
-    made.dispatcher.close()
+    for each in made:
+        each.dispatcher.close()
+
+
+@pytest.fixture
+def service(serve):
+    return serve()
 
 
 GIT = "sha256sum .git/index .git/HEAD; git status; git for-each-ref refs/heads; git log --oneline"
@@ -140,10 +155,208 @@ def test_what_a_lost_sandbox_had_during_its_turn_is_in_the_next(service, repo, l
     service.busy()
     service.bash("git checkout -qb mine; echo a > a; git add a; git commit -qm own; echo b > b")
     service.minutes(5)
-    service.dispatcher.workspace.coordinator().cloud.delete(service.session().sandbox_id)
+    service.coordinator.cloud.delete(service.session().sandbox_id)
     said = service.bash("cat a b")
     assert said.startswith("the sandbox was gone") and said.endswith("\na\nb")
     assert "brought during its last turn" in said
     assert repo.git("for-each-ref", "refs/daytona/turn") == ""
     service.idle()
     assert repo.show("opencode/1", "b") == "b"
+
+    service.busy()
+    service.bash("echo c > c")
+    service.minutes(5)
+    service.coordinator.cloud.delete(service.session().sandbox_id)
+    service.coordinator.delete("ses_a")
+    assert [repo.show(ref, "c") for ref in repo.kept()] == ["c"], "or it is kept"
+
+
+STATES = {
+    "rebase": "git checkout -qb side; echo x > README; git commit -qam x; git checkout -q opencode;"
+    " echo y > README; git commit -qam y; ! git rebase side >/dev/null 2>&1",
+    "merge": "git checkout -qb side2; echo x > f; git add f; git commit -qm x;"
+    " git checkout -q opencode; echo y > f; git add f; git commit -qm y;"
+    " ! git merge -q side2 >/dev/null 2>&1",
+    "a lock": "touch .git/index.lock",
+    "detached": "git checkout -q --detach",
+    "without a commit": "git checkout -q --orphan new",
+    "staged": "echo x > s; git add s; echo y > s; git rm -q --cached README",
+    "stashed": "echo x > README; git stash -q",
+}
+
+
+def test_a_state_of_gits_is_left_as_it_is(repo, begin):
+    """In the middle of a turn, whatever the agent is about to do."""
+    session = begin(repo)
+    clean = (
+        "rm -rf .git/index.lock .git/rebase-*; git merge --abort 2>&1; git checkout -qfB opencode"
+    )
+    base = repo.git("rev-parse", "HEAD")
+    wrong = {}
+    for what, script in STATES.items():
+        session.agent(f"({clean} {base}; git clean -qfdx; {script}; echo '{what}' > new) >&2")
+        before = session.agent(f"{GIT}; ls -A .git/*.lock 2>&1; git stash list")
+        session.coordinator.sync_aside(session.name)
+        after = session.agent(f"{GIT}; ls -A .git/*.lock 2>&1; git stash list")
+        listed = repo.git("for-each-ref", "--format=%(refname)", "refs/daytona").splitlines()
+        shown = [repo.git("show", f"{ref}:new", check=False) for ref in listed]
+        if before != after or what not in shown:
+            wrong[what] = before, after, shown
+    assert wrong == {}
+
+
+FAULTS = {
+    "offline": ({"drop": "before"}, 40),
+    "busy": ({"status": 429, "retry_after": 600}, 4),
+    "failing": ({"status": 503}, 40),
+    "an older server": ({"status": 404, "message": "Cannot POST /last-activity"}, 1),
+    "no such method": ({"status": 405, "body": b""}, 1),
+    "not allowed": ({"status": 403}, 1),
+}
+
+
+def test_nobody_is_told_that_a_sandbox_cannot_be_kept_awake(service, local):
+    """And it is not tried without end; where there is no such call, a command says the same."""
+    service.busy()
+    service.bash("true")
+    service.minutes(6)
+    told, found = len(service.told), {}
+    for what, (fault, most) in FAULTS.items():
+        service.coordinator.cloud._notes_activity = True
+        with local.faults.call(route="activity", **fault) as met:
+            service.minutes(20)
+        found[what] = 0 < met.seen <= most, service.state()
+        assert [line for line in service.told[told:] if "Restoring" not in line] == [], what
+        service.bash("true")
+    awake_only_there = {what: most == 1 for what, (_, most) in FAULTS.items()}
+    assert {what: state == "started" for what, (_, state) in found.items()} == awake_only_there
+    assert all(bounded for bounded, _ in found.values()), found
+    service.coordinator.cloud._notes_activity = True
+    service.minutes(20)
+    assert service.state() == "started", "it goes on when it can"
+
+
+def test_a_turn_whose_end_got_lost_does_not_keep_its_sandbox(service):
+    service.busy()
+    service.bash("true")
+    service.minutes(119)
+    assert service.state() == "started"
+    service.minutes(2)
+    assert service.minutes(15) == {}
+    until(lambda: service.state() == "stopped", "it is let go")
+
+
+def test_what_has_passed_is_the_longer_of_both_clocks():
+    then = awake.Moment(100.0, 1000.0)
+    assert awake.Moment(160.0, 1060.0).since(then) == 60
+    assert awake.Moment(101.0, 9000.0).since(then) == 8000, "it slept"
+    assert awake.Moment(160.0, 10.0).since(then) == 60, "the clock was set back"
+
+
+def test_a_session_deleted_in_its_turn_is_asked_for_nothing(service):
+    service.busy()
+    service.bash("echo a > a")
+    service.event("session.deleted", info={"id": "ses_a"})
+    service.settle()
+    assert service.session() is None
+    assert service.minutes(20) == {}
+
+
+def test_a_turn_that_ends_while_its_sandbox_is_kept_awake(service, local):
+    service.busy()
+    service.bash("true")
+    service.minutes(1)
+    with local.faults.call(route="activity", hang=True) as held:
+        CLOCK.now += 300
+        looking = threading.Thread(target=service.awake.look)
+        looking.start()
+        assert held.reached.wait(40)
+        service.idle()
+        held.release()
+        looking.join()
+    assert service.minutes(12) == {}
+
+
+def test_two_services_in_one_session(serve, repo):
+    one, other = serve(), serve()
+    for each in (one, other):
+        each.busy()
+        each.bash("date >> a")
+    one.minutes(5)
+    turn = repo.git("rev-parse", "refs/daytona/turn/1")
+    other.awake.look()
+    other.settle()
+    assert repo.git("rev-parse", "refs/daytona/turn/1") == turn
+    other.idle()
+    assert repo.git("for-each-ref", "refs/daytona/turn") == ""
+    one.bash("date >> b")
+    one.minutes(5)
+    assert repo.show("refs/daytona/turn/1", "b")
+    one.idle()
+    assert repo.show("opencode/1", "b") and repo.git("for-each-ref", "refs/daytona/turn") == ""
+
+
+def test_an_end_does_not_wait_for_a_turn_that_is_being_brought_back(
+    service, repo, local, monkeypatch
+):
+    monkeypatch.setattr(dispatcher, "DRAIN_SECONDS", 1.0)
+    monkeypatch.setattr(run, "_ending", threading.Event())
+    service.busy()
+    service.bash("echo a > a")
+    until(lambda: local.live_tokens() == 0, "revocations")
+    local.faults.gateway.hang = -1
+    CLOCK.now += 300
+    service.awake.look()
+    assert local.faults.gateway.held.wait(40)
+    assert not service.dispatcher.finish()
+    assert local.live_tokens() == 0
+    assert service.session().git_return.message == "not finished at shutdown"
+    local.faults.clear()
+    run._ending.clear()
+    assert service.coordinator.sync("ses_a").changed and repo.show("opencode/1", "a") == "a"
+
+
+def test_case_93_what_destroys_itself_is_brought_back_before(service, repo, local):
+    """Whether a turn goes on or not, all of it, and it is said."""
+    repo.git("config", "daytona.syncEvery", "never")
+    repo.git("config", "daytona.syncOnIdle", "false")
+    local.faults.created_with = {"ttlMinutes": 30}
+    for session in ("ses_a", "ses_b"):
+        service.busy(session)
+        service.bash(
+            "git checkout -q --detach; git commit -q --allow-empty -m aside;"
+            " git tag wip; git checkout -q opencode; echo a > a",
+            session,
+        )
+    local.faults.created_with = {}
+    service.idle("ses_b")
+    assert repo.show("opencode/2", "a") == "a", "whatever syncOnIdle says"
+    service.minutes(24)
+    assert repo.git("for-each-ref", "refs/daytona/turn") == ""
+    told = len(service.told)
+    service.minutes(2)
+    said = [line for line in service.told[told:] if "destroys itself" in line]
+    said.sort(key=lambda line: "session 2" in line)
+    assert "session 1" in said[0] and "refs/daytona/turn/1" in said[0], said
+    assert "session 2" in said[1] and len(said) == 2, said
+    assert repo.show("refs/daytona/turn/1", "a") == "a"
+    assert len([ref for ref in repo.kept() if "inventory" in ref]) == 2, "the tags, too"
+    assert "activity" not in service.minutes(2), "the clock"
+    service.bash("echo later > later")
+    service.minutes(1)
+    assert repo.show("refs/daytona/turn/1", "later") == "later", "more often near its end"
+    service.minutes(3)
+    until(lambda: not [each for each in local.sandboxes if each.state == "started"], "the end")
+    assert service.bash("cat a later").endswith("a\nlater")
+    service.idle()
+
+
+def test_a_spot_sandbox_is_brought_back_each_minute(service, repo, local):
+    service.busy()
+    service.bash("echo a > a")
+    reached = service.coordinator.cloud._reached
+    for id_, (base, info) in reached.items():
+        reached[id_] = base, replace(info, is_spot=True)
+    service.minutes(1)
+    assert repo.show("refs/daytona/turn/1", "a") == "a"
+    assert service.minutes(3) == {}, "and only if something was done"

@@ -25,6 +25,7 @@ from git_daytona.base.errors import (
     GitDaytonaError,
     NotFound,
     SandboxBroken,
+    SandboxNotRunning,
     TimedOut,
 )
 
@@ -98,7 +99,8 @@ class Cloud(Toolbox):
                     raise
                 self.get(sandbox_id)
                 self._notes_activity = False
-        self.execute(sandbox_id, ":", timeout=self.request_seconds)
+        with contextlib.suppress(SandboxNotRunning):
+            self.execute(sandbox_id, ":", timeout=self.request_seconds)
 
     def recover(self, sandbox_id: str) -> SandboxInfo:
         """Recover a sandbox in a recoverable error state and wait until it runs."""
