@@ -14,6 +14,7 @@ from git_daytona.local.server import LocalDaytona
 from git_daytona.service import awake, dispatcher
 from git_daytona.service.dispatcher import Dispatcher
 from git_daytona.service.jsonrpc import Request, SilentPeer
+from git_daytona.sessions import ending
 from git_daytona.tools.registry import TOOLS
 from support.plain_http import Clock
 from support.waiting import until
@@ -168,7 +169,7 @@ def test_what_a_lost_sandbox_had_during_its_turn_is_in_the_next(service, repo, l
     service.minutes(5)
     service.coordinator.cloud.delete(service.session().sandbox_id)
     service.coordinator.delete("ses_a")
-    assert [repo.show(ref, "c") for ref in repo.kept()] == ["c"], "or it is kept"
+    assert repo.show("opencode/1", "c") == "c", "or nobody has it any more"
 
 
 STATES = {
@@ -360,3 +361,19 @@ def test_a_spot_sandbox_is_brought_back_each_minute(service, repo, local):
     service.minutes(1)
     assert repo.show("refs/daytona/turn/1", "a") == "a"
     assert service.minutes(3) == {}, "and only if something was done"
+
+
+def test_what_destroys_itself_is_brought_back_before_while_a_command_runs(
+    repo, local, begin, monkeypatch, capsys
+):
+    local.faults.created_with = {"ttlMinutes": 30}
+    session = begin(repo)
+    session.agent("echo a > a")
+    found = session.coordinator.find(session.name)
+    with ending.brought_before(session.coordinator, found):
+        pass
+    assert repo.git("for-each-ref", "refs/daytona/turn") == "", "it is not near"
+    monkeypatch.setattr(ending, "BEFORE_SECONDS", 1e10)
+    with ending.brought_before(session.coordinator, found):
+        until(lambda: repo.git("for-each-ref", "refs/daytona/turn"), "the work")
+    assert "session 1: its sandbox destroys itself on " in capsys.readouterr().err

@@ -6,6 +6,7 @@ remembers answers for two minutes.
 """
 
 import contextlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -71,6 +72,10 @@ class SandboxInfo:
     def ends_by_itself(self) -> bool:
         """Whether what is only in it may be gone without anybody's doing."""
         return self.is_spot or self.destroyed_at is not None or self.deleted_after is not None
+
+    def seconds_left(self, now: float) -> float:
+        """How long it has until it destroys itself, from a moment in seconds since the epoch."""
+        return self.destroyed_at.timestamp() - now if self.destroyed_at else math.inf
 
 
 class Toolbox(Account):

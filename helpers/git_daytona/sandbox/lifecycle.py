@@ -29,6 +29,8 @@ TRANSITIONAL = frozenset(
     ).split()
 )
 """States that a sandbox leaves by itself."""
+BEFORE_SECONDS = 300.0
+"""How long before it destroys itself a sandbox is brought back."""
 PATIENCE = 3.0
 """Seconds after which a person is told what is waited for."""
 

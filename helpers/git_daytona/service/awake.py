@@ -13,7 +13,7 @@ from datetime import datetime
 from git_daytona.api.cloud import SandboxInfo
 from git_daytona.base import log
 from git_daytona.base.errors import Elsewhere, GitDaytonaError, NotFound, RateLimited
-from git_daytona.sandbox.lifecycle import dangers
+from git_daytona.sandbox.lifecycle import BEFORE_SECONDS, dangers
 from git_daytona.service.workspace import Workspace
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.sessions.state import Session
@@ -26,10 +26,8 @@ SILENT_SECONDS = 2 * 3600.0
 somebody who is gone."""
 RETRY_SECONDS = 60.0
 """Between two tries to keep a sandbox awake that fail, where the server asks for no more."""
-BEFORE_SECONDS = 300.0
-"""How long before it destroys itself a sandbox is brought back."""
 OFTEN_SECONDS = 60.0
-"""How often it is, from then on, and how often one that may be gone at any moment (spot)."""
+"""How often a sandbox is brought back that may be gone at any moment (spot), or soon."""
 PARTS = 3
 """How often a sandbox is kept awake within its idle time."""
 
@@ -176,7 +174,7 @@ class Awake:
             turn.goes_on = False
         session = coordinator.state.get(root)
         info = coordinator.cloud.known(session.sandbox_id) if session else None
-        if not turn.goes_on and (info is None or _left(info, moment) < 0 or not info.destroyed_at):
+        if not turn.goes_on and not (info and 0 <= info.seconds_left(moment.wall) < math.inf):
             self._drop(root, turn)
             return
         if session is None:
@@ -219,7 +217,7 @@ class Awake:
     def _is_due(
         self, coordinator: Coordinator, turn: _Turn, info: SandboxInfo, moment: Moment
     ) -> bool:
-        near = _left(info, moment) < BEFORE_SECONDS
+        near = info.seconds_left(moment.wall) < BEFORE_SECONDS
         if near and turn.end != info.destroyed_at:
             return True
         passed = moment.since(turn.synced)
@@ -231,13 +229,8 @@ class Awake:
         return near or info.is_spot or passed >= turn.every
 
     def _bring(self, root: str, turn: _Turn, info: SandboxInfo, moment: Moment) -> None:
-        near = _left(info, moment) < BEFORE_SECONDS
+        near = info.seconds_left(moment.wall) < BEFORE_SECONDS
         with self._changed:
             turn.synced, turn.used = moment, False
             turn.end = info.destroyed_at if near else None
         self._sync(root, dangers(info)[0] if near else "")
-
-
-def _left(info: SandboxInfo, moment: Moment) -> float:
-    """How many seconds a sandbox has until it destroys itself."""
-    return info.destroyed_at.timestamp() - moment.wall if info.destroyed_at else math.inf

@@ -593,7 +593,11 @@ class Coordinator:
             if blocked := branches.in_the_way(self.repository, session.prefix):
                 raise blocked
             self.awake(session, lambda _: self._set_up(session))
-        return self.awake(session, lambda _: branch.sync(everything=everything, aside=aside))
+        try:
+            return self.awake(session, lambda _: branch.sync(everything=everything, aside=aside))
+        except SandboxGone:  # the branch gets what there is of it
+            branches.finish_turn(self.repository, session.names)
+            raise
 
     def _branch(self, session: Session) -> SandboxBranch:
         names = session.names
