@@ -15,7 +15,6 @@ from git_daytona.service.toasts import Toasts, look_at
 from git_daytona.service.workspace import Workspace
 from git_daytona.sessions import state
 from git_daytona.sessions.sync import Outcome
-from git_daytona.settings import preferences
 
 LAST_SECONDS = 10.0
 """After a drain's time is over: for what was ended to revoke its token."""
@@ -139,9 +138,7 @@ class Turns:
             session = coordinator.state.get(root)
             if session is None or session.number is None:
                 return
-            info = coordinator.cloud.known(session.sandbox_id)
-            last = last or (info is not None and info.ends_by_itself)
-            if not last and not preferences.load(coordinator.directory).sync_on_idle():
+            if not last and not coordinator.syncs_on_idle(session):
                 with self._lock:
                     self._due.add(root)
                 return

@@ -526,6 +526,16 @@ class Coordinator:
             # it may have been deleted meanwhile
             return self._sync_noted(self.find(session.id), everything=everything)
 
+    def syncs_on_idle(self, session: Session) -> bool:
+        """Tell whether the end of a session's turn is synced: as daytona.syncOnIdle says, and where
+        what is only in the sandbox may be gone by itself."""
+        if preferences.load(self.directory).sync_on_idle():
+            return True
+        with suppress(GitDaytonaError), self.at_home(session):  # a sync would fail as well
+            info = self.cloud.known(session.sandbox_id) or self.cloud.get(session.sandbox_id)
+            return info.ends_by_itself
+        return False
+
     def sync_aside(self, name: str, *, everything: bool = False) -> Outcome:
         """Bring what a session has so far in the middle of a turn, without the agent's noticing it;
         the turn's end is still to be synced. Raises what ``sync`` does."""
