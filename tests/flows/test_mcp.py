@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from unittest.mock import Mock
 
 import jsonschema
 import pytest
@@ -234,3 +235,13 @@ def test_a_session_that_a_hook_names(local, repo, coordinate):
     assert until(
         lambda: repo.git("ls-tree", "--name-only", "opencode/2").split() == ["README", "b"]
     )
+
+
+def test_every_session_that_was_called_has_an_end_of_its_turn(tmp_path):
+    served, ended = mcp._Session(tmp_path, None, True), []
+    served._dispatcher = Mock(event=lambda request: ended.append(request.params))
+    served._turns.update({"s1", "s2"})
+    served._turn_ended()
+    served._turn_ended()
+    assert {each["type"] for each in ended} == {"session.idle"}
+    assert sorted(each["properties"]["sessionID"] for each in ended) == ["s1", "s2"]

@@ -78,6 +78,7 @@ def test_config_says_where_each_setting_is_from(repo, tell, monkeypatch, home):
         ("branchPrefix", "a\x1bb", "cannot begin a branch's name"),
         ("branchPrefix", "", "cannot begin a branch's name"),
         ("syncOnIdle", "maybe", "daytona.syncOnIdle is 'maybe', which is neither true nor false"),
+        ("syncEvery", "-1", "daytona.syncEvery is '-1', which is no number of minutes"),
         ("keptAge", "soonish", "daytona.keptAge is 'soonish', which is no age"),
     ],
 )

@@ -154,6 +154,7 @@ def test_names_of_a_session():
     assert refs.number_of_remote(names.remote) == 3
     assert refs.number_of_remote("sandbox-0") is None
     places = (names.ref, names.tracking, names.incoming, names.kept, names.resetting, names.base)
+    places += (names.dirty, names.turn)
     assert not any(a.startswith(b) for a in places for b in places if a != b)
 
 

@@ -26,6 +26,7 @@ from git_daytona.base.errors import (
     GitDaytonaError,
     NotFound,
     SandboxBroken,
+    SandboxNotRunning,
     TimedOut,
 )
 from git_daytona.settings.order import NOTHING, Order
@@ -40,6 +41,9 @@ PAGES = 500
 class Cloud(Toolbox):
     """An account with its sandboxes. Safe for many threads. Every method raises only
     GitDaytonaError."""
+
+    _notes_activity = True
+    """Whether the server has a call that says that a sandbox is in use; found out by trying."""
 
     def create(self, labels: Mapping[str, str], order: Order = NOTHING) -> SandboxInfo:
         """Create a sandbox as ordered, and wait until it has started. Raises BadSetting, in the
@@ -87,6 +91,22 @@ class Cloud(Toolbox):
         """Ask for a sandbox to stop. Raises Conflict while its state changes."""
         path = f"/sandbox/{check_sandbox_id(sandbox_id)}/stop"
         self._ask(f"stop sandbox '{sandbox_id}'", "POST", path)
+
+    def keep_awake(self, sandbox_id: str) -> None:
+        """Let a sandbox's idle time begin anew, by a command in it where the server has no call for
+        that. Does not start one that sleeps. Raises SandboxGone."""
+        path = f"/sandbox/{check_sandbox_id(sandbox_id)}/last-activity"
+        if self._notes_activity:
+            try:
+                self._ask("keep the sandbox awake", "POST", path)
+                return
+            except (NotFound, Forbidden, BadAnswer) as problem:
+                if problem.transient:
+                    raise
+                self.get(sandbox_id)
+                self._notes_activity = False
+        with contextlib.suppress(SandboxNotRunning):
+            self.execute(sandbox_id, ":", timeout=self.request_seconds)
 
     def recover(self, sandbox_id: str) -> SandboxInfo:
         """Recover a sandbox in a recoverable error state and wait until it runs."""

@@ -6,6 +6,7 @@ remembers answers for two minutes.
 """
 
 import contextlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -61,12 +62,23 @@ class SandboxInfo:
     """When it destroys itself, whatever state it is in."""
     deleted_after: int | None = None
     """How many minutes after it has stopped it is deleted by itself; None: it is not."""
+    stops_after: int | None = None
+    """After how many idle minutes it stops by itself; None: never."""
     is_spot: bool = False
     """Whether it may be destroyed at any moment, for others who pay more."""
     is_public: bool = False
     """Whether its ports are open to all."""
     ordered: Mapping[str, str | int | bool] = field(default_factory=dict)
     """What it was made with, by the members of the API's request, as far as the API says."""
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether what is only in it may be gone without anybody's doing."""
+        return self.is_spot or self.destroyed_at is not None or self.deleted_after is not None
+
+    def seconds_left(self, now: float) -> float:
+        """How long it has until it destroys itself, from a moment in seconds since the epoch."""
+        return self.destroyed_at.timestamp() - now if self.destroyed_at else math.inf
 
 
 class Toolbox(Account):
@@ -252,6 +264,7 @@ def described(answer: object, doing: str) -> SandboxInfo:
         organization_id=label(answer.get("organizationId")),
         destroyed_at=moment(answer.get("autoDestroyAt"), datetime.fromisoformat),
         deleted_after=_minutes(answer.get("autoDeleteInterval")),
+        stops_after=_minutes(answer.get("autoStopInterval")) or None,
         is_spot=answer.get("spot") is True,
         is_public=answer.get("public") is True,
         ordered=order.seen(answer),

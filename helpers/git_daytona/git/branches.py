@@ -201,7 +201,7 @@ def remove_remote(repository: Repository, names: Names) -> None:
                 repository.set_config("--unset", f"branch.{names.branch}.{key}")
         repository.set_config("--remove-section", f"remote.{names.remote}")
         _remove(repository, names.tracking, names.incoming, names.resetting)
-        _remove(repository, names.base, names.dirty)
+        _remove(repository, names.base, names.dirty, names.turn)
 
 
 def forget_bases(repository: Repository, living: Callable[[], Container[int | None]]) -> None:
@@ -284,11 +284,13 @@ class _Keeper:
 def keep_branches(repository: Repository, names: Names) -> list[Kept]:
     """Before the sandbox goes: keep its branches that opencode/N does not contain."""
     with changing(repository):
-        here = repository.refs(names.ref, names.tracking, names.kept)
+        here = repository.refs(names.ref, names.tracking, names.kept, names.turn)
         keeper = _Keeper(repository, names, here)
         tips = [here[names.ref]] if names.ref in here else []
         for name, oid in _below(here, names.tracking).items():
             keeper.keep(f"the sandbox's branch '{printable(name)}'", oid, "branch", tips)
+        if names.turn in here:  # nothing came from the sandbox after that
+            keeper.keep("the sandbox's files during a turn", here[names.turn], "pending", tips)
         keeper.create()
         return keeper.kept
 
@@ -331,9 +333,12 @@ def integrate(
     head: str | None,
     operation: str | None,
     held: Mapping[str, str] = MappingProxyType({}),
+    *,
+    aside: bool = False,
 ) -> Integrated:
     """Move what was fetched under ``names.incoming`` to where it belongs; what that overwrites is
     kept under a ref and returned, and so is what an inventory found, ``held`` by what there.
+    What is pending ``aside`` is ``names.turn``, until the next time.
 
     First refs for the tips that the new ones do not contain; then, in one transaction, the tracking
     refs and ``opencode/N`` (compare-and-swap to ``head``); then every worktree that has the branch
@@ -347,6 +352,8 @@ def integrate(
             keeper = _Keeper(repository, names, here)
             new, in_use = _destination(keeper, fetched, head, old)
             gone, moves = _moves(keeper, here, new)
+            if aside and (pending := fetched.pop("daytona/pending", None)):
+                moves.append(f"update {names.turn} {pending}")
             _keep_extra(keeper, fetched, head, operation)
             _keep_inventory(keeper, fetched, held)
             # while the branch still is where it was
@@ -354,7 +361,7 @@ def integrate(
             before = old or new or ""
             if shown:
                 moves.append(f"update {names.resetting} {before}")
-            moves += [f"delete {names.incoming}{name} {oid}" for name, oid in fetched.items()]
+            moves += [f"delete {ref} {here[ref]}" for ref in here if ref.startswith(names.incoming)]
             # Two steps, because git cannot delete 'a' and create 'a/b' in one transaction.
             if repository.update_refs(keeper.commands + gone) and repository.update_refs(moves):
                 if shown:
@@ -413,6 +420,28 @@ def _moves(
         elif after != before:
             moves.append(f"update {names.tracking}{name} {after}")
     return gone, moves
+
+
+def forget_turn(repository: Repository, names: Names) -> None:
+    """Remove what was brought during a turn: what the sandbox has had since then is here."""
+    _remove(repository, names.turn)
+
+
+def finish_turn(repository: Repository, names: Names) -> bool:
+    """Make what was brought during a turn, whose sandbox is lost since, the branch's tip, as the
+    turn's end would have; return whether there was any. Raises TransferFailed."""
+    here = repository.refs(names.turn, names.tracking)
+    turn = here.pop(names.turn, None)
+    if turn is None:
+        return False
+    forget_incoming(repository, names)
+    commands = [f"create {names.incoming}daytona/head {turn}"]
+    for name, oid in _below(here, names.tracking).items():
+        commands.append(f"create {names.incoming}heads/{name} {oid}")
+    repository.update_refs(commands)
+    integrate(repository, names, turn, None)
+    forget_turn(repository, names)
+    return True
 
 
 def running(operation: str) -> str:

@@ -75,6 +75,9 @@ class Names:
     """The commit that the session started from."""
     dirty = _Name(DIRTY + "{number}")
     """The same, where that is one of the user's uncommitted work, made for the session."""
+    turn = _Name("refs/daytona/turn/{number}")
+    """What the sandbox's files were when they were brought in the middle of a turn: a commit on top
+    of its HEAD, until the next sync."""
 
 
 def url(endpoint: Endpoint) -> str:

@@ -30,6 +30,8 @@ TRANSITIONAL = frozenset(
     ).split()
 )
 """States that a sandbox leaves by itself."""
+BEFORE_SECONDS = 300.0
+"""How long before it destroys itself a sandbox is brought back."""
 PATIENCE = 3.0
 """Seconds after which a person is told what is waited for."""
 
@@ -124,14 +126,15 @@ def _until_settled(retry: tenacity.retry_base) -> tenacity.Retrying:
 
 def dangers(info: SandboxInfo) -> list[str]:
     """Say what may end a sandbox without being asked, and who else gets into it."""
-    found = []
+    found, lost = [], "what is not synced by then is lost"
     if info.destroyed_at is not None:
-        found.append(f"its sandbox destroys itself on {info.destroyed_at:%Y-%m-%d at %H:%M %Z}")
+        moment = f"{info.destroyed_at:%Y-%m-%d at %H:%M %Z}"
+        found.append(f"its sandbox destroys itself on {moment}: {lost}")
     if info.is_spot:
-        found.append("its sandbox is a spot one, which may be destroyed at any moment")
+        found.append(f"its sandbox is a spot one, which may be destroyed at any moment: {lost}")
     if info.deleted_after is not None:
         after = f"{info.deleted_after} minutes after" if info.deleted_after else "as soon as"
-        found.append(f"its sandbox is deleted {after} it stops")
+        found.append(f"its sandbox is deleted {after} it stops: {lost}")
     if info.is_public:
         found.append("its sandbox is public: everybody gets to the ports of its servers")
     return found

@@ -203,7 +203,8 @@ def report(
 ) -> Report:
     """Commit what is pending and report what is there, in one call. Raises what ``refs`` does.
 
-    ``purpose`` is ``adopt``, ``new``, ``push`` or nothing; what they do is in scripts/report.sh.
+    ``purpose`` is ``adopt``, ``new``, ``push``, ``aside`` or nothing; what they do is in
+    scripts/report.sh.
     ``known`` asks for an inventory, too, without what these objects hold, which are here already.
     """
     inventory = "" if known is None else scripts.read("inventory")

@@ -164,7 +164,7 @@ class Dispatcher:
                 result = call.run()
             finally:
                 # what it did after a sync that began meanwhile is worth another one
-                self._turns.begun(root)
+                self._turns.used(root)
                 self._events.note_title(root)
             if name == "bash" and call.arguments.get("background") and call.sandbox_id:
                 self._previews.watch(root, call.sandbox_id)

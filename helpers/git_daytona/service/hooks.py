@@ -14,7 +14,6 @@ from git_daytona.service.turns import Turns
 from git_daytona.service.workspace import Workspace
 from git_daytona.sessions import recovery
 from git_daytona.sessions.coordinator import Coordinator
-from git_daytona.settings import preferences
 from git_daytona.tools.registry import TOOLS
 
 
@@ -62,7 +61,7 @@ class Hook:
     def _idle(self, coordinator: Coordinator, root: str) -> None:
         session = coordinator.state.get(root)
         synced = session is not None and session.number is not None and root == self._need_session()
-        if synced and preferences.load(coordinator.directory).sync_on_idle():
+        if session and synced and coordinator.syncs_on_idle(session):
             self._tell(coordinator.sync(root).message)
 
     def _deleted(self, coordinator: Coordinator) -> None:

@@ -108,6 +108,8 @@ class _Session(SilentPeer):
         super().__init__(lambda _line: None)
         self._directory, self._name, self._hooked = directory, name, hooked
         self._begun: set[str] = set()
+        self._turns: set[str] = set()
+        """The sessions that were called since their turns ended last."""
         self._id = f"mcp-{secrets.token_hex(8)}"
         self._tools = {tool.name: tool for tool in tools()}
         self._dispatcher: Dispatcher | None = None
@@ -181,6 +183,7 @@ class _Session(SilentPeer):
             if self._hooked:
                 self._id = _named(arguments.pop("session", None))
             self._begin(dispatcher, context)
+            self._turns.add(self._id)
             words = {"name": params.name, "arguments": arguments, "sessionID": self._id}
             dispatcher.tool(self._new_request("tool", words, number))
             return self._result(await call.answer)
@@ -231,8 +234,8 @@ class _Session(SilentPeer):
             self._quiet = self._loop.call_later(QUIET_SECONDS, self._turn_ended)
 
     def _turn_ended(self) -> None:
-        if self._dispatcher is not None:
-            ended = {"type": "session.idle", "properties": {"sessionID": self._id}}
+        while self._dispatcher is not None and self._turns:
+            ended = {"type": "session.idle", "properties": {"sessionID": self._turns.pop()}}
             self._dispatcher.event(self._new_request("event", ended))
 
     def _result(self, message: Mapping[str, Any]) -> protocol.CallToolResult:

@@ -238,7 +238,8 @@ class ToolCall:
             workspace.patience.done()  # from here on it is the tool that takes its time
             self.sandbox_id = sandbox_id
             self._session = self._session or workspace.coordinator().state.get(root)
-            return work(sandbox_id)
+            with self._shared.turns.awake.at_work(root):
+                return work(sandbox_id)
 
         def once() -> tuple[T, state.Session, str]:
             return workspace.coordinator().within(root, reached, begun=self._session, origin=origin)

@@ -8,13 +8,13 @@ from functools import partial
 from git_daytona.base import log, run
 from git_daytona.base.errors import GitDaytonaError, NotFound
 from git_daytona.git import changes
+from git_daytona.service.awake import Awake
 from git_daytona.service.previews import Previews
 from git_daytona.service.queues import Lane
 from git_daytona.service.toasts import Toasts, look_at
 from git_daytona.service.workspace import Workspace
 from git_daytona.sessions import state
 from git_daytona.sessions.sync import Outcome
-from git_daytona.settings import preferences
 
 LAST_SECONDS = 10.0
 """After a drain's time is over: for what was ended to revoke its token."""
@@ -34,11 +34,17 @@ class Turns:
         self._waiting: set[str] = set()
         """Sessions whose sync has not begun yet: another one would be the same."""
         self._deleted: set[str] = set()
+        self.awake = Awake(workspace, self._bring)
         self._brought: dict[str, tuple[str | None, Outcome]] = {}
         """Where the branch of each session was first, and what has come to it last."""
 
     def begun(self, root: str) -> None:
-        """A turn has begun, or a tool was used: the next end of a turn is worth a sync."""
+        """A turn has begun, or goes on."""
+        self.used(root)
+        self.awake.begun(root)
+
+    def used(self, root: str) -> None:
+        """Something was done: the next end of a turn is worth a sync."""
         with self._lock:
             self._due.add(root)
 
@@ -46,6 +52,7 @@ class Turns:
         """The session is idle. Several ends of one turn (``session.status`` and ``session.idle``)
         are one. ``last``: there is no later chance, so that it is synced whatever
         daytona.syncOnIdle says."""
+        self.awake.ended(root)
         with self._lock:
             if root not in self._due or root in self._waiting:
                 return
@@ -55,6 +62,7 @@ class Turns:
 
     def delete(self, root: str) -> None:
         """The session was deleted: its sandbox goes once its work is here."""
+        self.awake.forget(root)
         with self._lock:
             self._deleted.add(root)
             self._due.discard(root)
@@ -80,6 +88,7 @@ class Turns:
         Whether everything was finished. The tokens of what was ended are revoked.
         """
         until = time.monotonic() + seconds
+        self.awake.close()
         with self._lock:
             due = list(self._due)
         for root in due:
@@ -129,7 +138,7 @@ class Turns:
             session = coordinator.state.get(root)
             if session is None or session.number is None:
                 return
-            if not last and not preferences.load(coordinator.directory).sync_on_idle():
+            if not last and not coordinator.syncs_on_idle(session):
                 with self._lock:
                     self._due.add(root)
                 return
@@ -141,6 +150,29 @@ class Turns:
                 self._toasts.sync_failed(problem)
         except GitDaytonaError as problem:
             self._toasts.sync_failed(problem)
+
+    def _bring(self, root: str, end: str) -> None:
+        self._lane(root).submit(partial(self._sync_between, root, end))
+
+    def _sync_between(self, root: str, end: str) -> None:
+        """Bring a session back in the middle of its turn, or before the ``end`` of its sandbox."""
+        coordinator, turn = self._workspace.coordinator(), self.awake.goes_on(root)
+        session = coordinator.state.get(root)
+        if session is None or self.is_deleted(root) or not (turn or end):
+            return  # what a turn's end needs is done at its end
+        sync = coordinator.sync_aside if turn else coordinator.sync
+        try:
+            outcome = sync(root, everything=bool(end))
+        except GitDaytonaError as problem:
+            log.logger.warning("turn: session=%s not synced: %s", root, problem.message)
+            self.awake.failed(root)
+            if end:
+                self._toasts.sync_failed(problem)
+            return
+        if outcome.head != outcome.before:
+            self._came(root, outcome)
+        if end:
+            self._toasts.danger(f"session {session.name}: {end}; {outcome.message}")
 
     def _came(self, root: str, outcome: Outcome) -> None:
         coordinator = self._workspace.coordinator()

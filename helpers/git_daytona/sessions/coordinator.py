@@ -43,6 +43,7 @@ T = TypeVar("T")
 AT_ONCE_SECONDS = 3.0
 """How long a command that syncs first waits for the API."""
 REPLACED = "the sandbox was gone and was replaced; work that had not been synced is lost"
+FINISHED = f"{REPLACED}, but for what was brought during its last turn, which is in the new one"
 FORK = (
     "this session is a fork of session {number}: its sandbox is a new one, with what is on "
     "{branch} ({commit}), without what git does not hold (ignored files, packages, servers)"
@@ -272,11 +273,14 @@ class Coordinator:
             if synced:
                 self._check(session, for_tools=for_tools)
             remark = ""
+            told = REPLACED if replaced else ""
+            if session and fresh and session.number is not None:
+                told = FINISHED if branches.finish_turn(self.repository, session.names) else told
             if session is None or fresh:
                 session, remark = self._create(
                     *(session_id, session, order), synced=synced, origin=origin, beginning=beginning
                 )
-            self._set_up(session, fresh=fresh, replaced=replaced)
+            self._set_up(session, fresh=fresh, replaced=told)
             return Started(session, new=True, replaced=replaced, remark=remark)
 
     def _current(self, session_id: str, again: Session | None) -> Session | None:
@@ -450,12 +454,12 @@ class Coordinator:
             log.logger.warning("what stays here is not known: %s", problem.message)
             return ""
 
-    def _set_up(self, session: Session, *, fresh: bool = False, replaced: bool = False) -> None:
+    def _set_up(self, session: Session, *, fresh: bool = False, replaced: str = "") -> None:
         """Put the project into a sandbox, a ``fresh`` one or one that was there; the agent is told
-        with its next tool result if it ``replaced`` another, or if only a branch is in the way."""
+        with its next tool result what it ``replaced``, or that only a branch is in the way."""
         told = session.notice
         if replaced:
-            told = "; ".join(filter(None, (REPLACED, told)))
+            told = "; ".join(filter(None, (replaced, told)))
             self.state.edit(session.id, notice=told)
         if session.number is None:
             report.make_project(self.cloud, session.sandbox_id)
@@ -473,7 +477,7 @@ class Coordinator:
             )
             self.state.edit(session.id, notice="; ".join(filter(None, (told, notice))))
         else:
-            self.state.note(session.id, state.PENDING, REPLACED if replaced else "not synced yet")
+            self.state.note(session.id, state.PENDING, replaced or "not synced yet")
 
     # -- in between --------------------------------------------------------------------------------
 
@@ -544,17 +548,39 @@ class Coordinator:
         with log.about(session=session.id), self.at_home(session):
             return self.sandboxes.while_awake(session.sandbox_id, lambda: work(session.sandbox_id))
 
-    def sync(self, name: str) -> Outcome:
-        """Bring the work of a session back, and record the outcome or the error."""
+    def sync(self, name: str, *, everything: bool = False) -> Outcome:
+        """Bring the work of a session back, before its sandbox goes ``everything``; record the
+        outcome or the error."""
         session = self.find(name)
         _ = session.names  # raises NoRepository
         with self.one_at_a_time(session.id):
-            return self._sync_noted(self.find(session.id))  # it may have been deleted meanwhile
+            # it may have been deleted meanwhile
+            return self._sync_noted(self.find(session.id), everything=everything)
 
-    def _sync_noted(self, session: Session) -> Outcome:
+    def syncs_on_idle(self, session: Session) -> bool:
+        """Tell whether the end of a session's turn is synced: as daytona.syncOnIdle says, and where
+        what is only in the sandbox may be gone by itself."""
+        if preferences.load(self.directory).sync_on_idle():
+            return True
+        with suppress(GitDaytonaError), self.at_home(session):  # a sync would fail as well
+            info = self.cloud.known(session.sandbox_id) or self.cloud.get(session.sandbox_id)
+            return info.ends_by_itself
+        return False
+
+    def sync_aside(self, name: str, *, everything: bool = False) -> Outcome:
+        """Bring what a session has so far in the middle of a turn, without the agent's noticing it;
+        the turn's end is still to be synced. Raises what ``sync`` does."""
+        with self.one_at_a_time(self.find(name).id):
+            session = self.find(name)
+            outcome = self._sync(session, everything=everything, aside=True)
+            if outcome.changed:
+                self.state.note(session.id, state.PENDING, outcome.message)
+            return outcome
+
+    def _sync_noted(self, session: Session, *, everything: bool = False) -> Outcome:
         begun = session.last_accessed
         try:
-            outcome = self._sync(session)
+            outcome = self._sync(session, everything=everything)
         except GitDaytonaError as problem:
             self._note_failure(session.id, problem)
             raise
@@ -601,14 +627,18 @@ class Coordinator:
             raise errors.SandboxNotRunning(f"its sandbox is {printable(info.state)}")
         return self.sync(session.id)
 
-    def _sync(self, session: Session, *, everything: bool = False) -> Outcome:
+    def _sync(self, session: Session, *, everything: bool = False, aside: bool = False) -> Outcome:
         branch = self._branch(session)
         # what the sandbox lacks comes first; it may only have been a bad moment
         if session.git_return.state == state.SETUP_FAILED:
             if blocked := branches.in_the_way(self.repository, session.prefix):
                 raise blocked
             self.awake(session, lambda _: self._set_up(session))
-        return self.awake(session, lambda _: branch.sync(everything=everything))
+        try:
+            return self.awake(session, lambda _: branch.sync(everything=everything, aside=aside))
+        except SandboxGone:  # the branch gets what there is of it
+            branches.finish_turn(self.repository, session.names)
+            raise
 
     def _branch(self, session: Session) -> SandboxBranch:
         names = session.names

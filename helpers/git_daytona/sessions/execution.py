@@ -31,6 +31,7 @@ from git_daytona.sandbox.remote_command import (
     Wanted,
 )
 from git_daytona.sessions.coordinator import Coordinator
+from git_daytona.sessions.ending import brought_before
 from git_daytona.sessions.state import Session
 
 FIRST_SECONDS = 0.1
@@ -132,9 +133,13 @@ class Execution:
         output has been shown by then. However this ends, the command does not go on.
         """
         feeding = _Feeding(self.command, source)
-        with log.event("sandbox.exec", session=self.session.id) as event:
+        with (
+            log.event("sandbox.exec", session=self.session.id) as event,
+            contextlib.ExitStack() as watch,
+        ):
             try:
                 news, notice = self._begin()
+                watch.enter_context(brought_before(self.coordinator, self.session))
                 if not whole and not news.ended:
                     feeding.start()
                 begun = time.monotonic()

@@ -8,6 +8,7 @@ from git_daytona.git.refs import PROJECT
 from git_daytona.sandbox import scripts, terminal
 from git_daytona.sessions.connect import Wish, connect
 from git_daytona.sessions.coordinator import Coordinator
+from git_daytona.sessions.ending import brought_before
 from git_daytona.sessions.state import Session
 
 
@@ -42,7 +43,8 @@ def _in_use(coordinator: Coordinator, name: str, work: Callable[[Session], int])
         session = coordinator.start(session.id, again=session).session
     coordinator.state.touch(session.id)
     with log.event("shell", session=session.id, sandbox=session.sandbox_id) as event:
-        status = work(session)
+        with brought_before(coordinator, session):
+            status = work(session)
         event.update(status=status)
         coordinator.state.touch(session.id)  # what was done there is not here yet
         return status

@@ -86,10 +86,11 @@ class SandboxBranch:
                 # fetch.
                 repository.git("update-ref", f"{names.tracking}{SANDBOX_BRANCH}", head)
 
-    def sync(self, *, everything: bool = False) -> Outcome:
+    def sync(self, *, everything: bool = False, aside: bool = False) -> Outcome:
         """Commit what is pending in the sandbox and bring its branches back; with ``everything``,
-        before a deletion, whatever the sandbox holds. Raises SandboxCommandFailed, TransferFailed
-        and its kinds, NotFound for a sandbox that is gone."""
+        before a deletion, whatever the sandbox holds. ``aside``, in the middle of a turn, the
+        commit is on no branch: the agent notices nothing, and here it is ``names.turn``. Raises
+        SandboxCommandFailed, TransferFailed and its kinds, NotFound for a sandbox that is gone."""
         names, repository = self.names, self.repository
         with log.event("session.sync", sandbox=self.sandbox_id, number=names.number) as event:
             kept: list[Kept] = []
@@ -97,7 +98,7 @@ class SandboxBranch:
             known = self._known() if everything else None
             with concurrently(self._here) as refs:
                 try:
-                    report = self._report(known=known)
+                    report = self._report("aside" if aside else "", known=known)
                 finally:
                     here = refs.result()
                     if names.resetting in here:
@@ -106,9 +107,12 @@ class SandboxBranch:
             # Where the branch is, none of a part of its name can be.
             if names.ref not in here and (blocked := branches.in_the_way(repository, names.prefix)):
                 raise blocked
+            if report.missing is not None and aside:  # it may just be about to be made
+                return Outcome(False, None, message=f"the sandbox's {report.missing} is not there")
             if report.missing is not None:
+                branches.finish_turn(repository, names)
                 report = self._restore(report.missing, known)
-            outcome = self._take(report, here, kept)
+            outcome = self._take(report, here, kept, aside=aside)
             event.update(changed=outcome.changed, head=outcome.head, kept=len(outcome.kept))
             return outcome
 
@@ -171,7 +175,7 @@ class SandboxBranch:
         """Read the session's refs here, name to object id."""
         names = self.names
         return self.repository.refs(
-            names.ref, names.tracking, names.kept, names.resetting, names.incoming
+            *(names.ref, names.tracking, names.kept, names.resetting, names.incoming, names.turn)
         )
 
     def _local(self) -> str | None:
@@ -194,8 +198,10 @@ class SandboxBranch:
             here = self.repository.refs(self.names.tracking, self.names.base).values()
             self.transport.fetch(self.sandbox_id, report.refs, refspecs, here)
 
-    def _take(self, report: Report, here: Mapping[str, str], kept: list[Kept]) -> Outcome:
-        changed, where = _moved(self.names, report, here), ""
+    def _take(
+        self, report: Report, here: Mapping[str, str], kept: list[Kept], *, aside: bool = False
+    ) -> Outcome:
+        changed, where = _moved(self.names, report, here, aside=aside), ""
         if changed:
             if any(ref.startswith(self.names.incoming) for ref in here):
                 branches.forget_incoming(self.repository, self.names)
@@ -203,7 +209,7 @@ class SandboxBranch:
                 self._fetch(report)
             except RefGone:  # deleted since the report: the next one does not name it
                 again = self._known() if report.inventory.complete else None
-                report = self._report(known=again)
+                report = self._report("aside" if aside else "", known=again)
                 self._fetch(report)
             done = branches.integrate(
                 self.repository,
@@ -211,9 +217,13 @@ class SandboxBranch:
                 report.head,
                 report.operation,
                 report.inventory.held,
+                aside=aside and report.operation is None,
             )
             kept, where = kept + done.kept, _where(self.names, report, done)
             self.repository.tidy()
+        pending = aside and report.operation is None and "refs/daytona/pending" in report.refs
+        if self.names.turn in here and not pending:
+            branches.forget_turn(self.repository, self.names)
         more = report.left_count - len(report.left)
         left = {
             "nested repositories do not travel": dict.fromkeys(report.nested),
@@ -226,6 +236,9 @@ class SandboxBranch:
         }
         behind = "; ".join(f"{what}: {', '.join(which)}" for what, which in left.items() if which)
         remarks = _remarks(self.names, report, kept, behind)
+        if pending:
+            remarks = f"a turn goes on: what is not committed there is {self.names.turn}; {remarks}"
+            remarks = remarks.removesuffix("; ")
         message = "; ".join(filter(None, (where or "nothing new in the sandbox", remarks)))
         return Outcome(
             changed,
@@ -293,15 +306,17 @@ def ready_for_push(cloud: Cloud, sandbox_id: str, session: int | str, commit: Co
     return report
 
 
-def _moved(names: Names, report: Report, here: Mapping[str, str]) -> bool:
+def _moved(names: Names, report: Report, here: Mapping[str, str], *, aside: bool) -> bool:
     """Tell whether anything in the sandbox is not where it belongs here."""
+    # What is there only until the next sync is not kept.
+    passing = names.incoming if aside else (names.incoming, names.turn)
     there = {
         names.tracking + place.removeprefix("refs/heads/"): report.refs[ref]
         for ref, place in report.places.items()
         if ref.startswith("refs/heads/")
     }
     tracking = {ref: oid for ref, oid in here.items() if ref.startswith(names.tracking)}
-    known = {oid for ref, oid in here.items() if not ref.startswith(names.incoming)}
+    known = {oid for ref, oid in here.items() if not ref.startswith(passing)}
     return (
         report.head not in (None, here.get(names.ref))
         or there != tracking

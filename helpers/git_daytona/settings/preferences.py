@@ -18,6 +18,7 @@ from git_daytona.git.refs import SANDBOX_BRANCH, is_prefix
 
 BRANCH_PREFIX = "daytona.branchPrefix"
 SYNC_ON_IDLE = "daytona.syncOnIdle"
+SYNC_EVERY = "daytona.syncEvery"
 KEPT_AGE = "daytona.keptAge"
 MAX_FETCH_SIZE = "daytona.maxFetchSize"
 ENV, SECRETS = "daytona.env", "daytona.secrets"
@@ -32,6 +33,7 @@ TRANSPORTS = ("auto", "ssh", "api")
 DEFAULTS = {
     BRANCH_PREFIX: SANDBOX_BRANCH,
     SYNC_ON_IDLE: "true",
+    SYNC_EVERY: "5",
     KEPT_AGE: "never",
     MAX_FETCH_SIZE: "4g",
     TRANSPORT: "auto",
@@ -93,6 +95,15 @@ class Preferences:
     def sync_on_idle(self) -> bool:
         """Whether the end of a turn is synced."""
         return self._typed(SYNC_ON_IDLE, "true") == "true"
+
+    def sync_every(self) -> int | None:
+        """After how many minutes of a turn it is synced, while it goes on; None: not before its
+        end."""
+        preference = self.get(SYNC_EVERY)
+        value = preference.value.strip() if preference else DEFAULTS[SYNC_EVERY] or ""
+        if preference and not re.fullmatch(r"never|\d{1,5}", value):
+            raise _unusable(SYNC_EVERY, preference, "is no number of minutes, nor 'never'")
+        return None if value == "never" else int(value) or None
 
     def kept_until(self) -> int:
         """Seconds since the epoch: what was kept before that may be pruned; 0: nothing."""
@@ -165,7 +176,7 @@ class Preferences:
         """What is wrong with them."""
         problems: list[GitDaytonaError] = []
         reads = (
-            *(self.branch_prefix, self.sync_on_idle, self.kept_until),
+            *(self.branch_prefix, self.sync_on_idle, self.sync_every, self.kept_until),
             *(self.max_fetch_bytes, self.transport, self.editor, self.author, self.start_dirty),
         )
         for read in reads:

@@ -1,7 +1,8 @@
 # Commits what is pending in the sandbox's repository and reports what is there. Arguments: project
 # directory, commit message, what it is for, and the author's name and address: "adopt" makes refs/daytona/restore the history of a
 # work tree that has lost its own, "new" commits where there is no history at all, "push" asks what a
-# push depends on.
+# push depends on, "aside" comes in the middle of a turn: the agent's index, HEAD and branches, and its
+# locks, stay as they are.
 #
 # Works on an index of its own, so that a merge, rebase, cherry-pick, revert or bisect of the agent,
 # a conflict, or a git command that is running just now, is not disturbed: its state is then captured
@@ -150,7 +151,7 @@ case $head in
     }
     ;;
 esac
-break_locks
+[ "$purpose" = aside ] || break_locks
 
 # git is asked: where these are depends on its ref storage.
 operation=
@@ -373,15 +374,17 @@ keep_staged() {
     g update-ref refs/daytona-staged "$staged"
 }
 
-if [ -z "$operation" ] && [ -n "$changed" ]; then
+beside=$operation
+[ "$purpose" != aside ] || beside=$operation$changed
+if [ -z "$beside" ] && [ -n "$changed" ]; then
   lock
   case $? in
-    1) operation=git ;;
+    1) operation=git beside=git ;;
     2) say busy index; exit 0 ;;
   esac
 fi
 pending=
-if [ -n "$operation" ]; then
+if [ -n "$beside" ]; then
   pending=$head
   if [ -n "$changed" ]; then
     old=$(g rev-parse -q --verify refs/daytona/pending || true)
@@ -465,7 +468,7 @@ wait
 # If the agent never commits, no git of its own packs what these commits add. This one does so as
 # often, and loses nothing.
 set -- "$common"/objects/17/*
-if [ -z "$inventory" ] && [ "$#" -gt 27 ]; then
+if [ -z "$inventory" ] && [ "$purpose" != aside ] && [ "$#" -gt 27 ]; then
   git $at -c safe.directory='*' -c core.hooksPath=/dev/null -c gc.pruneExpire=never \
     -c gc.reflogExpire=never -c gc.reflogExpireUnreachable=never gc --auto --quiet >/dev/null 2>&1
 fi
