@@ -189,8 +189,8 @@ def _set_up(worktree: Path, start: Path) -> tuple[list[str], str | None]:
         for spec in config.specs():
             if registration.is_ours(spec.text) and not everywhere:
                 plugins.append(config.place(spec.text).as_uri())
-                if found := config.document.property("permission"):
-                    rules = config.document.text[found.value.start : found.value.end]
+                if found := config.document.root.item("permission"):
+                    rules = config.document.source(found.value)
             elif spec.text in (f"-{registration.ID}", "-*"):
                 plugins.append(spec.text)
     return plugins, rules
@@ -352,6 +352,6 @@ def _servers(project: Path) -> list[str]:
     places = [*registration.global_files(), *(it.path for it in configs)]
     found = []
     for path in dict.fromkeys(places):
-        if (config := registration.read(path)) and (mcp := config.document.property("mcp")):
+        if (config := registration.read(path)) and (mcp := config.document.root.item("mcp")):
             found += [item.key for item in mcp.value.items if item.key]
     return found

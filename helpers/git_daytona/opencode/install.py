@@ -60,7 +60,7 @@ def install(worktree: Path | None) -> Change:
     if worktree is None:
         # There the last array counts: another file would have no effect, or hide the plugins of
         # this one.
-        better = [found for found in reversed(there) if found.document.property("plugin")]
+        better = [found for found in reversed(there) if found.document.root.item("plugin")]
     else:
         better = [found for found in there if found.own()]
     chosen = next(iter(better), chosen)
@@ -134,7 +134,7 @@ def _fresh(spec: str) -> bytes:
 
 def added(document: jsonc.Document, entry: str) -> str:
     """The text of a document with an entry, as JSON, in its array of plugins."""
-    plugins = document.property("plugin")
+    plugins = document.root.item("plugin")
     if plugins is None:
         return jsonc.append(document, document.root, f'"plugin": [{entry}]')
     return jsonc.append(document, plugins.value, entry)
@@ -144,12 +144,12 @@ def removed(text: str, unwanted: Callable[[str], bool]) -> str:
     """The text without the unwanted plugins; a property that is as added() makes it goes whole."""
     while True:
         document = jsonc.parse(text)
-        found = document.property("plugin")
+        found = document.root.item("plugin")
         numbers = [it.number for it in registration.specs(document) if unwanted(it.text)]
         if found is None or not numbers:
             return text
         item = found.value.items[numbers[0]].value
-        if text[found.value.start : found.value.end] == f"[{text[item.start : item.end]}]":
+        if document.source(found.value) == f"[{document.source(item)}]":
             text = jsonc.remove(document, document.root, document.root.items.index(found))
         else:
             text = jsonc.remove(document, found.value, numbers[0])

@@ -65,7 +65,7 @@ class Config:
 def specs(document: jsonc.Document) -> list[Spec]:
     """The plugins that a document names; one with options is an array that begins with its name."""
     found = []
-    plugins = document.property("plugin")
+    plugins = document.root.item("plugin")
     for number, item in enumerate(plugins.value.items if plugins else ()):
         node = item.value
         if node.kind == "array" and node.items:
@@ -123,7 +123,7 @@ def read(path: Path) -> Config | None:
         raise BadSetting(f"'{path}' is empty", hint="remove it, or write {} into it")
     if document.root.kind != "object":
         raise BadSetting(f"'{path}' does not hold a JSON object", hint=hint)
-    plugins = document.property("plugin")
+    plugins = document.root.item("plugin")
     if plugins is not None and plugins.value.kind != "array":
         hint = 'make it one: "plugin": []'
         raise BadSetting(f"\"plugin\" in '{path}' is not an array", hint=hint)
@@ -155,7 +155,7 @@ def configs(worktree: Path | None, start: Path) -> Iterator[Config | BadSetting]
     """The files whose plugins OpenCode loads when it runs in ``start``, each once; for one that
     cannot be read, why."""
     shared = list(_readable(global_files()))
-    arrays = [it for it in shared if isinstance(it, Config) and it.document.property("plugin")]
+    arrays = [it for it in shared if isinstance(it, Config) and it.document.root.item("plugin")]
     yield from (it for it in shared if isinstance(it, BadSetting) or it in arrays[-1:])
     named = os.environ.get("OPENCODE_CONFIG")
     folders = [*_way(worktree, start), *_folders(worktree, start)]
