@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from git_daytona import ssh
 from git_daytona.base import messages, run
 from git_daytona.base.errors import GitDaytonaError, NotFound, UsageError
 from git_daytona.cli import common, options
@@ -278,7 +279,9 @@ def _pager(command: str) -> str:
     """Find the user's pager for a command of git's; empty for none (git-config(1), pager.<cmd>)."""
 
     def ask(*words: str) -> str:
-        return run.run(("git", *words), env=environment(), timeout=PAGER_SECONDS).text
+        return run.run(
+            ("git", *words), env=ssh.scrubbed(dict(os.environ)), timeout=PAGER_SECONDS
+        ).text
 
     named = ask("config", "--get", f"pager.{command}")
     if named.lower() in ("", "true", "yes", "on", "1"):
@@ -286,10 +289,6 @@ def _pager(command: str) -> str:
     return "" if named.lower() in ("cat", "false", "no", "off", "0") else named
 
 
-def environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("DAYTONA_")}
-
-
 def foreground(command: tuple[str, ...], stdin: int | None = None, **more: str) -> int:
     """Run it with the user's configuration, pager and terminal, but without our key."""
-    return run.foreground(command, environment() | more, stdin=stdin)
+    return run.foreground(command, ssh.scrubbed(dict(os.environ)) | more, stdin=stdin)
