@@ -85,6 +85,20 @@ def read_configuration(path: Path) -> bytes | None:
         ) from problem
 
 
+def read_text(path: Path) -> bytes | None:
+    """Read such a file that is text; None if there is none. Raises BadSetting."""
+    raw = read_configuration(path)
+    if raw is None and path.is_symlink():
+        raise BadSetting(
+            f"'{path}' is a link to nowhere", hint="remove it, or make the file that it names"
+        )
+    try:
+        (raw or b"").decode()
+    except UnicodeDecodeError as problem:
+        raise BadSetting(f"'{path}' is not UTF-8", hint="correct it first") from problem
+    return raw
+
+
 def stale(folder: Path, pattern: str) -> Iterator[Path]:
     """Find what killed processes left in a folder: what is older than anything takes."""
     for path in folder.glob(pattern):

@@ -99,9 +99,10 @@ def rivals(worktree: Path | None, start: Path, changed: Path) -> list[str]:
     """What OpenCode would load besides the plugin in the changed file and should not, one line
     each. Files that cannot be read are left to ``git daytona doctor``."""
     found = []
-    readable = (it for it in registration.configs(worktree, start) if isinstance(it, Config))
     for path, spec, place in (
-        (it.path, spec.text, it.place(spec.text)) for it in readable for spec in it.specs()
+        (it.path, spec.text, it.place(spec.text))
+        for it in registration.usable(worktree, start)
+        for spec in it.specs()
     ):
         if registration.is_other(spec):
             found.append(
