@@ -11,7 +11,7 @@ from git_daytona.agents.places import Place, places
 from git_daytona.agents.table import Agent
 from git_daytona.base import files
 from git_daytona.base.errors import BadSetting, UsageError
-from git_daytona.opencode.install import Change
+from git_daytona.base.files import Change
 
 
 def install(agent: Agent, worktree: Path | None) -> list[Change]:

@@ -6,48 +6,14 @@ Nothing is remembered besides the configuration itself: uninstalling is the inve
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-from git_daytona.base import files
-from git_daytona.base.errors import BadSetting, GitDaytonaError
+from git_daytona.base.errors import GitDaytonaError
+from git_daytona.base.files import Change
 from git_daytona.opencode import closing, jsonc, registration
 from git_daytona.opencode.registration import Config
 
 SCHEMA = "https://opencode.ai/config.json"
-
-
-@dataclass(frozen=True)
-class Change:
-    """A configuration file before and after, None where there is no file; ``replaced`` are plugins
-    of ours of other installations."""
-
-    path: Path
-    before: bytes | None
-    after: bytes | None
-    replaced: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return self.before != self.after
-
-    def diff(self) -> str:
-        """A unified diff, fit for a terminal."""
-        return files.unified_diff(self.path, self.before, self.after)
-
-    def make(self) -> None:
-        """Write or remove the file. Raises BadSetting, also for one that was changed meanwhile."""
-        if files.read_configuration(self.path) != self.before:
-            raise BadSetting(f"'{self.path}' was changed meanwhile", hint="try again")
-        if self.after is not None:
-            files.rewrite(self.path, self.after)
-            return
-        try:
-            self.path.unlink()
-        except OSError as problem:
-            raise BadSetting(
-                f"cannot remove '{self.path}': {problem.strerror}",
-                hint="make its directory writable",
-            ) from problem
 
 
 def install(worktree: Path | None) -> Change:
