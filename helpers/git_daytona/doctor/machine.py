@@ -14,7 +14,6 @@ from git_daytona.base.errors import BadSetting, MissingProgram, TimedOut
 from git_daytona.base.run import run
 from git_daytona.doctor.findings import Seen, fail, ok, skipped, warn
 from git_daytona.git import branches, version
-from git_daytona.git import repository as git
 from git_daytona.git.repository import Repository
 from git_daytona.opencode import closing, registration
 from git_daytona.settings import preferences
@@ -190,15 +189,6 @@ def repository(find: Callable[[], Repository | None], start: Path) -> Seen:
             "make a first commit",
         )
     return ok(str(found.worktree))
-
-
-def find_repository(start: Path) -> Repository | None:
-    """The repository that we stand in; None outside one. Raises NoRepository for one that git does
-    not trust or that has no worktree."""
-    try:
-        return git.discover(start)
-    except git.NotInRepository:
-        return None
 
 
 def ssh_version(environ: Mapping[str, str]) -> Seen:

@@ -13,7 +13,7 @@ from git_daytona.base.errors import GitDaytonaError, NoRepository
 from git_daytona.base.secret import printable
 from git_daytona.base.threads import Late, within
 from git_daytona.git.commit_counts import BranchPosition, branch_positions
-from git_daytona.git.repository import NotInRepository, discover
+from git_daytona.git.repository import find
 from git_daytona.sandbox import lifecycle, ownership
 from git_daytona.sessions import home, state, working
 from git_daytona.sessions.coordinator import Coordinator
@@ -65,6 +65,11 @@ class Row:
     """Whether all that it has committed is in HEAD, or in the upstream of HEAD."""
     working: bool = False
     """Whether a turn or a command goes on in it, or a sync."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        return str(self.number or self.session_id)
 
     def document(self) -> dict[str, object]:
         """Return it as ``git daytona status --json`` prints it."""
@@ -152,11 +157,9 @@ def _other(directory: Path) -> Coordinator:
     """Make a coordinator for sessions of another place."""
     if not directory.is_dir():
         raise NoRepository(f"'{directory}' is not there any more")
-    try:
-        repository = discover(directory)
-    except NotInRepository:
-        return Coordinator(directory, settings.load(directory))
-    return Coordinator(repository, settings.load(repository.worktree))
+    repository = find(directory)
+    project = repository.worktree if repository else directory
+    return Coordinator(repository or directory, settings.load(project))
 
 
 def _remembered(memory: Path) -> Seen:
