@@ -223,17 +223,9 @@ def find_work(name: str, verb: str, words: tuple[str, ...] = (), *, synced: bool
         if away is None and synced and session.number is not None:
             session = _sync(coordinator, session)
         work = Work(coordinator.repository, session)
-    number = work.names.number
     if not work.repository.resolve(work.names.ref):
-        # neither, where the session began without a commit and has none yet
-        refs = work.repository.refs(work.names.tracking, work.names.base)
-        came = session.needs_sync or refs
-        raise NotFound(
-            f"there is no local branch '{work.names.branch}'",
-            hint=f"get it: git daytona sync {number}"
-            if came
-            else f"nothing was committed there yet, see: git daytona exec {number} -- git status",
-        )
+        raise _missing(work)
+    number = work.names.number
     if away is not None:
         messages.note(f"{away.message}; this is what came back last")
     elif session.needs_sync:
@@ -242,6 +234,16 @@ def find_work(name: str, verb: str, words: tuple[str, ...] = (), *, synced: bool
             f"git daytona sync {number}"
         )
     return work
+
+
+def _missing(work: Work) -> NotFound:
+    # neither, where the session began without a commit and has none yet
+    refs = work.repository.refs(work.names.tracking, work.names.base)
+    hint = f"get it: git daytona sync {work.names.number}"
+    if not (work.session.needs_sync or refs):
+        remedy = f"git daytona exec {work.names.number} -- git status"
+        hint = f"nothing was committed there yet, see: {remedy}"
+    return NotFound(f"there is no local branch '{work.names.branch}'", hint=hint)
 
 
 def _sync(coordinator: Coordinator, session: Session) -> Session:
