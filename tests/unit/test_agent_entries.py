@@ -204,7 +204,7 @@ def test_yaml(parts, end):
     place = of(GOOSE, None, 2)
     after = there_and_back(text, place)
     if after is not None:
-        before, meant = (in_yaml.plain(each) for each in (text, after))
+        before, meant = (in_yaml.Yaml.parse(each) for each in (text, after))
         assert meant["extensions"].pop("daytona")["args"] == ["mcp"]
         assert without_empty(meant) == without_empty(
             {**(before or {}), "extensions": (before or {}).get("extensions") or {}}

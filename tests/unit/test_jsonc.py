@@ -64,7 +64,7 @@ def test_refused(text: str, says: str) -> None:
 
 def test_the_last_of_several_properties_counts() -> None:
     document = jsonc.parse('{"plug\\u0069n": ["a"], "plugin": ["b"]}')
-    found = document.property("plugin")
+    found = document.root.item("plugin")
     assert found is not None
     assert document.string(found.value.items[0].value) == "b"
 
@@ -295,7 +295,7 @@ def test_closed(before: str, after: str) -> None:
 @given(documents())
 def test_removing_any_plugin_leaves_the_others(text: str) -> None:
     document = jsonc.parse(text)
-    found = document.property("plugin")
+    found = document.root.item("plugin")
     for number in range(len(found.value.items) if found else 0):
         assert found is not None
         after = jsonc.remove(document, found.value, number)

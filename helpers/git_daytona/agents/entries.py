@@ -84,16 +84,42 @@ def checked(text: str, entries: Sequence[Entry], kind: type[Kind]) -> str:
     return after
 
 
-def others(values: Any, entries: Sequence[Entry]) -> Any:
-    """Values that were read, without ours, and without what is empty then."""
-    for entry in entries:
-        *outer, key = entry.keys
-        inner = below(values, outer)
-        if isinstance(inner, dict) and entry.listed:
-            inner[key] = [each for each in inner.get(key) or [] if each != entry.value]
-        elif isinstance(inner, dict):
-            inner.pop(key, None)
-    return _pruned(values or {})
+class Parsed:
+    """What formats have in common whose values are read as a whole, by ``parse``."""
+
+    FRESH: ClassVar[str] = ""
+
+    @staticmethod
+    def parse(text: str) -> Any:
+        """Return the values. Raises Unfit."""
+        raise NotImplementedError
+
+    @classmethod
+    def has(cls, text: str, entries: Sequence[Entry]) -> bool:
+        values = cls.parse(text)
+        return all(
+            entry.value in (below(values, entry.keys) or ())
+            if entry.listed
+            else below(values, entry.keys) == entry.value
+            for entry in entries
+        )
+
+    @classmethod
+    def others(cls, text: str, entries: Sequence[Entry]) -> Any:
+        """The values without ours, and without what is empty then."""
+        values = cls.parse(text)
+        for entry in entries:
+            *outer, key = entry.keys
+            inner = below(values, outer)
+            if isinstance(inner, dict) and entry.listed:
+                inner[key] = [each for each in inner.get(key) or [] if each != entry.value]
+            elif isinstance(inner, dict):
+                inner.pop(key, None)
+        return _pruned(values or {})
+
+    @classmethod
+    def value(cls, text: str, keys: Sequence[str]) -> Any:
+        return below(cls.parse(text), keys)
 
 
 def _pruned(values: Any) -> Any:

@@ -74,18 +74,17 @@ def _judged(agent: Agent, payload: dict[str, Any], here: Path) -> Mapping[str, A
     if allowed is None or any(fnmatch.fnmatchcase(tool, pattern) for pattern in allowed):
         return None
     if tool in agent.shells and agent.rewritten is not None:
-        name = agent.shells[tool]
-        arguments = _object(arguments)
-        line = _exec_line(_session(payload), directory, arguments.get(name), name)
-        return {**arguments, name: line}
+        return _moved(_object(arguments), agent.shells[tool], _session(payload), directory)
     raise NotRun(_refusal(agent, tool))
 
 
-def _exec_line(session: str, directory: Path, command: Any, name: str) -> str:
+def _moved(arguments: dict[str, Any], name: str, session: str, directory: Path) -> dict[str, Any]:
+    """Return a shell's arguments with a command that runs in the sandbox."""
+    command = arguments.get(name)
     if not isinstance(command, str) or not command.strip():
         raise NotRun(f"the call has no '{name}' that could run in the sandbox")
     try:
-        return command_line.exec_line(session, directory, command)
+        return {**arguments, name: command_line.exec_line(session, directory, command)}
     except UnicodeEncodeError:
         raise NotRun("the command is not Unicode") from None
     except ValueError as problem:

@@ -60,7 +60,7 @@ class Json:
         document = _document(text)
         node: Node | None = document.root
         for key in keys:
-            item = _item(node, key) if node is not None else None
+            item = node.item(key) if node is not None else None
             node = item.value if item else None
         return _value(document, node) if node is not None else None
 
@@ -78,13 +78,9 @@ def _document(text: str) -> Document:
 def _value(document: Document, node: Node) -> Any:
     """A value without comments; None for what Python's json does not take (a trailing comma)."""
     try:
-        return json.loads(document.text[node.start : node.end])
+        return json.loads(document.source(node))
     except ValueError:
         return None
-
-
-def _item(node: Node, key: str) -> Item | None:
-    return next((item for item in reversed(node.items) if item.key == key), None)
 
 
 def _way(document: Document, entry: Entry) -> list[list[Item]] | None:
@@ -92,7 +88,7 @@ def _way(document: Document, entry: Entry) -> list[list[Item]] | None:
     None where there is no such place."""
     node, found = document.root, []
     for key in entry.keys:
-        item = _item(node, key)
+        item = node.item(key)
         if item is None:
             return None
         found.append([item])
@@ -114,7 +110,7 @@ def _ours(document: Document, entry: Entry) -> list[Item]:
 def _added(document: Document, entry: Entry) -> str:
     node = document.root
     for depth, key in enumerate(entry.keys):
-        item = _item(node, key)
+        item = node.item(key)
         if item is None:
             value = json.dumps(entry.value, ensure_ascii=False)
             nested = _nested(entry.keys[depth + 1 :], value, entry.listed)
@@ -147,10 +143,10 @@ def _removed(document: Document, entry: Entry) -> str | None:
     if not ours or items is None:
         return None
     found, container = ours[-1], document.root
-    value = document.text[found.value.start : found.value.end]
+    value = document.source(found.value)
     for depth, (item, *_) in enumerate(items[: len(entry.keys)]):
         nested = _nested(entry.keys[depth + 1 :], value, entry.listed)
-        if document.text[item.value.start : item.value.end] == nested:
+        if document.source(item.value) == nested:
             return jsonc.remove(document, container, container.items.index(item))
         if depth < len(entry.keys) - 1 or entry.listed:
             container = item.value

@@ -3,20 +3,24 @@
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-from git_daytona.agents import entries as ours
-from git_daytona.agents.entries import Entry, Unfit, at_end, below, marked, unmarked
+from git_daytona.agents.entries import Entry, Parsed, Unfit, at_end, below, marked, unmarked
 
 
-class Toml:
+class Toml(Parsed):
     """Behind everything else: a table may be begun anywhere."""
 
-    FRESH: ClassVar[str] = ""
+    @staticmethod
+    def parse(text: str) -> Any:
+        try:
+            return tomllib.loads(text)
+        except tomllib.TOMLDecodeError as problem:
+            raise Unfit(f"is not TOML, or cannot take another table: {problem}") from problem
 
     @staticmethod
     def add(text: str, entries: Sequence[Entry]) -> str:
-        before = _toml(text)
+        before = Toml.parse(text)
         for entry in entries:
             if not entry.listed and below(before, entry.keys) is not None:
                 raise Unfit(f"has another '{'.'.join(entry.keys)}'")
@@ -29,31 +33,6 @@ class Toml:
     @staticmethod
     def found(text: str, entries: Sequence[Entry]) -> bool:
         return marked(text)
-
-    @staticmethod
-    def has(text: str, entries: Sequence[Entry]) -> bool:
-        values = _toml(text)
-        return all(
-            entry.value in (below(values, entry.keys) or ())
-            if entry.listed
-            else below(values, entry.keys) == entry.value
-            for entry in entries
-        )
-
-    @staticmethod
-    def others(text: str, entries: Sequence[Entry]) -> Any:
-        return ours.others(_toml(text), entries)
-
-    @staticmethod
-    def value(text: str, keys: Sequence[str]) -> Any:
-        return below(_toml(text), keys)
-
-
-def _toml(text: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as problem:
-        raise Unfit(f"is not TOML, or cannot take another table: {problem}") from problem
 
 
 def _table(entry: Entry) -> str:

@@ -4,16 +4,19 @@ agent has written the file anew, without comments, it is found by its key."""
 import json
 import warnings
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-from git_daytona.agents import entries as ours
-from git_daytona.agents.entries import BEGIN, END, Entry, Unfit, at_end, below, is_ours, unmarked
+from git_daytona.agents.entries import BEGIN, END, Entry, Parsed, Unfit, at_end, is_ours, unmarked
 
 
-class Yaml:
-    """A mapping in block style; an entry is one line of flow style, which is JSON."""
+class Yaml(Parsed):
+    """A mapping in block style; an entry is one line of flow style, which is JSON. A last line
+    without its end may be part of a text, which it is no more with one."""
 
-    FRESH: ClassVar[str] = ""
+    @staticmethod
+    def parse(text: str) -> Any:
+        _yaml(text)
+        return _read(text, "safe", "load")
 
     @staticmethod
     def add(text: str, entries: Sequence[Entry]) -> str:
@@ -52,49 +55,26 @@ class Yaml:
     def found(text: str, entries: Sequence[Entry]) -> bool:
         return any(_owned(text, entry) for entry in entries)
 
-    @staticmethod
-    def has(text: str, entries: Sequence[Entry]) -> bool:
-        values = plain(text)
-        return all(below(values, entry.keys) == entry.value for entry in entries)
-
-    @staticmethod
-    def others(text: str, entries: Sequence[Entry]) -> Any:
-        """A last line without its end may be part of a text, which it is no more with one."""
-        return ours.others(plain(text), entries)
-
-    @staticmethod
-    def value(text: str, keys: Sequence[str]) -> Any:
-        return below(plain(text), keys)
-
 
 def _owned(text: str, entry: Entry) -> bool:
-    return is_ours(below(plain(text), entry.keys))
+    return is_ours(Yaml.value(text, entry.keys))
 
 
 def _yaml(text: str) -> Any:
     """The tree of nodes, each with where it is; None for an empty document."""
-    from ruamel.yaml import YAML  # takes a while to load, and hardly anybody needs it
-    from ruamel.yaml.error import YAMLError
-
-    try:
-        with warnings.catch_warnings(action="ignore"):  # an anchor may be given again
-            root = YAML(typ="rt", pure=True).compose(text)
-    except (YAMLError, ValueError) as problem:
-        raise Unfit(f"is not YAML: {' '.join(str(problem).split())[:200]}") from problem
+    root = _read(text, "rt", "compose")
     if root is not None and root.id != "mapping":
         raise Unfit("holds no mapping")
     return root
 
 
-def plain(text: str) -> Any:
-    """Return the values of a text of YAML. Raises Unfit."""
-    from ruamel.yaml import YAML
+def _read(text: str, kind: str, method: str) -> Any:
+    from ruamel.yaml import YAML  # takes a while to load, and hardly anybody needs it
     from ruamel.yaml.error import YAMLError
 
-    _yaml(text)
     try:
-        with warnings.catch_warnings(action="ignore"):
-            return YAML(typ="safe", pure=True).load(text)
+        with warnings.catch_warnings(action="ignore"):  # an anchor may be given again
+            return getattr(YAML(typ=kind, pure=True), method)(text)
     except (YAMLError, ValueError) as problem:
         raise Unfit(f"is not YAML: {' '.join(str(problem).split())[:200]}") from problem
 
@@ -117,10 +97,15 @@ def _cut(text: str, entry: Entry) -> str:
     if found[1].flow_style:
         raise Unfit(f"has '{outer}' in braces; take '{name}' out by hand")
     begin = text.rfind("\n", 0, key.start_mark.index) + 1
-    last = value
+    end = _line_end(text, value)
+    return text[:begin] + (text[end + 1 :] if end >= 0 else "")
+
+
+def _line_end(text: str, last: Any) -> int:
+    """Where the last line of a value ends; -1 without a newline."""
     while last.id != "scalar" and last.value and not last.flow_style:
         last = last.value[-1][1] if last.id == "mapping" else last.value[-1]
-    end = text.find("\n", last.end_mark.index)
-    if last.id == "scalar" and text[last.end_mark.index - 1 : last.end_mark.index] == "\n":
-        end = last.end_mark.index - 1
-    return text[:begin] + (text[end + 1 :] if end >= 0 else "")
+    end: int = last.end_mark.index
+    if last.id == "scalar" and text[end - 1 : end] == "\n":
+        return end - 1
+    return text.find("\n", end)

@@ -11,7 +11,7 @@ from git_daytona.agents.places import Place, places
 from git_daytona.agents.table import Agent
 from git_daytona.base import files
 from git_daytona.base.errors import BadSetting, UsageError
-from git_daytona.opencode.install import Change
+from git_daytona.base.files import Change
 
 
 def install(agent: Agent, worktree: Path | None) -> list[Change]:
@@ -19,7 +19,7 @@ def install(agent: Agent, worktree: Path | None) -> list[Change]:
     cannot be edited, and UsageError where the agent has none."""
     found = []
     for place in places(agent, worktree):
-        before = read(place.path)
+        before = files.read_text(place.path)
         text = place.beginning if before is None or not before.strip() else before.decode()
         after = text if _has(place, text) else _made(place, text)
         found.append(Change(place.path, before, after.encode()))
@@ -30,7 +30,7 @@ def uninstall(agent: Agent, worktree: Path | None) -> list[Change]:
     """Plan for the files that have something of ours. A file that holds nothing else goes."""
     found = []
     for place in places(agent, worktree):
-        before = read(place.path)
+        before = files.read_text(place.path)
         if before is None or not _found(place, before.decode()):
             continue
         after = _made(place, before.decode(), out=True)
@@ -49,28 +49,14 @@ def is_of_project(agent: Agent, worktree: Path) -> bool:
 
 def present(place: Place) -> bool:
     """Whether a file has all of our entries as this installation writes them. Raises BadSetting."""
-    before = read(place.path)
+    before = files.read_text(place.path)
     return before is not None and _has(place, before.decode())
 
 
 def partly(place: Place) -> bool:
     """Whether a file has something of ours. Raises BadSetting."""
-    before = read(place.path)
+    before = files.read_text(place.path)
     return before is not None and _found(place, before.decode())
-
-
-def read(path: Path) -> bytes | None:
-    """Read a file that is text; None if there is none. Raises BadSetting."""
-    raw = files.read_configuration(path)
-    if raw is None and path.is_symlink():
-        raise BadSetting(
-            f"'{path}' is a link to nowhere", hint="remove it, or make the file that it names"
-        )
-    try:
-        (raw or b"").decode()
-    except UnicodeDecodeError as problem:
-        raise BadSetting(f"'{path}' is not UTF-8", hint="correct it first") from problem
-    return raw
 
 
 def remove_empty(path: Path, roots: Collection[Path]) -> None:

@@ -51,9 +51,10 @@ def places(agent: Agent, worktree: Path | None) -> list[Place]:
     return _PLACES[agent.name](agent, worktree)
 
 
-def also_read(agent: Agent, worktree: Path) -> list[Path]:
+def also_read(agent: Agent, worktree: Path) -> list[Place]:
     """Return files of a project that count, too, and come with the repository."""
-    return [worktree / ".claude" / "settings.json"] if agent is table.CLAUDE else []
+    shared = Place(worktree / ".claude" / "settings.json", Json, ())
+    return [shared] if agent is table.CLAUDE else []
 
 
 def pre_tool(agent: Agent) -> str:

@@ -54,6 +54,12 @@ class KeyInfo:
     answered_at: datetime | None
     organization_id: str
 
+    @property
+    def lacks(self) -> str:
+        """The permissions that it lacks of those that sessions need; empty for none."""
+        needed = ("write:sandboxes", "delete:sandboxes") if self.permissions else ()
+        return " and ".join(name for name in needed if name not in self.permissions)
+
 
 def moment(text: object, read: Callable[[str], datetime]) -> datetime | None:
     """Read a moment that somebody sent, with its zone; None for anything else."""

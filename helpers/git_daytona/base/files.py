@@ -12,6 +12,7 @@ import secrets
 import stat
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from git_daytona.base.errors import BadSetting, TimedOut
@@ -83,6 +84,20 @@ def read_configuration(path: Path) -> bytes | None:
         raise BadSetting(
             f"cannot read '{path}': {problem.strerror}", hint="make it a file that you can read"
         ) from problem
+
+
+def read_text(path: Path) -> bytes | None:
+    """Read such a file that is text; None if there is none. Raises BadSetting."""
+    raw = read_configuration(path)
+    if raw is None and path.is_symlink():
+        raise BadSetting(
+            f"'{path}' is a link to nowhere", hint="remove it, or make the file that it names"
+        )
+    try:
+        (raw or b"").decode()
+    except UnicodeDecodeError as problem:
+        raise BadSetting(f"'{path}' is not UTF-8", hint="correct it first") from problem
+    return raw
 
 
 def stale(folder: Path, pattern: str) -> Iterator[Path]:
@@ -168,6 +183,39 @@ def unified_diff(path: Path, before: bytes | None, after: bytes | None) -> str:
         for line in difflib.unified_diff(old, new, was, becomes)
     ]
     return printable("".join(lines).removesuffix("\n").replace("\r", ""))
+
+
+@dataclass(frozen=True)
+class Change:
+    """A configuration file before and after, None where there is no file; ``replaced`` names what
+    of other installations goes."""
+
+    path: Path
+    before: bytes | None
+    after: bytes | None
+    replaced: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.before != self.after
+
+    def diff(self) -> str:
+        """A unified diff, fit for a terminal."""
+        return unified_diff(self.path, self.before, self.after)
+
+    def make(self) -> None:
+        """Write or remove the file. Raises BadSetting, also for one that was changed meanwhile."""
+        if read_configuration(self.path) != self.before:
+            raise BadSetting(f"'{self.path}' was changed meanwhile", hint="try again")
+        if self.after is not None:
+            rewrite(self.path, self.after)
+            return
+        try:
+            self.path.unlink()
+        except OSError as problem:
+            raise BadSetting(
+                f"cannot remove '{self.path}': {problem.strerror}",
+                hint="make its directory writable",
+            ) from problem
 
 
 @contextlib.contextmanager

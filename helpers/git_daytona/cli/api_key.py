@@ -20,8 +20,6 @@ from git_daytona.cli.sandbox_tokens import PROGRAM, settings_here, warn
 from git_daytona.settings import cli_profile, keystore
 from git_daytona.settings.settings import DEFAULT_API_URL, KEYS_PAGE, Settings
 
-NEEDED = ("write:sandboxes", "delete:sandboxes")
-"""The permissions without which no session can be started or ended."""
 FROM_A_FILE = f"{PROGRAM} login <FILE, where FILE holds the key alone"
 
 
@@ -63,7 +61,7 @@ def login(no_check: bool) -> None:
                 message=f"{problem.message}; the key was not stored", hint=hint
             ) from None
         name = f" '{info.name}'" if info.name else ""
-        _warn_of_missing(info.permissions)
+        _warn_of_missing(info)
     place = keystore.keep(found.api_url, key)
     remark = " (it replaced another)" if before else ""
     messages.note(f"the key{name} for {found.api_url} is in the OS keyring: {place}{remark}")
@@ -107,7 +105,7 @@ def whoami(as_json: bool) -> None:
     source = account.settings.key_source or ""
     if remark := cli_profile.warning(found.api_url, source):
         warn(remark)
-    _warn_of_missing(info.permissions)
+    _warn_of_missing(info)
     name = None
     with contextlib.suppress(GitDaytonaError):  # where the API does not tell a key
         name = (info.organization_id and account.organization_name(info.organization_id)) or None
@@ -179,13 +177,9 @@ def _checked(text: str, source: str) -> tuple[Secret, str]:
     return Secret(text), source
 
 
-def _warn_of_missing(permissions: tuple[str, ...]) -> None:
-    missing = [name for name in NEEDED if permissions and name not in permissions]
-    if missing:
-        warn(
-            f"the key lacks the permission {' and '.join(missing)}: sessions cannot be "
-            "started and ended with it",
-        )
+def _warn_of_missing(info: KeyInfo) -> None:
+    if lacks := info.lacks:
+        warn(f"the key lacks the permission {lacks}: sessions cannot be started and ended with it")
 
 
 def _words(permissions: Iterable[str]) -> str:

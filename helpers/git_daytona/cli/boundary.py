@@ -58,24 +58,24 @@ def run(command: click.Command, program: str, arguments: Sequence[str]) -> int:
     except click.exceptions.NoArgsIsHelpError as problem:
         problem.show()
         return errors.UsageError.status
-    except (KeyboardInterrupt, click.Abort) as end:
-        messages.note("interrupted")
-        # click makes an Abort of an interruption, which may say how to go on
-        for hint in (end.__cause__ or end).args:
-            messages.note(f"hint: {hint}")
-        return errors.INTERRUPTED
-    except errors.Declined as no:
-        messages.note(no.message)
-        return errors.INTERRUPTED
+    except (KeyboardInterrupt, click.Abort, errors.Declined) as end:
+        return _left(end)
     except BrokenPipeError:
         return reader_gone()
     except Exception as problem:  # noqa: BLE001 — the last resort, see _reported()
-        if isinstance(problem, OSError) and _holds_back():
-            problem = errors.GitDaytonaError(
-                f"cannot write to standard output: {problem.strerror}",
-                hint="make room there; what was done is in 'git daytona status'",
-            )
         return report(problem, program)
+
+
+def _left(end: BaseException) -> int:
+    """Say that a person has ended it."""
+    if isinstance(end, errors.Declined):
+        messages.note(end.message)
+        return errors.INTERRUPTED
+    messages.note("interrupted")
+    # click makes an Abort of an interruption, which may say how to go on
+    for hint in (end.__cause__ or end).args:
+        messages.note(f"hint: {hint}")
+    return errors.INTERRUPTED
 
 
 def _holds_back() -> bool:
@@ -105,21 +105,17 @@ def report(problem: Exception, program: str) -> int:
 
 def _reported(problem: Exception, program: str, usage: str) -> errors.GitDaytonaError:
     """Turn an exception into an error for people; what they cannot act on goes to the log."""
+    if isinstance(problem, OSError) and _holds_back():
+        problem = errors.GitDaytonaError(
+            f"cannot write to standard output: {problem.strerror}",
+            hint="make room there; what was done is in 'git daytona status'",
+        )
     if isinstance(problem, errors.GitDaytonaError):
         details = f"\n{problem.details}" if problem.details else ""
         log.logger.error("%s: %s%s", program, problem.message, details)
         return problem
     if isinstance(problem, click.ClickException):
-        # click's sentences in the suite's style: lower case, no full stop, no brackets
-        if isinstance(problem, click.BadParameter) and isinstance(problem.param, click.Argument):
-            name = problem.param.human_readable_name
-            problem.param_hint = f"'{name[1:-1] if name.endswith(']') else name}'"
-        text = problem.format_message().strip().rstrip(".")
-        text = text[:1].lower() + text[1:]
-        if not isinstance(problem, click.UsageError):
-            return errors.GitDaytonaError(text)
-        where = problem.ctx.command_path if problem.ctx else usage
-        return errors.UsageError(text, hint=f"see '{where} -h'")
+        return _of_click(problem, usage)
     # A traceback may hold anything, so it goes, redacted, to the log only.
     log.to_file()
     log.logger.error("%s: internal error", program, exc_info=problem)
@@ -127,3 +123,16 @@ def _reported(problem: Exception, program: str, usage: str) -> errors.GitDaytona
         "internal error",
         hint=f"please report it with the end of '{paths.log_file()}' (no secrets in it)",
     )
+
+
+def _of_click(problem: click.ClickException, usage: str) -> errors.GitDaytonaError:
+    """Put click's sentences in the suite's style: lower case, no full stop, no brackets."""
+    if isinstance(problem, click.BadParameter) and isinstance(problem.param, click.Argument):
+        name = problem.param.human_readable_name
+        problem.param_hint = f"'{name[1:-1] if name.endswith(']') else name}'"
+    text = problem.format_message().strip().rstrip(".")
+    text = text[:1].lower() + text[1:]
+    if not isinstance(problem, click.UsageError):
+        return errors.GitDaytonaError(text)
+    where = problem.ctx.command_path if problem.ctx else usage
+    return errors.UsageError(text, hint=f"see '{where} -h'")

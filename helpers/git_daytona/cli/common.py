@@ -103,21 +103,14 @@ def coordinator(
     log.to_file()
     recovery.scrub_old_log()
     start = start or repository.here()
-    place: repository.Repository | Path
-    try:
-        place = repository.discover(start)
-        project = place.worktree
-    except repository.NotInRepository:
-        if not anywhere:
-            raise
-        place = project = start
-    found = settings.load(project)
+    place = repository.find(start) if anywhere else repository.discover(start)
+    found = settings.load(place.worktree if place else start)
     for line in found.warnings:
         warn(line)
     with Progress() as progress:
         if step:
             progress.quietly(step)
-        made = Coordinator(place, found, progress, show=sys.stderr.isatty())
+        made = Coordinator(place or start, found, progress, show=sys.stderr.isatty())
         try:
             yield made
         finally:
@@ -131,10 +124,8 @@ def go_to(name: str) -> str:
     found there. A number is that of the repository here; where there is none, since the program
     that started us may be anywhere, that of one session alone. Raises UsageError."""
     number = number_in(name)
-    if number is not None:
-        with contextlib.suppress(repository.NotInRepository):
-            repository.discover(repository.here())
-            return name
+    if number is not None and repository.find(repository.here()):
+        return name
     found = [
         each
         for each in state.all_sessions()

@@ -43,15 +43,8 @@ def ssh_config_(install: bool, uninstall: bool, dry_run: bool) -> None:
     with files.lock(paths.locks() / "ssh-config"):
         before = files.read_configuration(path)
         after = _removed(before) if uninstall else ssh_config.installed(before, _entries())
-        if before == after:
-            messages.note(f"nothing to do: '{path}' has them already")
-            return
-        click.echo(files.unified_diff(path, before, after))
-        if not dry_run:
-            _write(path, after)
-    verb = "removed" if after is None else "written" if before is None else "changed"
-    messages.note(f"'{path}' would be {verb}" if dry_run else f"{verb}: '{path}'")
-    if install and not dry_run:
+        made = options.make(_Change(path, before, after), dry_run, already="them")
+    if made and install:
         _check_effect()
 
 
@@ -71,14 +64,16 @@ def _removed(before: bytes | None) -> bytes | None:
     return ssh_config.uninstalled(before)
 
 
-def _write(path: Path, content: bytes | None) -> None:
-    real = Path(os.path.realpath(path))
-    if content is None:
-        real.unlink()
-    elif real.exists():
-        files.rewrite(real, content)
-    else:  # ssh refuses one that others may write to, whatever the umask
-        files.write_whole(real, content)
+class _Change(files.Change):
+    def make(self) -> None:
+        """Make it where the file really is."""
+        real = Path(os.path.realpath(self.path))
+        if self.after is None:
+            real.unlink()
+        elif real.exists():
+            files.rewrite(real, self.after)
+        else:  # ssh refuses one that others may write to, whatever the umask
+            files.write_whole(real, self.after)
 
 
 def _openssh() -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
+from git_daytona import ssh
 from git_daytona.base import run
 from git_daytona.cli.program import Program
 
@@ -40,9 +41,7 @@ def help_(context: click.Context, command: str) -> int:
                 click.echo(found.get_help(inner))
             return 0
     page = next((each for place in PLACES if (each := place / NAME).is_file()), None)
-    if page is not None and shutil.which("man"):
-        env = {key: value for key, value in os.environ.items() if not key.startswith("DAYTONA_")}
-        if run.foreground(("man", str(page)), env) == 0:
-            return 0
-    click.echo(program.command.get_help(program))
+    own = ssh.scrubbed(dict(os.environ))
+    if not page or not shutil.which("man") or run.foreground(("man", str(page)), own) != 0:
+        click.echo(program.command.get_help(program))
     return 0

@@ -1,7 +1,6 @@
 """What was done with the Daytona of `daytona-local exec` is brought back before that is gone, and
 nothing else of it stays here."""
 
-import contextlib
 import os
 from collections.abc import Callable, Mapping, Set
 from pathlib import Path
@@ -9,9 +8,8 @@ from pathlib import Path
 from git_daytona.base import paths
 from git_daytona.base.endpoint import Endpoint
 from git_daytona.base.errors import GitDaytonaError
-from git_daytona.git import branches
+from git_daytona.git import branches, repository
 from git_daytona.git.refs import Names
-from git_daytona.git.repository import NotInRepository, Repository, discover
 from git_daytona.sessions import state
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.sessions.state import Session, StateFile
@@ -62,13 +60,11 @@ def _delete(file: StateFile, session: Session, variables: Mapping[str, str]) -> 
     if not directory.is_dir():
         file.remove(session.id)
         return "its directory is not there any more"
-    place: Path | Repository = directory
-    with contextlib.suppress(NotInRepository):
-        place = discover(directory)
+    place = repository.find(directory)
     found = settings.load(None, {**os.environ, **variables})
-    coordinator = Coordinator(place, found, project_id=file.project_id)
+    coordinator = Coordinator(place or directory, found, project_id=file.project_id)
     begun = None
-    if isinstance(place, Repository) and session.number is not None:
+    if place and session.number is not None:
         begun = place.refs(session.names.base).get(session.names.base)
     try:
         if coordinator.busy(session.id):
@@ -81,7 +77,7 @@ def _delete(file: StateFile, session: Session, variables: Mapping[str, str]) -> 
             coordinator.delete(session.id, force=True)
     finally:
         coordinator.close()
-    if isinstance(place, Repository) and (number := _number(session)):
+    if place and (number := _number(session)):
         branches.give_back(place, Names(number, session.prefix), begun)
     return said
 

@@ -3,7 +3,6 @@
 import contextlib
 import html
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -76,10 +75,8 @@ def status_(
         elif porcelain:
             click.echo("".join(f"{table.porcelain(row)}\n" for row in found.rows), nl=False)
         else:
-            _print_table(found.rows, screen.colour(color, coordinator.directory), everywhere)
-            for line in (*(_orders(found.rows) if verbose else ()), *_notes(found.rows)):
-                messages.note(line)
-            _print_failures(found.rows)
+            colour = screen.colour(color, coordinator.directory)
+            _print(found.rows, colour, everywhere=everywhere, verbose=verbose)
         charge.check(coordinator.directory)
         unsynced = exit_code and any(map(status.verdict, coordinator.sessions()))
         return TransferFailed.status if unsynced else 0
@@ -97,13 +94,20 @@ def _check_forms(json: bool, porcelain: bool, watch: bool, other: bool) -> None:
         )
 
 
+def _print(rows: Sequence[Row], colour: bool, *, everywhere: bool, verbose: bool) -> None:
+    """Print the table, and below it what there is to say."""
+    _print_table(rows, colour, everywhere)
+    for line in (*(_orders(rows) if verbose else ()), *_notes(rows)):
+        messages.note(line)
+    _print_failures(rows)
+
+
 def _print_table(rows: Sequence[Row], colour: bool, everywhere: bool = False) -> None:
     if not rows:
         messages.note("no sessions here yet; start one: git daytona start")
         return
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in table.lines(
-        rows, width=width, now=state.now(), colour=colour, everywhere=everywhere
+        rows, width=screen.columns(), now=state.now(), colour=colour, everywhere=everywhere
     ):
         click.echo(line, color=colour)
 
@@ -111,7 +115,7 @@ def _print_table(rows: Sequence[Row], colour: bool, everywhere: bool = False) ->
 def _notes(rows: Sequence[Row]) -> list[str]:
     """Return what is said below the table; what is said of a session elsewhere names it itself."""
     return [
-        line if row.elsewhere else f"session {row.number or row.session_id}: {line}"
+        line if row.elsewhere else f"session {row.name}: {line}"
         for row in rows
         for line in row.notes
     ]
@@ -131,16 +135,17 @@ def _print_failures(rows: Sequence[Row]) -> None:
     failed = [row for row in rows if row.deleting or row.git_return in kinds]
     for row in failed[:FAILURES]:
         what = "not deleted yet: " if row.deleting else ""
-        text = " ".join(row.message.split())
-        messages.note(f"session {row.number or row.session_id}: {what}{text}")
+        messages.note(f"session {row.name}: {what}{' '.join(row.message.split())}")
     if failed:
         more = f"; and {len(failed) - FAILURES} more failed" if len(failed) > FAILURES else ""
-        name = failed[0].number or failed[0].session_id
-        remedy = f"try again: git daytona sync {name}"
-        if failed[0].deleting:
-            delete = "git daytona delete"
-            remedy = f"delete it: {delete} {name}; or keep it: {delete} --cancel {name}"
-        messages.note(f"hint: {remedy}{more}")
+        messages.note(f"hint: {_remedy(failed[0])}{more}")
+
+
+def _remedy(row: Row) -> str:
+    if not row.deleting:
+        return f"try again: git daytona sync {row.name}"
+    delete = "git daytona delete"
+    return f"delete it: {delete} {row.name}; or keep it: {delete} --cancel {row.name}"
 
 
 def _watch(coordinator: Coordinator, *, offline: bool, color: str | None) -> None:

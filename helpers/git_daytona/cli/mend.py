@@ -1,8 +1,7 @@
 """``git daytona doctor, version, recover, adopt, prune``: what is wrong, and making it good."""
 
-import shutil
-import sys
 import time
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from git_daytona.cli.setting_rows import collect
 from git_daytona.cli.table import age
 from git_daytona.doctor import agents, examine
 from git_daytona.doctor.bundle import report
-from git_daytona.doctor.findings import Status
+from git_daytona.doctor.findings import Finding, Status
 from git_daytona.doctor.versions import versions
 from git_daytona.sandbox import ownership
 from git_daytona.sessions import recovery, state
@@ -61,19 +60,24 @@ def doctor(as_json: bool, bundle: str | None, live: bool, agent: str | None) -> 
     log.to_file()
     # before the examination adds its own
     lines = list(log.tail(LOG_LINES)) if bundle is not None else []
-    found = []
-    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    colour = not as_json and screen.colour(None, Path.cwd())
-    every = examine(Path.cwd(), isolation_here, embedded if live else None)
-    for finding in every if agent is None else agents.examine(AGENTS[agent], Path.cwd()):
-        found.append(finding)
-        if not as_json:
-            click.echo(checks.text(finding, columns=columns, colour=colour), color=colour)
+    examined = examine(Path.cwd(), isolation_here, embedded if live else None)
+    if agent is not None:
+        examined = agents.examine(AGENTS[agent], Path.cwd())
     if as_json:
+        found = list(examined)
         options.print_json([finding.row() for finding in found])
+    else:
+        found = list(_printed(examined))
     if bundle is not None:
         _write_report(bundle, list(map(checks.text, found)), lines)
     return int(any(finding.status is Status.FAIL for finding in found))
+
+
+def _printed(findings: Iterable[Finding]) -> Iterator[Finding]:
+    colour, columns = screen.colour(None, Path.cwd()), screen.columns()
+    for finding in findings:
+        click.echo(checks.text(finding, columns=columns, colour=colour), color=colour)
+        yield finding
 
 
 def _write_report(name: str, findings: list[str], log_lines: list[str]) -> None:

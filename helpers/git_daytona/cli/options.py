@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
+from git_daytona.base import messages
 from git_daytona.base.errors import Declined, UsageError
+from git_daytona.base.files import Change
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -71,6 +73,19 @@ def confirm(question: str, yes: bool) -> None:
             hint="add --yes if you are sure",
         ) from None
     raise Declined("nothing was changed")
+
+
+def make(change: Change, dry_run: bool, already: str = "it") -> bool:
+    """Show a change of a configuration file, make it, and say so; return whether it was made."""
+    if not change:
+        messages.note(f"nothing to do: '{change.path}' has {already} already")
+        return False
+    click.echo(change.diff())
+    if not dry_run:
+        change.make()
+    verb = "removed" if change.after is None else "written" if change.before is None else "changed"
+    messages.note(f"'{change.path}' would be {verb}" if dry_run else f"{verb}: '{change.path}'")
+    return not dry_run
 
 
 def print_json(value: Any) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from git_daytona import ssh
 from git_daytona.base import messages, run
 from git_daytona.base.errors import GitDaytonaError, NotFound, UsageError
 from git_daytona.cli import common, options
@@ -222,17 +223,9 @@ def find_work(name: str, verb: str, words: tuple[str, ...] = (), *, synced: bool
         if away is None and synced and session.number is not None:
             session = _sync(coordinator, session)
         work = Work(coordinator.repository, session)
-    number = work.names.number
     if not work.repository.resolve(work.names.ref):
-        # neither, where the session began without a commit and has none yet
-        refs = work.repository.refs(work.names.tracking, work.names.base)
-        came = session.needs_sync or refs
-        raise NotFound(
-            f"there is no local branch '{work.names.branch}'",
-            hint=f"get it: git daytona sync {number}"
-            if came
-            else f"nothing was committed there yet, see: git daytona exec {number} -- git status",
-        )
+        raise _missing(work)
+    number = work.names.number
     if away is not None:
         messages.note(f"{away.message}; this is what came back last")
     elif session.needs_sync:
@@ -241,6 +234,16 @@ def find_work(name: str, verb: str, words: tuple[str, ...] = (), *, synced: bool
             f"git daytona sync {number}"
         )
     return work
+
+
+def _missing(work: Work) -> NotFound:
+    # neither, where the session began without a commit and has none yet
+    refs = work.repository.refs(work.names.tracking, work.names.base)
+    hint = f"get it: git daytona sync {work.names.number}"
+    if not (work.session.needs_sync or refs):
+        remedy = f"git daytona exec {work.names.number} -- git status"
+        hint = f"nothing was committed there yet, see: {remedy}"
+    return NotFound(f"there is no local branch '{work.names.branch}'", hint=hint)
 
 
 def _sync(coordinator: Coordinator, session: Session) -> Session:
@@ -278,7 +281,9 @@ def _pager(command: str) -> str:
     """Find the user's pager for a command of git's; empty for none (git-config(1), pager.<cmd>)."""
 
     def ask(*words: str) -> str:
-        return run.run(("git", *words), env=environment(), timeout=PAGER_SECONDS).text
+        return run.run(
+            ("git", *words), env=ssh.scrubbed(dict(os.environ)), timeout=PAGER_SECONDS
+        ).text
 
     named = ask("config", "--get", f"pager.{command}")
     if named.lower() in ("", "true", "yes", "on", "1"):
@@ -286,10 +291,6 @@ def _pager(command: str) -> str:
     return "" if named.lower() in ("cat", "false", "no", "off", "0") else named
 
 
-def environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("DAYTONA_")}
-
-
 def foreground(command: tuple[str, ...], stdin: int | None = None, **more: str) -> int:
     """Run it with the user's configuration, pager and terminal, but without our key."""
-    return run.foreground(command, environment() | more, stdin=stdin)
+    return run.foreground(command, ssh.scrubbed(dict(os.environ)) | more, stdin=stdin)

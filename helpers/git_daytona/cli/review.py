@@ -45,13 +45,17 @@ def checkout(no_sync: bool, name: str, directory: str | None) -> None:
             )
         place = shown[0]
     else:
-        if place.exists() and (not place.is_dir() or any(place.iterdir())):
-            raise UsageError(f"'{place}' is there already", hint="name another directory")
-        with branches.changing(repository):
-            # as for the worktrees that follow (git/worktrees.py, reset)
-            add = ("worktree", "add", "--quiet", "--", str(place), names.branch)
-            repository.git(*add, env={"GIT_LFS_SKIP_SMUDGE": "1"})
+        _add_worktree(work, place)
     click.echo(str(place))
+
+
+def _add_worktree(work: Work, place: Path) -> None:
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise UsageError(f"'{place}' is there already", hint="name another directory")
+    with branches.changing(work.repository):
+        # as for the worktrees that follow (git/worktrees.py, reset)
+        add = ("worktree", "add", "--quiet", "--", str(place), work.names.branch)
+        work.repository.git(*add, env={"GIT_LFS_SKIP_SMUDGE": "1"})
 
 
 @click.command()

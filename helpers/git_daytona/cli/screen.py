@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import sys
 import time
@@ -37,6 +38,11 @@ def colour(choice: str | None, directory: Path) -> bool:
         return run.run(argv, env=environment.base(), timeout=10).text == "true"
     except GitDaytonaError:
         return terminal
+
+
+def columns() -> int | None:
+    """Return the columns of the terminal that output goes to; None if it goes elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def draw(picture: Picture, seconds: float) -> None:

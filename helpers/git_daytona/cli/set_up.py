@@ -1,6 +1,6 @@
 """``git daytona install, uninstall, config, completion``: OpenCode, settings and shells."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -17,7 +17,6 @@ from git_daytona.cli.options import F
 from git_daytona.cli.setting_rows import collect
 from git_daytona.git import repository
 from git_daytona.opencode import install, registration
-from git_daytona.opencode.install import Change
 
 warn = partial(messages.warning, "git-daytona")
 SCRIPTS = {"bash": "bash/git-daytona", "zsh": "zsh/_git-daytona", "fish": "fish/git-daytona.fish"}
@@ -53,7 +52,8 @@ def install_(scope: str | None, dry_run: bool, agent: str) -> None:
     """
     if agent in AGENTS:
         worktree = _worktree(scope, partial(agents.is_of_project, AGENTS[agent]))
-        _change_agent(agents.install(AGENTS[agent], worktree), dry_run)
+        for change in agents.install(AGENTS[agent], worktree):
+            options.make(change, dry_run)
         messages.note(f"hint: what is covered, and what is not: git daytona doctor --agent {agent}")
         return
     if not (registration.PLUGIN / "index.js").is_file():
@@ -64,28 +64,15 @@ def install_(scope: str | None, dry_run: bool, agent: str) -> None:
     change = install.install(worktree)
     for spec in change.replaced:
         messages.note(f"replaced: '{spec}', a plugin of another installation")
-    if not change:
-        messages.note(f"nothing to do: '{change.path}' has it already")
-    else:
-        _make(change, dry_run)
-        if worktree is not None:
-            messages.note(
-                f"note: '{change.path.name}' now names a file of this machine, and forbids "
-                "OpenCode's own tools where that is missing"
-            )
-            messages.note(
-                "hint: for all projects, in no file of theirs: git daytona install --global"
-            )
+    options.make(change, dry_run)
+    if change and worktree is not None:
+        messages.note(
+            f"note: '{change.path.name}' now names a file of this machine, and forbids "
+            "OpenCode's own tools where that is missing"
+        )
+        messages.note("hint: for all projects, in no file of theirs: git daytona install --global")
     for line in install.rivals(worktree or _here(), Path.cwd(), change.path):
         warn(line)
-
-
-def _change_agent(changes: Sequence[Change], dry_run: bool) -> None:
-    for change in changes:
-        if change:
-            _make(change, dry_run)
-        else:
-            messages.note(f"nothing to do: '{change.path}' has it already")
 
 
 @click.command()
@@ -107,9 +94,9 @@ def uninstall(scope: str | None, dry_run: bool, agent: str) -> None:
                 f"there is nothing of git-daytona in {AGENTS[agent].title}'s configuration",
                 hint="look into the other one: --global, or --project",
             )
-        _change_agent(found, dry_run)
-        for change in found if not dry_run else ():
-            if change.after is None:
+        for change in found:
+            options.make(change, dry_run)
+            if change.after is None and not dry_run:
                 agents.remove_empty(change.path, {worktree or paths.home(), paths.home()})
         return
     worktree = _worktree(scope, install.uninstall)
@@ -121,7 +108,7 @@ def uninstall(scope: str | None, dry_run: bool, agent: str) -> None:
             hint="'git daytona doctor' shows where OpenCode finds it, if it does",
         )
     for change in changes:
-        _make(change, dry_run)
+        options.make(change, dry_run)
 
 
 def _worktree(scope: str | None, has_one: Callable[[Path], object]) -> Path | None:
@@ -139,14 +126,6 @@ def _here() -> Path | None:
         return repository.need_worktree(repository.discover(Path.cwd()))
     except NoRepository:
         return None
-
-
-def _make(change: Change, dry_run: bool) -> None:
-    click.echo(change.diff())
-    if not dry_run:
-        change.make()
-    verb = "removed" if change.after is None else "written" if change.before is None else "changed"
-    messages.note(f"'{change.path}' would be {verb}" if dry_run else f"{verb}: '{change.path}'")
 
 
 @click.command()

@@ -1,11 +1,13 @@
 """Every setting, its value, and where it came from, for ``git daytona config`` and ``doctor``."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from git_daytona.base.errors import GitDaytonaError, NoKey, NoRepository
 from git_daytona.git import repository
 from git_daytona.settings import order, preferences, settings
+from git_daytona.settings.preferences import Preferences
 from git_daytona.settings.settings import VARIABLES, Settings
 
 DEFAULT = "default"
@@ -44,10 +46,10 @@ def collect() -> tuple[Settings, list[SettingRow], list[GitDaytonaError]]:
     directory = repository.here()
     problems: list[GitDaytonaError] = []
     try:
-        directory = repository.discover(directory).worktree or directory
+        if found_here := repository.find(directory):
+            directory = found_here.worktree or directory
     except NoRepository as problem:
-        if not isinstance(problem, repository.NotInRepository):
-            problems.append(problem)
+        problems.append(problem)
     preferred = preferences.load(directory)
     found = order.applied(settings.load(directory), preferred)
     key = None
@@ -57,23 +59,26 @@ def collect() -> tuple[Settings, list[SettingRow], list[GitDaytonaError]]:
         pass
     except GitDaytonaError as problem:
         problems.append(problem)
-    rows = [SettingRow("DAYTONA_API_KEY", key and NOT_SHOWN, key or "", secret=True)]
-    for variable in VARIABLES[1:]:  # the first is the key
-        value = getattr(found, variable.field)
-        text = str(value).lower() if isinstance(value, bool) else value
-        rows.append(_row(variable.name, text, found.sources.get(variable.name)))
-    for name in ENVIRONMENT_ONLY:
-        value = os.environ.get(name, "").strip() or None
-        rows.append(_row(name, value, value and f"the environment variable {name}"))
-    for name, default in {**preferences.DEFAULTS, **dict.fromkeys(order.KEYS)}.items():
-        if preference := preferred.get(name):
-            is_secret = name in order.KEYS and order.may_be_secret(name, preference.value)
-            value = NOT_SHOWN if is_secret else preference.value
-            rows.append(SettingRow(name, value, preference.source, secret=is_secret))
-        else:
-            rows.append(_row(name, default, None))
     try:
         order.configured(preferred)
     except GitDaytonaError as problem:
         problems.append(problem)
-    return found, rows, problems + preferred.check()
+    rows = [SettingRow("DAYTONA_API_KEY", key and NOT_SHOWN, key or "", secret=True)]
+    return found, [*rows, *_rows(found, preferred)], problems + preferred.check()
+
+
+def _rows(found: Settings, preferred: Preferences) -> Iterator[SettingRow]:
+    for variable in VARIABLES[1:]:  # the first is the key
+        value = getattr(found, variable.field)
+        text = str(value).lower() if isinstance(value, bool) else value
+        yield _row(variable.name, text, found.sources.get(variable.name))
+    for name in ENVIRONMENT_ONLY:
+        value = os.environ.get(name, "").strip() or None
+        yield _row(name, value, value and f"the environment variable {name}")
+    for name, default in {**preferences.DEFAULTS, **dict.fromkeys(order.KEYS)}.items():
+        if preference := preferred.get(name):
+            is_secret = name in order.KEYS and order.may_be_secret(name, preference.value)
+            value = NOT_SHOWN if is_secret else preference.value
+            yield SettingRow(name, value, preference.source, secret=is_secret)
+        else:
+            yield _row(name, default, None)

@@ -121,13 +121,9 @@ def lines(
 ) -> list[str]:
     """A heading and a line per session, each of at most ``width`` columns (None: any). Where they
     are of several repositories (``everywhere``), the worktree goes last."""
-    columns: tuple[_Column, ...] = _COLUMNS
-    if not any(row.title for row in rows):
-        columns = columns[:-1]
-    if everywhere:
-        columns = tuple(replace(each, rank=9) if each.left else each for each in columns)
     cells = {
-        column: [column.heading, *(column.text(row, now) for row in rows)] for column in columns
+        column: [column.heading, *(column.text(row, now) for row in rows)]
+        for column in _columns(rows, everywhere)
     }
     natural = {column: max(map(wcwidth.width, texts)) for column, texts in cells.items()}
     widths = natural if width is None else _fit(natural, width)
@@ -140,6 +136,13 @@ def lines(
             parts.append(wcwidth.ljust(painted, room))
         made.append(GAP.join(parts).rstrip())
     return made if width is None else [cut(line, width) for line in made]
+
+
+def _columns(rows: Sequence[Row], everywhere: bool) -> Sequence[_Column]:
+    columns = _COLUMNS if any(row.title for row in rows) else _COLUMNS[:-1]
+    if everywhere:
+        return [replace(each, rank=9) if each.left else each for each in columns]
+    return columns
 
 
 def _fit(natural: Mapping[_Column, int], width: int) -> dict[_Column, int]:

@@ -14,7 +14,7 @@ from git_daytona.cli.choice import Chosen
 from git_daytona.cli.options import flag, number
 from git_daytona.sessions import copy, recovery, shell, status
 from git_daytona.sessions.beginning import Beginning
-from git_daytona.sessions.coordinator import Coordinator, new_id
+from git_daytona.sessions.coordinator import Coordinator, Started, new_id
 from git_daytona.settings.order import Order
 
 LEFT_OUT = 20
@@ -68,17 +68,21 @@ def start(
             raise KeyboardInterrupt(recovery.way_on(coordinator, session)) from end
         if title is not None:
             coordinator.state.set_title(started.session.id, title)
-        if started.replaced:
-            common.warn("the session's sandbox was gone; what it had not synced is lost")
-        if started.remark:
-            common.warn(started.remark)
-        name, branch = started.session.name, started.session.branch
-        rest = f"branch {branch}" if branch else "nothing is synced"
-        word = "started" if started.new else "already there"
-        click.echo(f"session {name} {word}: sandbox {started.session.sandbox_id}, {rest}")
-        common.warn_of_dangers(coordinator, started.session)
-        if started.new and (line := coordinator.stays_here(started.session)):
-            messages.note(line)
+        _print_start(coordinator, started)
+
+
+def _print_start(coordinator: Coordinator, started: Started) -> None:
+    if started.replaced:
+        common.warn("the session's sandbox was gone; what it had not synced is lost")
+    if started.remark:
+        common.warn(started.remark)
+    name, branch = started.session.name, started.session.branch
+    rest = f"branch {branch}" if branch else "nothing is synced"
+    word = "started" if started.new else "already there"
+    click.echo(f"session {name} {word}: sandbox {started.session.sandbox_id}, {rest}")
+    common.warn_of_dangers(coordinator, started.session)
+    if started.new and (line := coordinator.stays_here(started.session)):
+        messages.note(line)
 
 
 @click.command("shell")

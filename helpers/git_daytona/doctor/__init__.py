@@ -10,6 +10,7 @@ from git_daytona.doctor import confinement, findings, live, machine
 from git_daytona.doctor.daytona import Service
 from git_daytona.doctor.findings import Check, Finding, Seen, Status
 from git_daytona.git.repository import Repository
+from git_daytona.git.repository import find as find_repository
 
 __all__ = ["Finding", "Status", "examine"]
 
@@ -25,7 +26,7 @@ def examine(
     repository: list[Repository | None] = [None]
 
     def find() -> Repository | None:
-        repository[0] = machine.find_repository(start)
+        repository[0] = find_repository(start)
         return repository[0]
 
     def here() -> Repository | None:

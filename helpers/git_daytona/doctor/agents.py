@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from git_daytona.agents import command_line, entries, install, places
-from git_daytona.agents.entries import Kind, Unfit
-from git_daytona.agents.in_json import Json
+from git_daytona.agents.entries import Unfit
 from git_daytona.agents.places import Place
 from git_daytona.agents.table import SERVER, Agent
+from git_daytona.base import files
 from git_daytona.base.errors import GitDaytonaError, NoRepository, UsageError
 from git_daytona.doctor import findings
 from git_daytona.doctor.findings import Check, Finding, Seen, Status, fail, ok, warn
@@ -34,38 +34,37 @@ def examine(agent: Agent, start: Path) -> Iterator[Finding]:
 
 def _set_up(agent: Agent, start: Path) -> Seen:
     """One scope has to be whole; half of one is worse than none."""
-    partly = []
-    for scope, files in _scopes(agent, start):
-        settings = [(place.path, place.kind) for place in files]
-        if (off := _switched_off(agent, settings)) is not None:
+    partly: list[Path] = []
+    for scope, there in _scopes(agent, start):
+        if off := _switched_off(agent, there):
             return fail(off, "take that out: without its hooks the agent acts on this machine")
-        there = [place for place in files if _is_there(place)]
-        if len(there) == len(files):
-            if scope == "global" and (off := _switched_off(agent, _of_repository(agent, start))):
-                return fail(off, f"git daytona install --agent {agent.name} --project")
-            program = command_line.program()
-            if not Path(program).is_absolute():
-                return fail(f"'{program}' is not on PATH", "install git-daytona again")
-            return ok(f"{scope}: {', '.join(str(place.path) for place in files)}")
-        if any(place in there or install.partly(place) for place in files):
-            partly += [place.path for place in files if place not in there]
+        missing = [place.path for place in there if not _is_there(place)]
+        if not missing:
+            return _whole(agent, scope, there, start)
+        if len(missing) < len(there) or any(map(install.partly, there)):
+            partly += missing
     again = f"git daytona install --agent {agent.name} --global"
     if partly:
         return fail(f"'{partly[0]}' lacks what belongs there, or has it of another version", again)
     return fail(f"{agent.title} is not set up: its tools act on this machine", again)
 
 
-def _switched_off(agent: Agent, files: list[tuple[Path, type[Kind]]]) -> str | None:
+def _whole(agent: Agent, scope: str, there: list[Place], start: Path) -> Seen:
+    worktree = _worktree(start) if scope == "global" else None
+    if worktree and (off := _switched_off(agent, places.also_read(agent, worktree))):
+        return fail(off, f"git daytona install --agent {agent.name} --project")
+    program = command_line.program()
+    if not Path(program).is_absolute():
+        return fail(f"'{program}' is not on PATH", "install git-daytona again")
+    return ok(f"{scope}: {', '.join(str(place.path) for place in there)}")
+
+
+def _switched_off(agent: Agent, there: list[Place]) -> str | None:
     keys, value = agent.off
-    for path, kind in files if keys else ():
-        if _value(path, kind, keys) is value:
-            return f"'{path}' switches hooks off: {'.'.join(keys)}"
+    for place in there if keys else ():
+        if _value(place, keys) is value:
+            return f"'{place.path}' switches hooks off: {'.'.join(keys)}"
     return None
-
-
-def _of_repository(agent: Agent, start: Path) -> list[tuple[Path, type[Kind]]]:
-    worktree = _worktree(start)
-    return [(path, Json) for path in places.also_read(agent, worktree)] if worktree else []
 
 
 def _worktree(start: Path) -> Path | None:
@@ -79,10 +78,10 @@ def _server(agent: Agent, start: Path) -> Seen:
     """Every server of our name has to be ours: its tools are let through by their names."""
     if not agent.prefix:
         return ok(f"{agent.title} has no MCP servers")
-    for _, files in _scopes(agent, start):
-        for place in files:
+    for _, there in _scopes(agent, start):
+        for place in there:
             keys = next((it.keys for it in place.entries if it.keys[-1] == SERVER), None)
-            server = _value(place.path, place.kind, keys) if keys else None
+            server = _value(place, keys) if keys else None
             if server is not None and not entries.is_ours(server):
                 return fail(
                     f"'{place.path}' has another MCP server as '{SERVER}', whose tools would be "
@@ -126,16 +125,16 @@ def _scopes(agent: Agent, start: Path) -> Iterator[tuple[str, list[Place]]]:
 
 def _is_there(place: Place) -> bool:
     if not place.entries:
-        return install.read(place.path) is not None
+        return files.read_text(place.path) is not None
     return install.present(place)
 
 
-def _value(path: Path, kind: type[Kind], keys: Sequence[str]) -> Any:
+def _value(place: Place, keys: Sequence[str]) -> Any:
     """What a file has below some keys; None where there is nothing. Raises GitDaytonaError."""
-    raw = install.read(path)
+    raw = files.read_text(place.path)
     if raw is None or not raw.strip():
         return None
     try:
-        return kind.value(raw.decode(), keys)
+        return place.kind.value(raw.decode(), keys)
     except Unfit as problem:
-        raise GitDaytonaError(f"'{path}' {problem}", hint="correct it") from problem
+        raise GitDaytonaError(f"'{place.path}' {problem}", hint="correct it") from problem

@@ -13,7 +13,7 @@ from git_daytona.git.repository import Repository
 from git_daytona.sessions import state
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.settings import cli_profile, order, preferences, settings
-from git_daytona.settings.settings import Settings
+from git_daytona.settings.settings import KEYS_PAGE, Settings
 from git_daytona.transfer import leases
 from git_daytona.trust import presented, verify
 from git_daytona.trust.gateway import Policy
@@ -22,8 +22,6 @@ from git_daytona.trust.host_keys import HostKey
 REQUEST_SECONDS = 8.0
 PROBE_SECONDS = 6.0
 SKEW_SECONDS = 60.0
-NEEDED = ("write:sandboxes", "delete:sandboxes")
-KEYS = "https://app.daytona.io/dashboard/keys"
 
 
 class Service:
@@ -82,18 +80,16 @@ class Service:
     def accepted(self) -> Seen:
         self._key = self.cloud.key_info()
         text = f"accepted, named '{self._key.name}'" if self._key.name else "accepted"
-        missing = [
-            name for name in NEEDED if self._key.permissions and name not in self._key.permissions
-        ]
-        if missing:
+        if lacks := self._key.lacks:
             return fail(
-                f"{text}, but it lacks the permission {' and '.join(missing)}",
-                f"make a key that has it: {KEYS}",
+                f"{text}, but it lacks the permission {lacks}",
+                f"make a key that has it: {KEYS_PAGE}",
             )
         left = self._key.expires_at - datetime.now(UTC) if self._key.expires_at else None
         if left is not None and left < timedelta(days=7):
             return warn(
-                f"{text}, but it expires in {max(0, left.days)} days", f"make a new one: {KEYS}"
+                f"{text}, but it expires in {max(0, left.days)} days",
+                f"make a new one: {KEYS_PAGE}",
             )
         return ok(text)
 

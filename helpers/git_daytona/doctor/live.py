@@ -23,7 +23,6 @@ from git_daytona.doctor.findings import Seen, fail, ok
 from git_daytona.git import environment
 from git_daytona.git.repository import Repository, discover, failure
 from git_daytona.opencode import registration
-from git_daytona.opencode.registration import Config
 from git_daytona.service import host_tools
 from git_daytona.tools.registry import TOOLS
 
@@ -180,18 +179,16 @@ def _model(plan: Plan) -> Iterator[int]:
 def _set_up(worktree: Path, start: Path) -> tuple[list[str], str | None]:
     """What a project's own configuration says of the plugin: what names it or switches it off, and
     the permission rules beside it. That of all projects holds in the scratch project by itself."""
-    shared = [it for it in registration.configs(None, start) if isinstance(it, Config)]
+    shared = registration.usable(None, start)
     everywhere = any(it.own() for it in shared)
     plugins, rules = [], None
-    for config in registration.configs(worktree, start):
-        if not isinstance(config, Config) or config in shared:
-            continue
-        for spec in config.specs():
+    for config in registration.usable(worktree, start):
+        for spec in () if config in shared else config.specs():
             if registration.is_ours(spec.text) and not everywhere:
                 plugins.append(config.place(spec.text).as_uri())
-                if found := config.document.property("permission"):
-                    rules = config.document.text[found.value.start : found.value.end]
-            elif spec.text in (f"-{registration.ID}", "-*"):
+                if found := config.document.root.item("permission"):
+                    rules = config.document.source(found.value)
+            elif registration.is_off(spec.text):
                 plugins.append(spec.text)
     return plugins, rules
 
@@ -348,10 +345,10 @@ def _strange(plan: Plan) -> str | None:
 
 def _servers(project: Path) -> list[str]:
     """The names of the user's MCP servers, whose tools run where the user put them."""
-    configs = [it for it in registration.configs(None, project) if isinstance(it, Config)]
-    places = [*registration.global_files(), *(it.path for it in configs)]
+    places = registration.global_files()
+    places += [it.path for it in registration.usable(None, project)]
     found = []
     for path in dict.fromkeys(places):
-        if (config := registration.read(path)) and (mcp := config.document.property("mcp")):
+        if (config := registration.read(path)) and (mcp := config.document.root.item("mcp")):
             found += [item.key for item in mcp.value.items if item.key]
     return found

@@ -1,5 +1,6 @@
 """The links on this machine: programs, OpenCode's configuration, the repository, our own files."""
 
+import itertools
 import os
 import platform
 import re
@@ -13,10 +14,8 @@ from git_daytona.base.errors import BadSetting, MissingProgram, TimedOut
 from git_daytona.base.run import run
 from git_daytona.doctor.findings import Seen, fail, ok, skipped, warn
 from git_daytona.git import branches, version
-from git_daytona.git import repository as git
 from git_daytona.git.repository import Repository
 from git_daytona.opencode import closing, registration
-from git_daytona.opencode.registration import Config
 from git_daytona.settings import preferences
 
 OPENCODE, OPENCODE_KNOWN = (1, 18), 2
@@ -86,11 +85,10 @@ def plugin(repository: Repository | None, start: Path) -> Seen:
         return skipped(UNUSED)
     if not own:
         return fail("OpenCode's configuration does not name it", INSTALL)
-    for file, where in own.items():
-        if not file.exists():
-            return fail(f"'{where[0]}' names '{file}', which does not exist", INSTALL)
+    for file, (first, *_) in own.items():
         if not (file / "index.js").is_file():
-            return fail(f"'{where[0]}' names '{file}', which OpenCode 2 does not load", INSTALL)
+            what = "OpenCode 2 does not load" if file.exists() else "does not exist"
+            return fail(f"'{first}' names '{file}', which {what}", INSTALL)
     (file, where), *more = own.items()
     text = "registered in " + ", ".join(f"'{path}'" for path in where)
     if more:
@@ -114,20 +112,20 @@ def plugin(repository: Repository | None, start: Path) -> Seen:
 
 def _closed(worktree: Path | None, start: Path, where: Path) -> Seen | None:
     """What leaves OpenCode open where the plugin does not load; None if nothing does."""
-    configs = [it for it in registration.configs(worktree, start) if isinstance(it, Config)]
+    configs = registration.usable(worktree, start)
     for config in configs:
         for spec in config.specs():
-            if spec.text in (f"-{registration.ID}", "-*"):
+            if registration.is_off(spec.text):
                 return fail(f"'{config.path}' switches it off: \"{spec.text}\"", "remove that line")
-    place = next((n for n, it in enumerate(configs) if it.path == where), len(configs))
-    for config in configs[place : place + 1]:
-        if missing := closing.missing(config.document):
-            return warn(
-                f"'{where}' does not forbid OpenCode's own {', '.join(missing)} where the plugin "
-                "does not load",
-                INSTALL,
-            )
-    for config in configs[place + 1 :]:
+    ranked = itertools.dropwhile(lambda config: config.path != where, configs)
+    own = next(ranked, None)
+    if own and (missing := closing.missing(own.document)):
+        return warn(
+            f"'{where}' does not forbid OpenCode's own {', '.join(missing)} where the plugin "
+            "does not load",
+            INSTALL,
+        )
+    for config in ranked:
         if opened := closing.opened(config.document):
             return warn(
                 f"'{config.path}' allows OpenCode's own {', '.join(opened)} where the plugin does "
@@ -193,15 +191,6 @@ def repository(find: Callable[[], Repository | None], start: Path) -> Seen:
     return ok(str(found.worktree))
 
 
-def find_repository(start: Path) -> Repository | None:
-    """The repository that we stand in; None outside one. Raises NoRepository for one that git does
-    not trust or that has no worktree."""
-    try:
-        return git.discover(start)
-    except git.NotInRepository:
-        return None
-
-
 def ssh_version(environ: Mapping[str, str]) -> Seen:
     try:
         program = ssh.find_ssh(environ.get("DAYTONA_SSH_BINARY", ""), environ.get("PATH", ""))
@@ -261,10 +250,7 @@ def isolation(kind: Callable[[], str] | None, *, matters: bool) -> Seen:
 
 def first_line(*argv: str) -> str:
     """The first line that a program prints. It is not told our settings."""
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("DAYTONA_")
-    }
-    result = run(argv, env=environment, timeout=PROGRAM_SECONDS)
+    result = run(argv, env=ssh.scrubbed(dict(os.environ)), timeout=PROGRAM_SECONDS)
     lines = (result.text + "\n" + result.complaint).split("\n")
     return next((line.strip() for line in lines if line.strip()), "")
 

@@ -241,6 +241,15 @@ def discover(start: Path) -> Repository:
     return Repository(git_dir, common_dir, Path(top) if top else None, object_format)
 
 
+def find(start: Path) -> Repository | None:
+    """Find a directory's repository; None outside one. Raises NoRepository for one that cannot be
+    used."""
+    try:
+        return discover(start)
+    except NotInRepository:
+        return None
+
+
 def _not_found(start: Path, result: Result, ask: Callable[..., Result]) -> NoRepository:
     """What to say where git finds no repository: there is none, or why git refuses the one there
     is. Tools would work in an empty project if the second were taken for the first."""

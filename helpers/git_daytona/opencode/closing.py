@@ -10,7 +10,7 @@ the user's. Code Mode's ``execute`` knows no patterns: a rule for all of it take
 import json
 
 from git_daytona.opencode import jsonc
-from git_daytona.opencode.jsonc import Document, Item, Node
+from git_daytona.opencode.jsonc import Document, Node
 
 RULES = {
     **dict.fromkeys(("bash", "edit", "read", "glob", "grep", "list", "lsp"), "**"),
@@ -22,21 +22,21 @@ RULES = {
 def add(text: str) -> str:
     """Return the text with all rules; those that are there stay."""
     document = jsonc.parse(text)
-    found = document.property("permission")
+    found = document.root.item("permission")
     if found is None:
         return jsonc.append(document, document.root, f'"permission": {_all(document)}')
     if found.value.kind != "object":  # one rule for all tools
         return jsonc.replace(document, found.value, _extended(document, found.value, _ON_ONE_LINE))
     for tool in RULES:
         document, permission = _permission(text)
-        item = _item(permission, tool)
+        item = permission.item(tool)
         if item is None:
             text = jsonc.append(document, permission, f'"{tool}": {_rule(tool)}')
         elif tool == "execute":
             continue  # there is nothing to add to a rule for all of it
         elif item.value.kind != "object":
             text = jsonc.replace(document, item.value, _extended(document, item.value, _rule(tool)))
-        elif _text(document, item.value) == "{}":
+        elif document.source(item.value) == "{}":
             text = jsonc.replace(document, item.value, _in_empty(tool))
         elif not _denies(document, item.value, RULES[tool]):
             text = jsonc.append(document, item.value, f'"{RULES[tool]}": "deny"')
@@ -47,54 +47,54 @@ def remove(text: str) -> str:
     """Return the text without the rules: what add() was given, where nothing was changed since."""
     for tool in reversed(RULES):
         document = jsonc.parse(text)
-        found = document.property("permission")
+        found = document.root.item("permission")
         if found is None or found.value.kind != "object":
             return text
-        if _text(document, found.value) in (_ON_ONE_LINE, _all(document)):
+        if document.source(found.value) in (_ON_ONE_LINE, _all(document)):
             place = document.root.items.index(found)
             return jsonc.remove(document, document.root, place)
         if (before := _unextended(document, found.value, _ON_ONE_LINE)) is not None:
             return jsonc.replace(document, found.value, before)
-        item = _item(found.value, tool)
+        item = found.value.item(tool)
         if item is None or item.value.kind != "object":
             continue
         pattern = RULES[tool]
-        if _text(document, item.value) == _rule(tool):
+        if document.source(item.value) == _rule(tool):
             text = jsonc.remove(document, found.value, found.value.items.index(item))
         elif tool == "execute":
             continue
-        elif _text(document, item.value) == _in_empty(tool):
+        elif document.source(item.value) == _in_empty(tool):
             text = jsonc.replace(document, item.value, "{}")
         elif (before := _unextended(document, item.value, _rule(tool))) is not None:
             text = jsonc.replace(document, item.value, before)
         elif _denies(document, item.value, pattern):
-            rule = item.value.items.index(_item(item.value, pattern))
+            rule = item.value.items.index(item.value.item(pattern))
             text = jsonc.remove(document, item.value, rule)
     return text
 
 
 def missing(document: Document) -> list[str]:
     """The tools that the rules of a configuration do not forbid at the end."""
-    found = document.property("permission")
+    found = document.root.item("permission")
     if found is None or found.value.kind != "object":
         return list(RULES)
     return [
         tool
         for tool, pattern in RULES.items()
-        if (item := _item(found.value, tool)) is None
+        if (item := found.value.item(tool)) is None
         or not (_denies(document, item.value, pattern) or document.string(item.value) == "deny")
     ]
 
 
 def opened(document: Document) -> list[str]:
     """The tools that a configuration of a higher rank lets do something."""
-    found = document.property("permission")
+    found = document.root.item("permission")
     if found is None:
         return []
     if found.value.kind != "object":
         return [] if document.string(found.value) == "deny" else list(RULES)
     closed = missing(document)
-    return [tool for tool in closed if _item(found.value, tool) is not None]
+    return [tool for tool in closed if found.value.item(tool) is not None]
 
 
 def _in_empty(tool: str) -> str:
@@ -123,14 +123,14 @@ def _all(document: Document) -> str:
 def _extended(document: Document, value: Node, rules: str) -> str:
     """The object of a single rule for everything and more rules. No blanks: that tells it from the
     user's own."""
-    return f'{{"*":{_text(document, value)},{rules[1:]}'
+    return f'{{"*":{document.source(value)},{rules[1:]}'
 
 
 def _unextended(document: Document, value: Node, rules: str) -> str | None:
     """The single rule that _extended() was given; None for another object."""
-    text = _text(document, value)
+    text = document.source(value)
     if value.kind == "object" and value.items and text.startswith('{"*":'):
-        first = _text(document, value.items[0].value)
+        first = document.source(value.items[0].value)
         if text == f'{{"*":{first},{rules[1:]}':
             return first
     return None
@@ -138,19 +138,11 @@ def _unextended(document: Document, value: Node, rules: str) -> str | None:
 
 def _permission(text: str) -> tuple[Document, Node]:
     document = jsonc.parse(text)
-    found = document.property("permission")
+    found = document.root.item("permission")
     assert found is not None
     return document, found.value
 
 
-def _item(node: Node, key: str) -> Item | None:
-    return next((item for item in reversed(node.items) if item.key == key), None)
-
-
 def _denies(document: Document, value: Node, pattern: str) -> bool:
-    item = _item(value, pattern)
+    item = value.item(pattern)
     return item is not None and document.string(item.value) == "deny"
-
-
-def _text(document: Document, node: Node) -> str:
-    return document.text[node.start : node.end]

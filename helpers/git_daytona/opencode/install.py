@@ -6,48 +6,14 @@ Nothing is remembered besides the configuration itself: uninstalling is the inve
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-from git_daytona.base import files
-from git_daytona.base.errors import BadSetting, GitDaytonaError
+from git_daytona.base.errors import GitDaytonaError
+from git_daytona.base.files import Change
 from git_daytona.opencode import closing, jsonc, registration
 from git_daytona.opencode.registration import Config
 
 SCHEMA = "https://opencode.ai/config.json"
-
-
-@dataclass(frozen=True)
-class Change:
-    """A configuration file before and after, None where there is no file; ``replaced`` are plugins
-    of ours of other installations."""
-
-    path: Path
-    before: bytes | None
-    after: bytes | None
-    replaced: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return self.before != self.after
-
-    def diff(self) -> str:
-        """A unified diff, fit for a terminal."""
-        return files.unified_diff(self.path, self.before, self.after)
-
-    def make(self) -> None:
-        """Write or remove the file. Raises BadSetting, also for one that was changed meanwhile."""
-        if files.read_configuration(self.path) != self.before:
-            raise BadSetting(f"'{self.path}' was changed meanwhile", hint="try again")
-        if self.after is not None:
-            files.rewrite(self.path, self.after)
-            return
-        try:
-            self.path.unlink()
-        except OSError as problem:
-            raise BadSetting(
-                f"cannot remove '{self.path}': {problem.strerror}",
-                hint="make its directory writable",
-            ) from problem
 
 
 def install(worktree: Path | None) -> Change:
@@ -60,7 +26,7 @@ def install(worktree: Path | None) -> Change:
     if worktree is None:
         # There the last array counts: another file would have no effect, or hide the plugins of
         # this one.
-        better = [found for found in reversed(there) if found.document.property("plugin")]
+        better = [found for found in reversed(there) if found.document.root.item("plugin")]
     else:
         better = [found for found in there if found.own()]
     chosen = next(iter(better), chosen)
@@ -99,9 +65,10 @@ def rivals(worktree: Path | None, start: Path, changed: Path) -> list[str]:
     """What OpenCode would load besides the plugin in the changed file and should not, one line
     each. Files that cannot be read are left to ``git daytona doctor``."""
     found = []
-    readable = (it for it in registration.configs(worktree, start) if isinstance(it, Config))
     for path, spec, place in (
-        (it.path, spec.text, it.place(spec.text)) for it in readable for spec in it.specs()
+        (it.path, spec.text, it.place(spec.text))
+        for it in registration.usable(worktree, start)
+        for spec in it.specs()
     ):
         if registration.is_other(spec):
             found.append(
@@ -134,7 +101,7 @@ def _fresh(spec: str) -> bytes:
 
 def added(document: jsonc.Document, entry: str) -> str:
     """The text of a document with an entry, as JSON, in its array of plugins."""
-    plugins = document.property("plugin")
+    plugins = document.root.item("plugin")
     if plugins is None:
         return jsonc.append(document, document.root, f'"plugin": [{entry}]')
     return jsonc.append(document, plugins.value, entry)
@@ -144,12 +111,12 @@ def removed(text: str, unwanted: Callable[[str], bool]) -> str:
     """The text without the unwanted plugins; a property that is as added() makes it goes whole."""
     while True:
         document = jsonc.parse(text)
-        found = document.property("plugin")
+        found = document.root.item("plugin")
         numbers = [it.number for it in registration.specs(document) if unwanted(it.text)]
         if found is None or not numbers:
             return text
         item = found.value.items[numbers[0]].value
-        if text[found.value.start : found.value.end] == f"[{text[item.start : item.end]}]":
+        if document.source(found.value) == f"[{document.source(item)}]":
             text = jsonc.remove(document, document.root, document.root.items.index(found))
         else:
             text = jsonc.remove(document, found.value, numbers[0])

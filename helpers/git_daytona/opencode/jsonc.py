@@ -38,6 +38,10 @@ class Node:
     end: int
     items: tuple["Item", ...] = ()
 
+    def item(self, key: str) -> "Item | None":
+        """A property of an object; of several with one name the last, which counts."""
+        return next((item for item in reversed(self.items) if item.key == key), None)
+
 
 @dataclass(frozen=True)
 class Item:
@@ -65,13 +69,13 @@ class Document:
         found = _LINE.search(self.text)
         return found.group() if found else "\n"
 
-    def property(self, key: str) -> Item | None:
-        """A property of the outermost object; of several with one name the last, which counts."""
-        return next((item for item in reversed(self.root.items) if item.key == key), None)
+    def source(self, node: Node) -> str:
+        """The text of a value."""
+        return self.text[node.start : node.end]
 
     def string(self, node: Node) -> str | None:
         """The value of a string; None for anything else."""
-        return str(json.loads(self.text[node.start : node.end])) if node.kind == "string" else None
+        return str(json.loads(self.source(node))) if node.kind == "string" else None
 
 
 def parse(text: str) -> Document:

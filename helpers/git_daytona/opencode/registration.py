@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import git_daytona
-from git_daytona.base import paths
+from git_daytona.base import files, paths
 from git_daytona.base.errors import BadSetting
 from git_daytona.opencode import jsonc
 
@@ -30,7 +30,6 @@ ID = "git-daytona"
 _FORMER = PLUGIN.with_name("daytona.js")
 NAMES = ("opencode.json", "opencode.jsonc")
 _OTHER = re.compile(r"(?:npm:)?(?:@daytona(?:io)?/opencode(?:-plugin)?|opencode-daytona)(?:@.*)?")
-_LARGEST = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Config:
 def specs(document: jsonc.Document) -> list[Spec]:
     """The plugins that a document names; one with options is an array that begins with its name."""
     found = []
-    plugins = document.property("plugin")
+    plugins = document.root.item("plugin")
     for number, item in enumerate(plugins.value.items if plugins else ()):
         node = item.value
         if node.kind == "array" and node.items:
@@ -87,6 +86,11 @@ def is_ours(spec: str) -> bool:
     return place.parts[-3:] in (PLUGIN.parts[-3:], _FORMER.parts[-3:])
 
 
+def is_off(spec: str) -> bool:
+    """Whether an entry switches the plugin off."""
+    return spec in (f"-{ID}", "-*")
+
+
 def is_other(spec: str) -> bool:
     """Whether a plugin is Daytona's own one in TypeScript."""
     return bool(_OTHER.fullmatch(spec))
@@ -100,30 +104,18 @@ def target(spec: str) -> str:
 def read(path: Path) -> Config | None:
     """Read a configuration file; None if there is none. Raises BadSetting for one that OpenCode
     could not read, either."""
+    if (raw := files.read_text(path)) is None:
+        return None
+    if not raw.strip():
+        raise BadSetting(f"'{path}' is empty", hint="remove it, or write {} into it")
     hint = "correct it first; nothing was changed"
     try:
-        with path.open("rb") as handle:
-            raw = handle.read(_LARGEST + 1)
-        if len(raw) > _LARGEST:
-            raise BadSetting(f"'{path}' is larger than {_LARGEST >> 20} MiB", hint=hint)
-        document = jsonc.parse(raw.decode()) if raw.strip() else None
-    except FileNotFoundError as problem:
-        if not path.is_symlink():
-            return None
-        hint = "remove it, or make the file that it names"
-        raise BadSetting(f"'{path}' is a link to nowhere", hint=hint) from problem
-    except OSError as problem:
-        hint = "make it readable for you"
-        raise BadSetting(f"cannot read '{path}': {problem.strerror}", hint=hint) from problem
-    except UnicodeDecodeError as problem:
-        raise BadSetting(f"'{path}' is not UTF-8", hint=hint) from problem
+        document = jsonc.parse(raw.decode())
     except jsonc.Malformed as problem:
         raise BadSetting(f"'{path}' is not JSON with comments: {problem}", hint=hint) from problem
-    if document is None:
-        raise BadSetting(f"'{path}' is empty", hint="remove it, or write {} into it")
     if document.root.kind != "object":
         raise BadSetting(f"'{path}' does not hold a JSON object", hint=hint)
-    plugins = document.property("plugin")
+    plugins = document.root.item("plugin")
     if plugins is not None and plugins.value.kind != "array":
         hint = 'make it one: "plugin": []'
         raise BadSetting(f"\"plugin\" in '{path}' is not an array", hint=hint)
@@ -144,8 +136,8 @@ def is_of_project(worktree: Path) -> bool:
     """Tell whether the plugin belongs into a project's own configuration, where the project has
     one and that for all projects does not name the plugin already."""
 
-    def named(files: list[Path]) -> bool:
-        return any(isinstance(it, Config) and it.own() for it in _readable(files))
+    def named(places: list[Path]) -> bool:
+        return any(isinstance(it, Config) and it.own() for it in _readable(places))
 
     here = project_files(worktree)
     return named(here) or (any(map(os.path.lexists, here)) and not named(global_files()))
@@ -155,7 +147,7 @@ def configs(worktree: Path | None, start: Path) -> Iterator[Config | BadSetting]
     """The files whose plugins OpenCode loads when it runs in ``start``, each once; for one that
     cannot be read, why."""
     shared = list(_readable(global_files()))
-    arrays = [it for it in shared if isinstance(it, Config) and it.document.property("plugin")]
+    arrays = [it for it in shared if isinstance(it, Config) and it.document.root.item("plugin")]
     yield from (it for it in shared if isinstance(it, BadSetting) or it in arrays[-1:])
     named = os.environ.get("OPENCODE_CONFIG")
     folders = [*_way(worktree, start), *_folders(worktree, start)]
@@ -163,8 +155,13 @@ def configs(worktree: Path | None, start: Path) -> Iterator[Config | BadSetting]
     yield from _readable([Path(named).absolute(), *found] if named else found)
 
 
-def _readable(files: list[Path]) -> Iterator[Config | BadSetting]:
-    for path in dict.fromkeys(files):
+def usable(worktree: Path | None, start: Path) -> list[Config]:
+    """Those of configs() that can be read."""
+    return [it for it in configs(worktree, start) if isinstance(it, Config)]
+
+
+def _readable(places: list[Path]) -> Iterator[Config | BadSetting]:
+    for path in dict.fromkeys(places):
         try:
             if (config := read(path)) is not None:
                 yield config

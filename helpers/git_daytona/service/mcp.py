@@ -30,7 +30,7 @@ from git_daytona import __version__
 from git_daytona.base import log, run
 from git_daytona.base.errors import GitDaytonaError, NotFound
 from git_daytona.git.refs import PROJECT
-from git_daytona.git.repository import NotInRepository, discover
+from git_daytona.git.repository import find
 from git_daytona.service.dispatcher import Dispatcher
 from git_daytona.service.jsonrpc import Refused, Request, SilentPeer
 from git_daytona.service.toasts import described
@@ -217,10 +217,8 @@ class _Session(SilentPeer):
             dispatcher.event(self._new_request("event", created))
 
     def _make(self, place: Path) -> Dispatcher:
-        try:
-            worktree = discover(place).worktree or place
-        except NotInRepository:
-            worktree = place
+        repository = find(place)
+        worktree = repository.worktree if repository and repository.worktree else place
         made = Dispatcher(self, self._tools, place, str(worktree), None, {})
         if self._name:
             self._id = _session_id(made, self._name)

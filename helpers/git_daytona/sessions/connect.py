@@ -119,9 +119,7 @@ class _Connected:
             access, trust = self._lease.enter_context(coordinator.transfers.lease(sandbox_id))
             connected = held.enter_context(connection(coordinator.settings, access.token, trust))
             self._begin()
-            env = {
-                key: value for key, value in os.environ.items() if not key.startswith("DAYTONA_")
-            }
+            env = ssh.scrubbed(dict(os.environ))
             env |= {**connected.env, **wish.variables, **options}
             wrapper = shlex.split(env.pop("GIT_SSH_COMMAND"))
             place = ("-p", str(trust.endpoint.port), trust.endpoint.host)

@@ -13,7 +13,7 @@ from git_daytona.base.errors import GitDaytonaError, NoRepository
 from git_daytona.base.secret import printable
 from git_daytona.base.threads import Late, within
 from git_daytona.git.commit_counts import BranchPosition, branch_positions
-from git_daytona.git.repository import NotInRepository, discover
+from git_daytona.git.repository import find
 from git_daytona.sandbox import lifecycle, ownership
 from git_daytona.sessions import home, state, working
 from git_daytona.sessions.coordinator import Coordinator
@@ -67,6 +67,11 @@ class Row:
     """Whether a turn or a command goes on in it, or a sync."""
     ordered: Mapping[str, str | int | bool] = field(default_factory=dict)
     """What the sandbox was made with, as the API says, by the names of its request's members."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        return str(self.number or self.session_id)
 
     def document(self) -> dict[str, object]:
         """Return it as ``git daytona status --json`` prints it."""
@@ -155,11 +160,9 @@ def _other(directory: Path) -> Coordinator:
     """Make a coordinator for sessions of another place."""
     if not directory.is_dir():
         raise NoRepository(f"'{directory}' is not there any more")
-    try:
-        repository = discover(directory)
-    except NotInRepository:
-        return Coordinator(directory, settings.load(directory))
-    return Coordinator(repository, settings.load(repository.worktree))
+    repository = find(directory)
+    project = repository.worktree if repository else directory
+    return Coordinator(repository or directory, settings.load(project))
 
 
 def _remembered(memory: Path) -> Seen:
