@@ -3,8 +3,8 @@ nothing else but what is pinned. Where nobody has told it a gateway and the host
 name, it becomes the program that finds, starts and leases that (cli/daytona_ssh.py), and is started
 by it again.
 
-Standard library only, nothing of this package, one file: git starts it by its path for every
-connection. The coordinator tells it what to do through the environment:
+Standard library only, nothing of this package, one file: git starts it for every connection. The
+coordinator tells it what to do through the environment:
 
 - ``DAYTONA_SSH_GATEWAY``: ``host[:port]`` (IPv6 in brackets) of the gateway; other destinations are
   left to the user's own ssh

@@ -184,10 +184,9 @@ def test_case_16_git_speaks_one_language(environment):
 def test_case_17_the_wrapper_in_an_odd_folder(local, tmp_path, monkeypatch, folder):
     """What git is told to run as its ssh goes through a shell: the very wrapper is found, and its
     arguments arrive."""
-    place = tmp_path / folder / "ssh.py"
-    place.parent.mkdir(exist_ok=True)
-    shutil.copy(ssh.__file__, place)
-    (place.parent / "python").symlink_to(sys.executable)
+    place = tmp_path / folder
+    (place / "git_daytona").mkdir(parents=True)
+    shutil.copy(ssh.__file__, place / "git_daytona")
     wrapper = (*environment.WRAPPER[:-1], str(place))
     monkeypatch.setattr(environment, "WRAPPER", wrapper)
     found = settings.load(None)

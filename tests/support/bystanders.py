@@ -52,7 +52,7 @@ def left_over() -> list[str]:
         and (
             "git" in each.name
             or "ssh" in each.name
-            or any(word.endswith("git_daytona/ssh.py") for word in each.words)
+            or any("git_daytona.ssh" in word for word in each.words)
         )
     ]
 

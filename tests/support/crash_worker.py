@@ -21,6 +21,7 @@ from typing import Any
 
 from git_daytona.api.cloud import Cloud
 from git_daytona.base import files
+from git_daytona.git import new_keys
 from git_daytona.git import repository as git
 from git_daytona.sessions import copy, recovery
 from git_daytona.sessions.coordinator import Coordinator
@@ -80,6 +81,7 @@ def work(place: str, operation: str, arguments: list[str], target: str) -> None:
         steps.wrap(Cloud, name, lambda *_arguments, name=name, **_options: f"api {name}")
     for module in (git, transfer):
         steps.wrap(module, "run", git_step)
+    steps.wrap(new_keys, "add", lambda *_arguments: "git config")
     steps.wrap(
         files, "write_whole", lambda path, *_arguments, **_options: f"write {path.parent.name}"
     )

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import click
-import wcwidth
 
 from git_daytona.base import paths
 from git_daytona.sessions import state
@@ -29,13 +28,24 @@ _COLOURS = {
 # -- for people ------------------------------------------------------------------------------------
 
 
+def _width(text: str) -> int:
+    """How many columns a text takes."""
+    if text.isascii() and text.isprintable():
+        return len(text)
+    import wcwidth  # not at the top: its tables take long to load
+
+    return wcwidth.width(text)
+
+
 def cut(text: str, width: int, *, left: bool = False) -> str:
     """Cut a text to so many columns; an ellipsis is for what is missing, on one side."""
-    whole = wcwidth.width(text)
+    whole = _width(text)
     if whole <= width:
         return text
     if width < 1:
         return ""
+    import wcwidth
+
     if left:
         return CUT + wcwidth.clip(text, whole - width + 1, whole)
     return wcwidth.clip(text, 0, width - 1) + CUT
@@ -125,7 +135,7 @@ def lines(
         column: [column.heading, *(column.text(row, now) for row in rows)]
         for column in _columns(rows, everywhere)
     }
-    natural = {column: max(map(wcwidth.width, texts)) for column, texts in cells.items()}
+    natural = {column: max(map(_width, texts)) for column, texts in cells.items()}
     widths = natural if width is None else _fit(natural, width)
     made = []
     for number, row in enumerate((None, *rows)):
@@ -133,7 +143,7 @@ def lines(
         for column, room in widths.items():
             text = cut(cells[column][number], room, left=column.left)
             painted = _paint(text, column, row) if colour else text
-            parts.append(wcwidth.ljust(painted, room))
+            parts.append(painted + " " * (room - _width(text)))
         made.append(GAP.join(parts).rstrip())
     return made if width is None else [cut(line, width) for line in made]
 

@@ -15,7 +15,7 @@ from git_daytona.base import files, log, paths
 from git_daytona.base.endpoint import Endpoint
 from git_daytona.base.errors import NoRepository, TransferFailed
 from git_daytona.base.secret import printable
-from git_daytona.git import worktrees
+from git_daytona.git import new_keys, worktrees
 from git_daytona.git.refs import (
     BASES,
     COUNTER,
@@ -162,29 +162,39 @@ def set_remote(repository: Repository, names: Names, endpoint: Endpoint, owner: 
         "push": f"{names.ref}:refs/heads/{SANDBOX_BRANCH}",
         "daytonaOwner": owner,
     }
+    remote, branch = f"remote.{names.remote}", f"branch.{names.branch}"
     with changing(repository):
-        _set_section(repository, f"remote.{names.remote}", wanted)
-        section = f"branch.{names.branch}"
-        if not {"remote", "merge"} & repository.section(section).keys():  # one of the user's own
-            _set_section(repository, section, _upstream(names))
+        new = {remote: _corrected(repository, remote, wanted)}
+        if not {"remote", "merge"} & repository.section(branch).keys():  # one of the user's own
+            new[branch] = _upstream(names)
+        if new := {section: values for section, values in new.items() if values}:
+            try:
+                new_keys.add(repository, new)
+            except OSError as problem:
+                raise _not_set(next(iter(new)), problem.strerror or str(problem)) from problem
 
 
 def _upstream(names: Names) -> dict[str, str]:
     return {"remote": names.remote, "merge": f"refs/heads/{SANDBOX_BRANCH}"}
 
 
-def _set_section(repository: Repository, section: str, wanted: Mapping[str, str]) -> None:
+def _corrected(repository: Repository, section: str, wanted: Mapping[str, str]) -> dict[str, str]:
+    """Correct the keys that a section has; return those that it has not."""
     there = repository.section(section)
     for key, value in wanted.items():
-        if there.get(key.lower()) == value:
-            continue
-        result = repository.set_config("--replace-all", f"{section}.{key}", value)
-        if result.status != 0:
-            reason = (result.complaint.splitlines() or ["git config failed"])[-1]
-            raise TransferFailed(
-                f"cannot set '{section}.{key}': {reason}",
-                hint="another program may hold .git/config.lock; remove it if none does",
-            )
+        if there.get(key.lower(), value) != value:
+            result = repository.set_config("--replace-all", f"{section}.{key}", value)
+            if result.status != 0:
+                reason = (result.complaint.splitlines() or ["git config failed"])[-1]
+                raise _not_set(f"{section}.{key}", reason)
+    return {key: value for key, value in wanted.items() if key.lower() not in there}
+
+
+def _not_set(what: str, reason: str) -> TransferFailed:
+    return TransferFailed(
+        f"cannot set '{what}': {reason}",
+        hint="another program may hold .git/config.lock; remove it if none does",
+    )
 
 
 def owner(repository: Repository, remote: str) -> str:

@@ -22,6 +22,8 @@ from git_daytona.git.refs import INCOMING, KEPT
 
 LOCAL_SECONDS = 300.0
 """Limit of one local git command: a checkout of a large tree on a slow disk."""
+LOCK_SECONDS = 10
+"""How long another program may hold the lock on .git/config."""
 PACKS = 10
 """More than these, and git is asked whether that is too many (gc.autoPackLimit)."""
 
@@ -143,7 +145,7 @@ class Repository:
 
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_result(locked),
-            stop=tenacity.stop_after_delay(10),
+            stop=tenacity.stop_after_delay(LOCK_SECONDS),
             wait=tenacity.wait_random_exponential(multiplier=0.02, max=0.5),
             retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
         )

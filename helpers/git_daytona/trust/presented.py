@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from git_daytona import ssh
 from git_daytona.base.endpoint import Endpoint
@@ -27,9 +28,16 @@ from git_daytona.trust.known_hosts import PREFERRED, Line
 KEYSCAN_SECONDS = 3
 CONNECT_SECONDS = 40.0
 PROBE_SECONDS = 20.0
-WRAPPER = (sys.executable, "-I", "-S", "-B", "-X", "utf8", ssh.__file__)
-"""``daytona-ssh``: the interpreter that runs us and the wrapper's own file; what PATH holds, or who
-installed what where, does not matter."""
+_START = (
+    "import sys; sys.path.append(sys.argv.pop(1));"
+    " from git_daytona.ssh import main; sys.exit(main(sys.argv[1:]))"
+)
+WRAPPER = (
+    *(sys.executable, "-I", "-S", "-X", "utf8", "-c", _START),
+    str(Path(ssh.__file__).parents[1]),
+)
+"""``daytona-ssh``: the interpreter that runs us and the wrapper's own file, imported, so that it is
+compiled once; what PATH holds, or who installed what where, does not matter."""
 NO_TOKEN = "there-is-no-token-yet"  # noqa: S105
 """The user name of a connection without a token; no token of Daytona's looks like it."""
 _FAMILY = {"ssh-ed25519": "ed25519", "ssh-rsa": "rsa"}  # ssh-keyscan's names; the rest is "ecdsa"
