@@ -5,7 +5,6 @@ Of the places where a user orders, each later one wins: the snapshot of ``.env``
 configuration, the environment, the command line. Nothing else of a repository's files decides.
 """
 
-import ipaddress
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -67,6 +66,8 @@ def _gpu_types(text: str) -> list[str]:
 
 
 def _networks(text: str) -> str:
+    import ipaddress  # which few starts need
+
     try:
         return ",".join(str(ipaddress.IPv4Network(each)) for each in _list(text))
     except ValueError as problem:
@@ -81,12 +82,12 @@ def _domains(text: str) -> str:
     return ",".join(found)
 
 
-def _proxy(text: str) -> Secret:
-    """Read a URL, which may hold a password."""
+def _proxy(text: str) -> str | Secret:
+    """Read a URL; one that holds a password is a Secret."""
     parts = urlsplit(_word(text))
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("is no http(s) URL")
-    return Secret(text)
+    return Secret(text) if "@" in text else text
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -419,7 +420,7 @@ def _read(option: Option, text: str, source: str, kind: type[UsageError] | type[
             f"{source} is {shown}, which {problem}",
             hint=f"see {option.key} in git-daytona(1)",
         ) from None
-    if isinstance(value, Secret) and "@" in text and source != option.variable:
+    if isinstance(value, Secret) and source != option.variable:
         raise kind(
             f"{source} holds a user name or password", hint=f"set it in {option.variable} instead"
         )
