@@ -21,6 +21,7 @@ from git_daytona.api.toolbox import (
 from git_daytona.base.endpoint import web_link
 from git_daytona.base.errors import (
     BadAnswer,
+    Conflict,
     Forbidden,
     GitDaytonaError,
     NotFound,
@@ -77,6 +78,24 @@ class Cloud(Toolbox):
         path = f"/sandbox/{check_sandbox_id(sandbox_id)}/start"
         return self._begin("start", path)
 
+    def fork(self, sandbox_id: str, name: str, labels: Mapping[str, str]) -> SandboxInfo:
+        """Copy a sandbox that runs, with all its files, and wait until the copy runs. It gets these
+        labels; until then it can be told by its name.
+
+        Raises NotOffered for a sandbox of a class without forks, NotFound on a server without,
+        BadAnswer for one that does not run, Conflict while it is being changed.
+        """
+        path = f"/sandbox/{check_sandbox_id(sandbox_id)}/fork"
+        info = self._described(self._ask("fork the sandbox", "POST", path, body={"name": name}))
+        with contextlib.suppress(Conflict):  # while it is made
+            self.label(info.id, labels)  # it has those of the other one
+        return self._running("fork", info)
+
+    def label(self, sandbox_id: str, labels: Mapping[str, str]) -> None:
+        """Replace a sandbox's labels."""
+        path = f"/sandbox/{check_sandbox_id(sandbox_id)}/labels"
+        self._ask("label the sandbox", "PUT", path, body={"labels": dict(labels)})
+
     def stop(self, sandbox_id: str) -> None:
         """Ask for a sandbox to stop. Raises Conflict while its state changes."""
         path = f"/sandbox/{check_sandbox_id(sandbox_id)}/stop"
@@ -129,7 +148,11 @@ class Cloud(Toolbox):
     def _begin(self, verb: str, path: str, **request: Any) -> SandboxInfo:
         """Ask for a sandbox to run, and wait for it; raises SandboxBroken, TimedOut."""
         request["seconds"] = self.start_seconds
-        info = self._described(self._ask(f"{verb} the sandbox", "POST", path, **request))
+        answer = self._ask(f"{verb} the sandbox", "POST", path, **request)
+        return self._running(verb, self._described(answer))
+
+    def _running(self, verb: str, info: SandboxInfo) -> SandboxInfo:
+        """Wait until a sandbox runs; raises SandboxBroken, TimedOut."""
 
         def pause(state: tenacity.RetryCallState) -> float:
             late = (state.seconds_since_start or 0.0) - 5.0

@@ -58,7 +58,8 @@ def from_status(
     """Make the error of a status that is not 2xx; ``text`` is what ``said`` found in the body."""
     said = f": {text}" if text else ""
     if status in _REFUSED:
-        return _from_words(text, said, doing, settings)
+        refused = errors.NotOffered if status == 422 else BadAnswer
+        return _from_words(text, said, doing, settings, refused)
     if status in (402, 403, 429):
         return _from_organization(status, text, said, doing, headers)
     if status >= 500:
@@ -72,7 +73,7 @@ def from_status(
             f" {settings.key_source or 'the keyring'}{said}",
             hint=f"make a new one ({DASHBOARD}/keys) and set DAYTONA_API_KEY",
         ),
-        405: BadAnswer(
+        405: errors.NotOffered(
             f"could not {doing}: the server does not offer it{said}",
             hint="update the Daytona server, or check DAYTONA_API_URL",
         ),
@@ -129,7 +130,9 @@ def _retry_after(headers: Mapping[str, Any]) -> float | None:
     return float(wait[1]) if wait else None
 
 
-def _from_words(text: str, said: str, doing: str, settings: Settings) -> GitDaytonaError:
+def _from_words(
+    text: str, said: str, doing: str, settings: Settings, refused: type[BadAnswer]
+) -> GitDaytonaError:
     if _NOT_RUNNING.search(text):
         return errors.SandboxNotRunning(
             f"could not {doing}: the sandbox is not running",
@@ -141,6 +144,6 @@ def _from_words(text: str, said: str, doing: str, settings: Settings) -> GitDayt
             f"the snapshot '{settings.snapshot}' cannot be used{said}",
             hint=f"correct DAYTONA_SNAPSHOT ({source}), or unset it for the default",
         )
-    return BadAnswer(
+    return refused(
         f"could not {doing}{said or ': the request was refused'}", hint="the log has more"
     )

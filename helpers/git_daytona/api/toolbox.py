@@ -64,6 +64,7 @@ class SandboxInfo:
     """Whether it may be destroyed at any moment, for others who pay more."""
     is_public: bool = False
     """Whether its ports are open to all."""
+    name: str = ""
 
 
 class Toolbox(Account):
@@ -237,6 +238,7 @@ def described(answer: object, doing: str) -> SandboxInfo:
     if not isinstance(answer, dict) or not isinstance(answer.get("id"), str):
         raise senseless(doing)
     labels, reason, created = (answer.get(name) for name in ("labels", "errorReason", "createdAt"))
+    name = answer.get("name")
     return SandboxInfo(
         id=check_sandbox_id(answer["id"]),
         state=printable(str(answer.get("state") or "unknown"))[:50],
@@ -251,4 +253,5 @@ def described(answer: object, doing: str) -> SandboxInfo:
         deleted_after=_minutes(answer.get("autoDeleteInterval")),
         is_spot=answer.get("spot") is True,
         is_public=answer.get("public") is True,
+        name=name if isinstance(name, str) else "",
     )

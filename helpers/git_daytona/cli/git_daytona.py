@@ -5,6 +5,7 @@ from git_daytona.cli.program import program
 SECTIONS = {
     "Work in sessions": {
         "start": ("work", "Start a session: a sandbox with HEAD in it"),
+        "fork": ("forks", "Start another session from the state of one"),
         "exec": ("execute", "Run a command in a session's sandbox"),
         "shell": ("work", "Open a shell in a session's sandbox"),
         "cp": ("work", "Copy files into a sandbox, or out of it"),

@@ -4,7 +4,7 @@ import contextlib
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -29,6 +29,10 @@ TRANSITIONAL = frozenset(
     ).split()
 )
 """States that a sandbox leaves by itself."""
+COPY = "git-daytona-fork-"
+"""The beginning of the name of a sandbox that is a copy of another one."""
+FORK_TRIES = 5
+"""How often a copy is asked for of a sandbox that is asleep or busy."""
 PATIENCE = 3.0
 """Seconds after which a person is told what is waited for."""
 
@@ -39,7 +43,8 @@ class Mark:
 
     ``number`` is None until one is reserved; ``prefix`` is of the branch reserved with it.
     ``creation`` is random, and a label of what it makes: of nothing else, whose session or project
-    has the same id. An ``api_url`` is missing from the marks of earlier versions.
+    has the same id. An ``api_url`` is missing from the marks of earlier versions. Of a fork,
+    ``origin`` is the session that it is of, and ``begin`` the commit that its branch begins with.
     """
 
     path: Path
@@ -50,6 +55,13 @@ class Mark:
     creation: str
     number: int | None = None
     prefix: str = SANDBOX_BRANCH
+    origin: str = ""
+    begin: str | None = None
+
+    @property
+    def copy_name(self) -> str:
+        """The name of its sandbox if that is a copy: it has the other one's labels at first."""
+        return COPY + self.creation
 
     @property
     def labels(self) -> dict[str, str]:
@@ -61,8 +73,8 @@ class Mark:
 
     def write(self, number: int | None = None, prefix: str = SANDBOX_BRANCH) -> "Mark":
         entry = {"session": self.session_id, "project": self.project_id, "gitDir": self.git_dir}
-        entry |= {"apiUrl": self.api_url, "creation": self.creation}
-        text = json.dumps({**entry, "number": number, "prefix": prefix})
+        entry |= {"apiUrl": self.api_url, "creation": self.creation, "origin": self.origin}
+        text = json.dumps({**entry, "begin": self.begin, "number": number, "prefix": prefix})
         files.write_whole(self.path, text.encode())
         return replace(self, number=number, prefix=prefix)
 
@@ -102,9 +114,11 @@ def _read(path: Path) -> Mark | None:
         prefix = str(entry.get("prefix", SANDBOX_BRANCH))
         api_url = str(entry.get("apiUrl", ""))
         creation = str(entry.get("creation") or secrets.token_hex(16))
+        origin, begin = str(entry.get("origin") or ""), entry.get("begin")
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return Mark(path, session, project, git_dir, api_url, creation, number, prefix)
+    begin = str(begin) if begin else None
+    return Mark(path, session, project, git_dir, api_url, creation, number, prefix, origin, begin)
 
 
 def _until_settled(retry: tenacity.retry_base) -> tenacity.Retrying:
@@ -143,9 +157,9 @@ class Sandboxes:
     cloud: Cloud
     tell: Callable[[str], None]
 
-    def create(self, mark: Mark, repository: str, *, synced: bool) -> SandboxInfo:
+    def create(self, mark: Mark, repository: str, *, synced: bool, like: str = "") -> SandboxInfo:
         """Create a session's sandbox for a repository of that name, or adopt what an interrupted
-        creation left."""
+        creation left. It is a copy of the sandbox ``like``, if that can be copied."""
         labels = mark.labels | ownership.labels(repository)
         begun = mark.path.exists()
         if not begun:
@@ -154,22 +168,58 @@ class Sandboxes:
         def attempt() -> SandboxInfo:
             nonlocal begun
             # a new session's first attempt finds none; after a lost answer there may be one
-            left = self.cloud.find(mark.labels) if begun else []
+            left = self.left(mark) if begun else []
             begun = True
-            # the first: a copy of its labels is younger
-            for found in sorted(left, key=lambda info: info.created_at or "~"):
+            for found in left:
                 self.tell("taking over the sandbox of an interrupted start")
                 with contextlib.suppress(errors.SandboxGone):  # a list may show what was
                     return self.awake(self.cloud.get(found.id))
+            if like and (copy := self._copy(like, mark.copy_name, labels)):
+                return copy
             self.tell("creating a sandbox")
             return self.cloud.create(labels)
 
         with log.event("sandbox.create", session=mark.session_id) as event:
             info = leases.patiently(attempt)
             event["sandbox"] = info.id
+        if not labels.items() <= info.labels.items():  # a copy
+            self.cloud.label(info.id, labels)
         git_dir = mark.git_dir if synced else ""
         ownership.here(self.cloud.settings.api_url, info.id, git_dir).write()
         return info
+
+    def left(self, mark: Mark) -> list[SandboxInfo]:
+        """Find what an interrupted creation has made."""
+        # the first: a copy of its labels is younger
+        found = sorted(self.cloud.find(mark.labels), key=lambda info: info.created_at or "~")
+        if mark.origin and not found:
+            with contextlib.suppress(errors.SandboxGone):
+                found = [self.cloud.get(mark.copy_name)]
+        return found
+
+    def _copy(self, sandbox_id: str, name: str, labels: Mapping[str, str]) -> SandboxInfo | None:
+        """Copy a sandbox; None where that is not possible, which its class and its server decide.
+        Raises what a creation would meet as well: limits, say."""
+        for _ in range(FORK_TRIES):
+            try:
+                self.tell("copying the sandbox")
+                with log.event("sandbox.fork", sandbox=sandbox_id):
+                    return self.cloud.fork(sandbox_id, name, labels)
+            except (errors.NotOffered, errors.NotFound):
+                return None
+            except errors.ServerError:
+                raise
+            except (errors.BadAnswer, errors.SandboxNotRunning, errors.Conflict):
+                try:  # asleep, or another change of it is under way
+                    self.awake(self.cloud.get(sandbox_id))
+                except (errors.SandboxGone, errors.SandboxBroken):
+                    return None
+        return None
+
+    def is_copy(self, sandbox_id: str) -> bool:
+        """Tell whether a sandbox was made as a copy of another one."""
+        info = self.cloud.known(sandbox_id) or self.cloud.get(sandbox_id)
+        return info.name.startswith(COPY)
 
     def made(self, sandbox_id: str) -> ownership.Made:
         """Return the record that a sandbox made here has, or would have."""

@@ -28,6 +28,7 @@ from git_daytona.sandbox.lifecycle import Mark, Sandboxes, dangers, mark_for
 from git_daytona.sandbox.transport import Transport
 from git_daytona.sessions import choice, commits, home, state, working
 from git_daytona.sessions.beginning import HEAD, Beginning
+from git_daytona.sessions.forks import Origin
 from git_daytona.sessions.state import GitReturn, Session, StateFile
 from git_daytona.sessions.sync import Outcome, SandboxBranch
 from git_daytona.settings import preferences
@@ -41,14 +42,6 @@ T = TypeVar("T")
 AT_ONCE_SECONDS = 3.0
 """How long a command that syncs first waits for the API."""
 REPLACED = "the sandbox was gone and was replaced; work that had not been synced is lost"
-FORK = (
-    "this session is a fork of session {number}: its sandbox is a new one, with what is on "
-    "{branch} ({commit}), without what git does not hold (ignored files, packages, servers)"
-)
-FORK_OF_UNKNOWN = (
-    "this session is a fork of one whose work is not known here: its sandbox is a new one and does "
-    "not have what that one did"
-)
 NO_REPOSITORY = "there is no git repository here, so nothing is synced"
 
 
@@ -267,6 +260,7 @@ class Coordinator:
                 session = self._create(
                     session_id, session, synced=synced, origin=origin, beginning=beginning
                 )
+            fresh = fresh and not self.sandboxes.is_copy(session.sandbox_id)
             self._set_up(session, fresh=fresh, replaced=replaced)
             return Started(session, new=True, replaced=replaced)
 
@@ -300,22 +294,20 @@ class Coordinator:
             raise blocked
         self._transport().check()
 
-    def _forked(self, origin: str) -> tuple[str, str | None]:
-        """Return what the agent of a fork has to know, and the commit that it begins with."""
-        session = self.state.get(origin)
+    def _origin(self, session_id: str) -> Origin:
+        """Bring the work of a session here that is to be forked, and return what is known of it."""
+        session = self.state.get(session_id)
         if session is None or session.number is None or not self._is_ours(session):
-            return FORK_OF_UNKNOWN, None
-        names, problem = session.names, ""
-        if session.needs_sync:
-            try:
+            return Origin()
+        problem = ""
+        try:
+            # a server may have written since
+            if session.needs_sync or self.cloud.get(session.sandbox_id).state == "started":
                 self.sync(session.id)
-            except GitDaytonaError as failed:
-                problem = f", without what could not be brought there ({failed.message})"
-        begin = self.repository.refs(names.ref).get(names.ref)
-        if begin is None:
-            return FORK_OF_UNKNOWN, None
-        told = FORK.format(number=names.number, branch=names.branch, commit=begin[:10])
-        return f"{told}{problem}", begin
+        except GitDaytonaError as failed:
+            problem = f", without what could not be brought there ({failed.message})"
+        ref = session.names.ref
+        return Origin(session, self.repository.refs(ref).get(ref), problem)
 
     def _create(
         self,
@@ -327,23 +319,27 @@ class Coordinator:
         beginning: Beginning = HEAD,
     ) -> Session:
         """Create and record a session's sandbox; an earlier one, which is gone, had its number."""
-        told, begin, dirty = "", None, False
-        if earlier is None and origin is not None:
-            told, begin = self._forked(origin)
+        mark, forked, dirty = self.mark(session_id), None, False
+        origin, begin = mark.origin or origin, mark.begin
+        if earlier is None and origin:
+            forked = self._origin(origin)
+            begin = begin or forked.commit
+            mark = replace(mark, origin=origin, begin=begin)
         elif earlier is None and synced:
             begin, dirty = beginning.first(self.repository, self.directory)
-        mark = self.mark(session_id)
         # the snapshot, as it is set now
         self.cloud.settings = preferences.load(self.directory).applied(self.settings)
         repository = self._repository
         name = state.name_of(repository) if repository else self.directory.name
-        info = self.sandboxes.create(mark, name, synced=synced)
+        like = forked.sandbox_id if forked else ""
+        info = self.sandboxes.create(mark, name, synced=synced, like=like)
         number, prefix = (earlier.number, earlier.prefix) if earlier else (mark.number, mark.prefix)
         names = Names(number, prefix) if number else None
         if names is None and synced and earlier is None:
             names = self.reserve(begin=begin, dirty=dirty)
             mark = mark.write(names.number, names.prefix)
-        depth = earlier.depth if earlier else beginning.depth
+        told = forked.told(copied=info.name == mark.copy_name) if forked else ""
+        depth = (earlier or forked or beginning).depth
         session = self.record(session_id, info.id, names, earlier=earlier, notice=told, depth=depth)
         mark.path.unlink(missing_ok=True)
         return session

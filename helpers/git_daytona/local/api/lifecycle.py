@@ -20,6 +20,15 @@ from git_daytona.local.core.store import Store
 
 log = logging.getLogger(__name__)
 
+FORKED = (
+    *("snapshot", "sandbox_class", "target", "auto_stop_interval", "auto_archive_interval"),
+    "auto_delete_interval",
+)
+"""What a fork has of its sandbox besides files, environment and labels: no ttl, no open ports."""
+ACTIVE_FORKS = (
+    "Cannot delete sandbox which has active fork children. The forks must be deleted first."
+)
+
 
 class Lifecycle(Sandboxes):
     """The sandboxes of one server, and what the API does to them. Refusals are ApiErrors."""
@@ -71,6 +80,13 @@ class Lifecycle(Sandboxes):
     ) -> Record:
         """A sandbox that is being created. `settings` are fields of Sandbox; `ttl` is in
         minutes."""
+        record = self._admit(name, env, ttl, **settings)
+        self._spawn(self._come_up(record))
+        return record
+
+    def _admit(
+        self, name: str | None, env: dict[str, Any], ttl: float | None = None, **settings: Any
+    ) -> Record:
         sandbox_id = str(uuid.uuid4())
         with self._lock:
             if name is not None and any(
@@ -88,8 +104,38 @@ class Lifecycle(Sandboxes):
             self._records[sandbox_id] = record
         self._save(record)
         self._announce(record, None)
-        self._spawn(self._come_up(record))
         return record
+
+    async def fork(self, id_or_name: str, name: str | None) -> Record:
+        """A copy that is being made: of the files and what was ordered, its labels included. The
+        sandbox itself runs on, and cannot be deleted while there is one."""
+        source = self.record(id_or_name)
+        sandbox = source.sandbox
+        if sandbox.sandbox_class == "container":
+            raise ApiError(422, "Forking is not supported for this sandbox")
+        if sandbox.state != "started":
+            raise ApiError(400, "Sandbox must be in started state to fork")
+        self._claim(source, refusal="")
+        try:
+            same = {setting: getattr(sandbox, setting) for setting in FORKED}
+            labels = dict(sandbox.labels)
+            record = self._admit(name, source.env, labels=labels, parent=sandbox.id, **same)
+        except BaseException:
+            source.pending = False
+            raise
+        self._enter(source, "forking", "started")
+        self._spawn(self._copy(source, record))
+        return record
+
+    async def _copy(self, source: Record, record: Record) -> None:
+        """Finish a claimed fork."""
+        directories = source.sandbox.directory, record.sandbox.directory
+        try:
+            await asyncio.to_thread(self._store.copy_sandbox, *directories)
+        finally:
+            source.pending = False
+            self._enter(source, "started", "started")
+        await self._come_up(record)
 
     async def start(self, id_or_name: str) -> Record:
         record = self.record(id_or_name)
@@ -137,6 +183,12 @@ class Lifecycle(Sandboxes):
         free at once."""
         record = self.record(id_or_name)
         self._claim(record, refusal="")
+        forks = (
+            each.sandbox for each in self.records() if each.sandbox.parent == record.sandbox.id
+        )
+        if any(fork.desired_state != "destroyed" for fork in forks):
+            record.pending = False
+            raise ApiError(400, ACTIVE_FORKS)
         record.sandbox.name = f"DESTROYED_{record.sandbox.name}_{int(self.timings.clock() * 1000)}"
         self.tokens.revoke(record.sandbox.id)
         self._enter(record, "destroying", "destroyed")

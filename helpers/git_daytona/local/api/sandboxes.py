@@ -86,7 +86,7 @@ class SandboxApi:
             web.post(f"{change}/recover", self.recover, name="recover"),
             web.post(f"{change}/pause", self.pause, name="pause"),
             web.post(f"{change}/resize", self._unsupported("resize sandboxes"), name="resize"),
-            web.post(f"{change}/fork", self._unsupported("fork sandboxes"), name="fork"),
+            web.post(f"{change}/fork", self.fork, name="fork"),
             web.post(f"{change}/snapshot", self._unsupported("make snapshots"), name="snapshot"),
             web.post(f"{change}/backup", self._unsupported("make backups"), name="backup"),
             web.post(
@@ -139,14 +139,16 @@ class SandboxApi:
                 raise ApiError(400, f"daytona-local does not support {member}")
         if any(body.get(member) is not None for member in RESOURCES):
             raise ApiError(400, "Cannot specify Sandbox resources when using a snapshot")
-        name, ttl = body.get("name") or None, _optional(body, "ttlMinutes")
-        if name is not None and not isinstance(name, str):
-            raise ApiError(400, "name must be a string")
+        name, ttl = _name(body), _optional(body, "ttlMinutes")
         if ttl is not None and ttl < 0:
             raise ApiError(400, "ttlMinutes must be non-negative")
         record = await self._lifecycle.create(name=name, ttl=ttl, **_settings(body))
         request.match_info["sandbox"] = record.sandbox.id  # for the record of calls
         return self._shown(record)
+
+    async def fork(self, request: web.Request) -> web.Response:
+        body = await read_object(request)
+        return self._shown(await self._lifecycle.fork(request.match_info["sandbox"], _name(body)))
 
     async def get(self, request: web.Request) -> web.Response:
         return self._shown(self._record(request))
@@ -303,6 +305,13 @@ class SandboxApi:
         return handler
 
 
+def _name(body: dict[str, Any]) -> str | None:
+    name = body.get("name") or None
+    if not isinstance(name, str | None):
+        raise ApiError(400, "name must be a string")
+    return name
+
+
 def _settings(body: dict[str, Any]) -> dict[str, Any]:
     """The fields of Sandbox that a creation asks for."""
     user, target = body.get("user") or "daytona", body.get("target") or "local"
@@ -315,7 +324,8 @@ def _settings(body: dict[str, Any]) -> dict[str, Any]:
     snapshot = body.get("snapshot") or DEFAULT_SNAPSHOT
     if not isinstance(snapshot, str):
         raise ApiError(400, "snapshot must be a string")
-    if find_snapshot(snapshot) is None:
+    found = find_snapshot(snapshot)
+    if found is None:
         raise ApiError(
             400, f"Snapshot {snapshot} not found. Did you add it through the Daytona Dashboard?"
         )
@@ -325,6 +335,7 @@ def _settings(body: dict[str, Any]) -> dict[str, Any]:
             raise ApiError(400, "env must map names of environment variables to values without NUL")
     settings: dict[str, Any] = {
         "snapshot": snapshot,
+        "sandbox_class": found.sandbox_class,
         "target": target,
         "public": body.get("public") or False,
         "env": env,

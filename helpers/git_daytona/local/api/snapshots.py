@@ -1,5 +1,5 @@
-"""The snapshots that sandboxes are made from. There are two, both standing for this machine; no
-image can be built or pulled."""
+"""The snapshots that sandboxes are made from. All stand for this machine; no image can be
+built or pulled."""
 
 import uuid
 from typing import Any, NamedTuple
@@ -13,19 +13,28 @@ from git_daytona.local.core.wire import integer
 DEFAULT_SNAPSHOT = "daytona-local"
 
 
+VM_SNAPSHOT = "daytona-vm-small"
+
+
 class Snapshot(NamedTuple):
     id: str
     name: str
+    sandbox_class: str
+    """Only virtual machines fork. Here they are one in name alone."""
 
 
 SNAPSHOTS = tuple(
-    Snapshot(str(uuid.uuid5(uuid.NAMESPACE_URL, f"snapshot:{name}")), name)
-    for name in (DEFAULT_SNAPSHOT, "daytonaio/sandbox")
+    Snapshot(str(uuid.uuid5(uuid.NAMESPACE_URL, f"snapshot:{name}")), name, sandbox_class)
+    for name, sandbox_class in (
+        (DEFAULT_SNAPSHOT, "container"),
+        ("daytonaio/sandbox", "container"),
+        (VM_SNAPSHOT, "linux-vm"),
+    )
 )
 
 
 def find_snapshot(id_or_name: str) -> Snapshot | None:
-    return next((snapshot for snapshot in SNAPSHOTS if id_or_name in snapshot), None)
+    return next((snapshot for snapshot in SNAPSHOTS if id_or_name in snapshot[:2]), None)
 
 
 def routes() -> list[web.RouteDef]:
@@ -96,5 +105,5 @@ def _json(snapshot: Snapshot) -> dict[str, Any]:
         "updatedAt": epoch,
         "lastUsedAt": None,
         "sourceSandboxId": None,
-        "sandboxClass": "container",
+        "sandboxClass": snapshot.sandbox_class,
     }

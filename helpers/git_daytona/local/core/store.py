@@ -14,6 +14,7 @@ import os
 import secrets
 import shutil
 import stat
+import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -23,6 +24,10 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 log = logging.getLogger(__name__)
+
+SEEN = ("home", "tmp")
+"""What of a sandbox's directory it sees itself."""
+COPY_SECONDS = 600.0
 
 
 class RootInUse(Exception):
@@ -107,6 +112,20 @@ class Store:
         # Without one, a first zsh on a terminal asks its questions for new users.
         (directory / "home" / ".zshrc").touch()
         return directory
+
+    def copy_sandbox(self, source: Path, directory: Path) -> None:
+        """Copy what a sandbox sees into another one's directory. What its programs write meanwhile,
+        or what only its owner could read, may be missing: it is said in the log."""
+        for name in SEEN:
+            done = subprocess.run(
+                ("cp", "-a", f"{source}/{name}/.", f"{directory}/{name}"),
+                check=False,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=COPY_SECONDS,
+            )
+            if done.returncode:
+                log.warning("not all of '%s' was copied: %s", source, done.stderr[-2000:])
 
     def save_sandbox(self, directory: Path, record: dict[str, Any]) -> None:
         write_private(

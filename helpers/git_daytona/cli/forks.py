@@ -1,0 +1,46 @@
+"""``git daytona fork``: more sessions from the state of one."""
+
+import click
+
+from git_daytona.base import messages
+from git_daytona.cli import common
+from git_daytona.cli.options import number
+from git_daytona.sessions import recovery
+from git_daytona.sessions.coordinator import new_id
+
+
+@click.command()
+@number(
+    "--count",
+    metavar="COUNT",
+    within=(1, 20),
+    default=1,
+    help="Start so many, for several attempts from one point.",
+)
+@click.option("--title", metavar="TEXT", help="What 'git daytona status' shall call them.")
+@common.session
+def fork(count: int, title: str | None, name: str) -> None:
+    """Start another session from the state of one, with a number, sandbox and branch of its own.
+
+    What is pending in the session's sandbox is committed and synced first, and both go on from
+    there. The new sandbox is a copy of its, with ignored files and installed packages, where
+    Daytona can copy it, which depends on the sandbox's class; else it is a new one with what is on
+    opencode/N. Programs that run do not come along.
+    """
+    with common.coordinator(step="forking") as coordinator:
+        origin = coordinator.find(name)
+        _ = origin.names  # raises NoRepository
+        for _ in range(count):
+            session_id = new_id()
+            try:
+                session = coordinator.start(session_id, origin=origin.id).session
+            except KeyboardInterrupt as end:
+                raise KeyboardInterrupt(recovery.way_on(coordinator, session_id)) from end
+            if called := title or origin.title:
+                coordinator.state.set_title(session.id, called)
+            click.echo(
+                f"session {session.name} started: sandbox {session.sandbox_id}, "
+                f"branch {session.branch}"
+            )
+            common.warn_of_dangers(coordinator, session)
+            messages.note(coordinator.state.take_notice(session.id))
