@@ -5,10 +5,10 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import tenacity
 
@@ -16,6 +16,7 @@ from git_daytona.api.cloud import START_SECONDS, Cloud, SandboxInfo
 from git_daytona.base import errors, files, log, paths
 from git_daytona.git.refs import SANDBOX_BRANCH
 from git_daytona.sandbox import ownership
+from git_daytona.settings.order import NOTHING, Order
 from git_daytona.transfer import leases
 
 T = TypeVar("T")
@@ -55,6 +56,8 @@ class Mark:
     creation: str
     number: int | None = None
     prefix: str = SANDBOX_BRANCH
+    ordered: Mapping[str, Any] = field(default_factory=dict)
+    """The record of what was ordered on the command line."""
     origin: str = ""
     begin: str | None = None
 
@@ -73,8 +76,10 @@ class Mark:
 
     def write(self, number: int | None = None, prefix: str = SANDBOX_BRANCH) -> "Mark":
         entry = {"session": self.session_id, "project": self.project_id, "gitDir": self.git_dir}
-        entry |= {"apiUrl": self.api_url, "creation": self.creation, "origin": self.origin}
-        text = json.dumps({**entry, "begin": self.begin, "number": number, "prefix": prefix})
+        entry |= {"apiUrl": self.api_url, "creation": self.creation}
+        more = {"ordered": self.ordered, "origin": self.origin, "begin": self.begin}
+        more = {name: value for name, value in more.items() if value}
+        text = json.dumps({**entry, "number": number, "prefix": prefix, **more})
         files.write_whole(self.path, text.encode())
         return replace(self, number=number, prefix=prefix)
 
@@ -114,11 +119,12 @@ def _read(path: Path) -> Mark | None:
         prefix = str(entry.get("prefix", SANDBOX_BRANCH))
         api_url = str(entry.get("apiUrl", ""))
         creation = str(entry.get("creation") or secrets.token_hex(16))
-        origin, begin = str(entry.get("origin") or ""), entry.get("begin")
+        ordered = dict(entry.get("ordered") or {})
+        origin, begin = str(entry.get("origin") or ""), str(entry.get("begin") or "")
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    begin = str(begin) if begin else None
-    return Mark(path, session, project, git_dir, api_url, creation, number, prefix, origin, begin)
+    known = Mark(path, session, project, git_dir, api_url, creation, number, prefix)
+    return replace(known, ordered=ordered, origin=origin, begin=begin or None)
 
 
 def _until_settled(retry: tenacity.retry_base) -> tenacity.Retrying:
@@ -157,7 +163,15 @@ class Sandboxes:
     cloud: Cloud
     tell: Callable[[str], None]
 
-    def create(self, mark: Mark, repository: str, *, synced: bool, like: str = "") -> SandboxInfo:
+    def create(
+        self,
+        mark: Mark,
+        repository: str,
+        order: Order = NOTHING,
+        *,
+        synced: bool,
+        like: str = "",
+    ) -> SandboxInfo:
         """Create a session's sandbox for a repository of that name, or adopt what an interrupted
         creation left. It is a copy of the sandbox ``like``, if that can be copied."""
         labels = mark.labels | ownership.labels(repository)
@@ -177,7 +191,7 @@ class Sandboxes:
             if like and (copy := self._copy(like, mark.copy_name, labels)):
                 return copy
             self.tell("creating a sandbox")
-            return self.cloud.create(labels)
+            return self.cloud.create(labels, order)
 
         with log.event("sandbox.create", session=mark.session_id) as event:
             info = leases.patiently(attempt)

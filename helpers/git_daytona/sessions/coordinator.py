@@ -1,12 +1,13 @@
 """The life of a session, for the command line, the service and hooks."""
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from git_daytona.api.cloud import Cloud
 from git_daytona.base import errors, files, log, paths
@@ -28,10 +29,11 @@ from git_daytona.sandbox.lifecycle import Mark, Sandboxes, dangers, mark_for
 from git_daytona.sandbox.transport import Transport
 from git_daytona.sessions import choice, commits, home, state, working
 from git_daytona.sessions.beginning import HEAD, Beginning
-from git_daytona.sessions.forks import Origin
+from git_daytona.sessions.forks import NOBODY, Origin
 from git_daytona.sessions.state import GitReturn, Session, StateFile
 from git_daytona.sessions.sync import Outcome, SandboxBranch
 from git_daytona.settings import preferences
+from git_daytona.settings.order import NOTHING, Order, combined
 from git_daytona.settings.settings import Settings
 from git_daytona.transfer import leases
 from git_daytona.transfer.transfer import Transfers
@@ -42,6 +44,8 @@ T = TypeVar("T")
 AT_ONCE_SECONDS = 3.0
 """How long a command that syncs first waits for the API."""
 REPLACED = "the sandbox was gone and was replaced; work that had not been synced is lost"
+LACKING = "the sandbox lacks {}: not set where it was made"
+NO_RECORD: Mapping[str, Any] = MappingProxyType({})
 NO_REPOSITORY = "there is no git repository here, so nothing is synced"
 
 
@@ -53,6 +57,8 @@ class Started:
     new: bool
     replaced: bool = False
     """Its sandbox was gone and is a new one: work that had not been synced went with it."""
+    remark: str = ""
+    """What its sandbox lacks of what was ordered."""
 
 
 class Unmerged(GitDaytonaError):
@@ -225,6 +231,7 @@ class Coordinator:
         again: Session | None = None,
         origin: str | None = None,
         beginning: Beginning = HEAD,
+        order: Order = NOTHING,
     ) -> Started:
         """Create a sandbox with local HEAD in it, and ``opencode/N`` for what comes back.
 
@@ -233,7 +240,8 @@ class Coordinator:
         the way: tools then work on the project, and the agent is told (case 38). ``again`` is a
         session that was in use: if it was deleted meanwhile, CutShort is raised. A new session that
         was forked from another one (``origin``, its id) begins where that one's work is, not with
-        its ``beginning``, and its agent is told. Raises what any step raises; the state file says
+        its ``beginning``, and its agent is told. ``order`` is what the command line says of the
+        sandbox. Raises what any step raises; the state file says
         ``setup-failed`` when the sandbox exists but its repository is not ready, or nothing can
         come back.
         """
@@ -245,7 +253,7 @@ class Coordinator:
                 need_worktree(self.repository)
             self.cloud.key()
             leases.reap(self.cloud)
-            if session is not None and beginning != HEAD:
+            if session is not None and (beginning != HEAD or order):
                 raise errors.UsageError(
                     f"session {session.name} is there already, and has begun with something else",
                     hint=f"merge commits there: git daytona update {session.name} REF",
@@ -256,13 +264,14 @@ class Coordinator:
                 return Started(session, new=False)
             if synced:
                 self._check(session, for_tools=for_tools)
+            remark = ""
             if session is None or fresh:
-                session = self._create(
-                    session_id, session, synced=synced, origin=origin, beginning=beginning
+                session, remark = self._create(
+                    *(session_id, session, order), synced=synced, origin=origin, beginning=beginning
                 )
             fresh = fresh and not self.sandboxes.is_copy(session.sandbox_id)
             self._set_up(session, fresh=fresh, replaced=replaced)
-            return Started(session, new=True, replaced=replaced)
+            return Started(session, new=True, replaced=replaced, remark=remark)
 
     def _current(self, session_id: str, again: Session | None) -> Session | None:
         session = self.get(session_id)
@@ -295,10 +304,11 @@ class Coordinator:
         self._transport().check()
 
     def _origin(self, session_id: str) -> Origin:
-        """Bring the work of a session here that is to be forked, and return what is known of it."""
+        """Bring the work of a session here that is to be forked, and return what is known of it;
+        with no id there is none."""
         session = self.state.get(session_id)
         if session is None or session.number is None or not self._is_ours(session):
-            return Origin()
+            return Origin(session_id)
         problem = ""
         try:
             # a server may have written since
@@ -307,42 +317,58 @@ class Coordinator:
         except GitDaytonaError as failed:
             problem = f", without what could not be brought there ({failed.message})"
         ref = session.names.ref
-        return Origin(session, self.repository.refs(ref).get(ref), problem)
+        return Origin(session_id, session, self.repository.refs(ref).get(ref), problem)
 
     def _create(
         self,
         session_id: str,
         earlier: Session | None,
+        order: Order,
         *,
         synced: bool,
         origin: str | None = None,
         beginning: Beginning = HEAD,
-    ) -> Session:
-        """Create and record a session's sandbox; an earlier one, which is gone, had its number."""
-        mark, forked, dirty = self.mark(session_id), None, False
-        origin, begin = mark.origin or origin, mark.begin
-        if earlier is None and origin:
-            forked = self._origin(origin)
-            begin = begin or forked.commit
-            mark = replace(mark, origin=origin, begin=begin)
-        elif earlier is None and synced:
+    ) -> tuple[Session, str]:
+        """Create and record a session's sandbox; an earlier one, which is gone, had its number.
+        Return it, and what its sandbox lacks of what was ordered."""
+        mark = self.mark(session_id)
+        forked = self._origin(mark.origin or origin or "") if earlier is None else NOBODY
+        begin, dirty = mark.begin or forked.commit, False
+        if earlier is None and not forked.id and synced:
             begin, dirty = beginning.first(self.repository, self.directory)
-        # the snapshot, as it is set now
-        self.cloud.settings = preferences.load(self.directory).applied(self.settings)
+        before = mark.ordered or (earlier or forked).ordered or {}
+        record = order.record() or before
+        order, remark = self.ordered(order, before)
+        mark = replace(mark, ordered=record, origin=forked.id, begin=begin)
         repository = self._repository
         name = state.name_of(repository) if repository else self.directory.name
-        like = forked.sandbox_id if forked else ""
-        info = self.sandboxes.create(mark, name, synced=synced, like=like)
+        info = self.sandboxes.create(mark, name, order, synced=synced, like=forked.sandbox_id)
         number, prefix = (earlier.number, earlier.prefix) if earlier else (mark.number, mark.prefix)
         names = Names(number, prefix) if number else None
         if names is None and synced and earlier is None:
             names = self.reserve(begin=begin, dirty=dirty)
             mark = mark.write(names.number, names.prefix)
-        told = forked.told(copied=info.name == mark.copy_name) if forked else ""
-        depth = (earlier or forked or beginning).depth
+        copied = info.name == mark.copy_name
+        remark = "" if copied else remark
+        told = "; ".join(filter(None, (forked.told(copied=copied), remark)))
+        depth = (earlier or (forked if forked.id else beginning)).depth
         session = self.record(session_id, info.id, names, earlier=earlier, notice=told, depth=depth)
+        if record:
+            self.state.edit(session.id, ordered=dict(record))
         mark.path.unlink(missing_ok=True)
-        return session
+        return session, remark
+
+    def ordered(self, order: Order, before: Mapping[str, Any] = NO_RECORD) -> tuple[Order, str]:
+        """Return all that is ordered for a new sandbox, by an order or else as was recorded of one
+        ``before``, and what could not be had. Raises UsageError, BadSetting."""
+        lost: list[str] = []
+        if not order:
+            order, lost = Order.recorded(before)
+        preferred = preferences.load(self.directory)
+        order, unset = combined(preferred, self.settings, order).settled()
+        self.cloud.settings = order.applied(self.settings)  # for what messages say
+        lost = [*(name for name in lost if name not in order.env), *unset]
+        return order, LACKING.format(", ".join(lost)) if lost else ""
 
     def mark(self, session_id: str) -> Mark:
         """Return the mark of a session's creation, as it is on disk or as it would be."""
@@ -419,8 +445,9 @@ class Coordinator:
     def _set_up(self, session: Session, *, fresh: bool = False, replaced: bool = False) -> None:
         """Put the project into a sandbox, a ``fresh`` one or one that was there; the agent is told
         with its next tool result if it ``replaced`` another, or if only a branch is in the way."""
-        told = REPLACED if replaced else session.notice
+        told = session.notice
         if replaced:
+            told = "; ".join(filter(None, (REPLACED, told)))
             self.state.edit(session.id, notice=told)
         if session.number is None:
             report.make_project(self.cloud, session.sandbox_id)

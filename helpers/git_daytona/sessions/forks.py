@@ -1,6 +1,7 @@
 """What a fork of a session begins with, and what its agent is told of that."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from git_daytona.sessions.state import Session
 
@@ -20,9 +21,11 @@ UNKNOWN = (
 
 @dataclass(frozen=True)
 class Origin:
-    """What a fork is of: a session (None: one that is not known here), the commit that its branch
-    is at (None: there is none), and why that may not be all, as words to append."""
+    """What a fork is of: a session's id (empty: it is no fork), the session (None: one that is not
+    known here), the commit that its branch is at (None: there is none), and why that may not be
+    all, as words to append."""
 
+    id: str = ""
     session: Session | None = None
     commit: str | None = None
     problem: str = ""
@@ -36,10 +39,15 @@ class Origin:
     def depth(self) -> int:
         return self.session.depth if self.session else 0
 
+    @property
+    def ordered(self) -> dict[str, Any] | None:
+        """What of the session's sandbox was ordered, as its record has it."""
+        return self.session.ordered if self.session else None
+
     def told(self, *, copied: bool) -> str:
         """Say what the fork's sandbox has, which may be a copy."""
         if self.session is None:
-            return UNKNOWN
+            return UNKNOWN if self.id else ""
         names = self.session.names
         if copied:
             return COPY.format(number=names.number)
@@ -47,3 +55,6 @@ class Origin:
             return UNKNOWN
         told = FORK.format(number=names.number, branch=names.branch, commit=self.commit[:10])
         return f"{told}{self.problem}"
+
+
+NOBODY = Origin()

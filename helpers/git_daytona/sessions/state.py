@@ -90,6 +90,10 @@ def _git_return(value: object) -> "GitReturn":
     return GitReturn(**_read(GitReturn, value if isinstance(value, dict) else {}))
 
 
+def _object(value: Any) -> dict[str, Any] | None:
+    return value if isinstance(value, dict) and value else None
+
+
 def _prefix(value: Any) -> str:
     if value is not None and not is_prefix(_sandbox(value)):
         raise ValueError
@@ -146,6 +150,8 @@ class Session:
     """How many generations of the history its sandbox has (ours); 0: all."""
     own_number: Annotated[int | None, _number] = None
     """What it is called where nothing is synced, and ``number`` is missing (ours)."""
+    ordered: Annotated[dict[str, Any] | None, _object] = None
+    """What of its sandbox was ordered on the command line (ours), as ``Order.record`` has it."""
 
     @property
     def names(self) -> Names:
