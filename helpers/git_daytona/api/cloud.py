@@ -87,6 +87,12 @@ class Cloud(Toolbox):
             self.label(info.id, labels)  # it has those of the other one
         return self._running("fork", info)
 
+    def snapshot(self, sandbox_id: str, name: str) -> None:
+        """Ask for a snapshot of a sandbox. Whether one comes of it, its state tells, once the
+        sandbox has left its own. Raises BadAnswer, Conflict."""
+        path = f"/sandbox/{check_sandbox_id(sandbox_id)}/snapshot"
+        self._ask("make a snapshot of the sandbox", "POST", path, body={"name": name})
+
     def label(self, sandbox_id: str, labels: Mapping[str, str]) -> None:
         """Replace a sandbox's labels."""
         path = f"/sandbox/{check_sandbox_id(sandbox_id)}/labels"

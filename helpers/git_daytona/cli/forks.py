@@ -1,8 +1,11 @@
-"""``git daytona fork``: more sessions from the state of one."""
+"""``git daytona fork, snapshot``: more sessions from the state of one."""
+
+import re
 
 import click
 
 from git_daytona.base import messages
+from git_daytona.base.errors import UsageError
 from git_daytona.cli import common
 from git_daytona.cli.options import number
 from git_daytona.sessions import recovery
@@ -44,3 +47,28 @@ def fork(count: int, title: str | None, name: str) -> None:
             )
             common.warn_of_dangers(coordinator, session)
             messages.note(coordinator.state.take_notice(session.id))
+
+
+@click.command("snapshot")
+@click.argument("name", metavar="[N]", shell_complete=common.complete_sessions)
+@click.argument("snapshot", metavar="NAME", required=False)
+def snapshot_(name: str, snapshot: str | None) -> None:
+    """Make a snapshot of a session's sandbox, by that NAME, for new sandboxes to be made from.
+
+    It has all that is in the sandbox: installed packages, ignored files, and what is secret there.
+    A session that is started from it begins with HEAD, not with the other one's work. Programs that
+    run are not in it.
+    """
+    if snapshot is None:
+        name, snapshot = "", name
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}", snapshot):
+        raise UsageError(
+            "the name of the snapshot is not valid", hint="use letters, digits and . _ : / -"
+        )
+    with common.coordinator(anywhere=True) as coordinator:
+        session = coordinator.snapshot(name, snapshot)
+        click.echo(f"snapshot {snapshot} made of session {session.name}")
+        messages.note(
+            "it holds all files of the sandbox, with what is secret in them, for everybody in your "
+            f"organisation\nhint: use it: git config daytona.snapshot {snapshot}"
+        )

@@ -22,6 +22,7 @@ SECTIONS = {
         "wait": ("work", "Wait until a session's work is here"),
         "stop": ("life", "Sync a session and stop its sandbox; its files stay"),
         "resume": ("life", "Start a session's sandbox again"),
+        "snapshot": ("forks", "Keep a session's sandbox for new ones to be made from"),
         "delete": ("work", "Sync a session a last time and delete its sandbox"),
     },
     "Look": {

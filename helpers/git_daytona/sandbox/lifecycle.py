@@ -30,6 +30,10 @@ TRANSITIONAL = frozenset(
     ).split()
 )
 """States that a sandbox leaves by itself."""
+SNAPSHOT_MOVES = frozenset(("pending", "pulling", "building", "validating_image", "validating"))
+"""States that a snapshot leaves by itself."""
+SNAPSHOT_SECONDS = 1800.0
+"""Limit for a snapshot to be made of a sandbox."""
 COPY = "git-daytona-fork-"
 """The beginning of the name of a sandbox that is a copy of another one."""
 FORK_TRIES = 5
@@ -127,11 +131,11 @@ def _read(path: Path) -> Mark | None:
     return replace(known, ordered=ordered, origin=origin, begin=begin or None)
 
 
-def _until_settled(retry: tenacity.retry_base) -> tenacity.Retrying:
+def _until_settled(retry: tenacity.retry_base, seconds: float = START_SECONDS) -> tenacity.Retrying:
     """Make a retry for as long as a change of a sandbox's state may take."""
     return tenacity.Retrying(
         retry=retry,
-        stop=tenacity.stop_after_delay(START_SECONDS),
+        stop=tenacity.stop_after_delay(seconds),
         wait=tenacity.wait_exponential(multiplier=0.1, max=2.0),
         reraise=True,
     )
@@ -239,7 +243,7 @@ class Sandboxes:
         """Return the record that a sandbox made here has, or would have."""
         return ownership.here(self.cloud.settings.api_url, sandbox_id)
 
-    def settle(self, info: SandboxInfo) -> SandboxInfo:
+    def settle(self, info: SandboxInfo, seconds: float = START_SECONDS) -> SandboxInfo:
         """Wait until the sandbox is in a state that lasts. Raises TimedOut."""
         if info.state not in TRANSITIONAL:
             return info
@@ -254,11 +258,11 @@ class Sandboxes:
 
         moving = tenacity.retry_if_result(lambda found: found.state in TRANSITIONAL)
         try:
-            return _until_settled(moving)(look)
+            return _until_settled(moving, seconds)(look)
         except tenacity.RetryError as problem:
             raise errors.TimedOut(
                 f"the sandbox stayed in state '{problem.last_attempt.result().state}' for"
-                f" {START_SECONDS:.0f} seconds",
+                f" {seconds:.0f} seconds",
                 hint="see it in Daytona's dashboard; its work is still in it",
             ) from None
 
@@ -288,6 +292,39 @@ class Sandboxes:
             with log.event("sandbox.stop", sandbox=sandbox_id):
                 self._change(sandbox_id, self.cloud.stop)
                 self.settle(self.cloud.get(sandbox_id))
+
+    def snapshot(self, sandbox_id: str, name: str) -> None:
+        """Make a snapshot of a sandbox, running or not, and wait until it can be used. Raises
+        UsageError where there is one of the name, SandboxCommandFailed where none came of it."""
+        with contextlib.suppress(errors.NotFound):
+            self.cloud.snapshot_state(name)
+            raise errors.UsageError(
+                f"there is a snapshot '{name}' already", hint="choose another name"
+            )
+        info = self.settle(self.cloud.get(sandbox_id))
+        if info.state not in ("started", "stopped"):
+            self.awake(info)
+        self.tell("making a snapshot of the sandbox")
+        with log.event("sandbox.snapshot", sandbox=sandbox_id, snapshot=name):
+            with contextlib.suppress(errors.ApiUnreachable):  # or it is being made
+                self.cloud.snapshot(sandbox_id, name)
+            self.settle(self.cloud.get(sandbox_id), SNAPSHOT_SECONDS)
+            state = self._snapshot_state(name)
+        if state != "active":
+            raise errors.SandboxCommandFailed(
+                f"no snapshot came of it: '{name}' is {state}",
+                hint="see it in Daytona's dashboard; the sandbox is as it was",
+            )
+
+    def _snapshot_state(self, name: str) -> str:
+        """Wait for the state that a snapshot stays in."""
+        moving = tenacity.retry_if_result(lambda state: state in SNAPSHOT_MOVES)
+        try:
+            return _until_settled(moving, SNAPSHOT_SECONDS)(self.cloud.snapshot_state, name)
+        except errors.NotFound:
+            return "not there"
+        except tenacity.RetryError as problem:
+            return f"{problem.last_attempt.result()} still"
 
     def delete(self, sandbox_id: str) -> None:
         """Delete a sandbox. Raises SandboxGone when it is gone already, or about to be."""

@@ -644,6 +644,14 @@ class Coordinator:
             self.sandboxes.stop(session.sandbox_id)
         return outcome
 
+    def snapshot(self, name: str, snapshot: str) -> Session:
+        """Make a snapshot of a session's sandbox, which sandboxes can be made from; return the
+        session. Raises UsageError where there is one of the name."""
+        session = self.find(name)
+        with self.one_at_a_time(session.id), self.at_home(session):
+            self.sandboxes.snapshot(session.sandbox_id, snapshot)
+        return session
+
     def resume(self, name: str) -> bool:
         """Start a session's sandbox; return whether it did not run. Raises SandboxGone."""
         session = self.find(name)

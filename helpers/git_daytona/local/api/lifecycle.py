@@ -10,6 +10,7 @@ import json
 import logging
 import uuid
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 from git_daytona.local.core.faults import Faults
@@ -76,12 +77,18 @@ class Lifecycle(Sandboxes):
     # What the API does.
 
     async def create(
-        self, *, name: str | None, ttl: float | None = None, env: dict[str, Any], **settings: Any
+        self,
+        *,
+        name: str | None,
+        ttl: float | None = None,
+        env: dict[str, Any],
+        files: Path | None = None,
+        **settings: Any,
     ) -> Record:
-        """A sandbox that is being created. `settings` are fields of Sandbox; `ttl` is in
-        minutes."""
+        """A sandbox that is being created, with these files. `settings` are fields of Sandbox;
+        `ttl` is in minutes."""
         record = self._admit(name, env, ttl, **settings)
-        self._spawn(self._come_up(record))
+        self._spawn(self._come_up(record, files))
         return record
 
     def _admit(
@@ -130,12 +137,30 @@ class Lifecycle(Sandboxes):
     async def _copy(self, source: Record, record: Record) -> None:
         """Finish a claimed fork."""
         directories = source.sandbox.directory, record.sandbox.directory
-        try:
-            await asyncio.to_thread(self._store.copy_sandbox, *directories)
-        finally:
-            source.pending = False
-            self._enter(source, "started", "started")
+        await self._beside(source, "started", lambda: self._store.copy_seen(*directories))
         await self._come_up(record)
+
+    async def snapshot(self, id_or_name: str, make: Callable[[Sandbox], None]) -> Record:
+        """The sandbox while a snapshot is made of it; whether there is one then, is to be seen."""
+        record = self.record(id_or_name)
+        before = record.sandbox.state
+        if before not in ("started", "stopped"):
+            message = "Sandbox must be in started or stopped state to create a snapshot"
+            raise ApiError(400, message)
+        self._claim(record, refusal="")
+        self._enter(record, "snapshotting", before)
+        self._spawn(self._beside(record, before, lambda: make(record.sandbox)))
+        return record
+
+    async def _beside(self, record: Record, state: str, work: Callable[[], None]) -> None:
+        """Finish what changes nothing of a sandbox, which is in this state again then."""
+        try:
+            await asyncio.to_thread(work)
+        except OSError as error:
+            log.warning("sandbox %s: %s failed: %s", record.sandbox.id, record.sandbox.state, error)
+        finally:
+            record.pending = False
+            self._enter(record, state, state)
 
     async def start(self, id_or_name: str) -> Record:
         record = self.record(id_or_name)
@@ -217,9 +242,11 @@ class Lifecycle(Sandboxes):
 
     # Below the surface.
 
-    async def _come_up(self, record: Record) -> None:
+    async def _come_up(self, record: Record, files: Path | None = None) -> None:
         """Finish a claimed creation or start."""
         try:
+            if files is not None:
+                await asyncio.to_thread(self._store.copy_seen, files, record.sandbox.directory)
             await asyncio.sleep(max(self.timings.change, self._faults.start_delay))
             if self._faults.start_error is not None:
                 raise ApiError(500, self._faults.start_error)
