@@ -22,8 +22,8 @@ from git_daytona.local.core.store import Store
 log = logging.getLogger(__name__)
 
 FORKED = (
-    *("snapshot", "sandbox_class", "target", "auto_stop_interval", "auto_archive_interval"),
-    "auto_delete_interval",
+    *("snapshot", "sandbox_class", "target", "cpu", "memory"),
+    *("auto_stop_interval", "auto_archive_interval", "auto_delete_interval"),
 )
 """What a fork has of its sandbox besides files, environment and labels: no ttl, no open ports."""
 ACTIVE_FORKS = (

@@ -58,6 +58,9 @@ class Sandbox:
     snapshot: str = ""
     user: str = "daytona"
     public: bool = False
+    cpu: int = 0
+    memory: int = 0
+    """Cores, and GiB of each process; 0: what this machine has."""
     target: str = "local"
     sandbox_class: str = "container"
     parent: str = ""
