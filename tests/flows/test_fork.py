@@ -5,7 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from git_daytona.base.errors import BadAnswer, Forbidden, LimitReached
+from git_daytona.base.errors import (
+    BadAnswer,
+    Forbidden,
+    LimitReached,
+    SandboxCommandFailed,
+    UsageError,
+)
 from git_daytona.sandbox import ownership
 from git_daytona.sessions import recovery
 from support import crashes
@@ -168,3 +174,30 @@ def test_a_fork_that_was_killed_is_finished_from_the_same_point(
     labels = coordinator.cloud.get(made.sandbox_id).labels
     assert labels[ownership.SESSION] == "ses_1_fork"
     assert made.sandbox_id == copy
+
+
+@pytest.mark.parametrize("snapshot", [CONTAINER])
+def test_a_snapshot_has_packages_and_no_work_of_its_session(local, repo, worked, command):
+    ran = command("git-daytona", "snapshot", "1", "with/packages", cwd=repo.path)
+    assert (ran.status, ran.out) == (0, "snapshot with/packages made of session 1\n"), ran.err
+    assert "what is secret" in ran.err and "daytona.snapshot with/packages" in ran.err
+    with pytest.raises(UsageError, match="already"):
+        worked.coordinator.snapshot("1", "with/packages")
+    base = repo.commit("newer", "newer\n")
+    options = ("--snapshot", "with/packages", "--auto-stop", "0", "--ttl", "600")
+    for number, words in ((2, options), (3, ("--like", "2")), (4, ("--like", "2", "--ttl", "0"))):
+        started = command("git-daytona", "start", *words, cwd=repo.path)
+        assert started.status == 0, started.err
+        found = execute(worked.coordinator, str(number), "git log -1 --format=%H; ls -A")[0].output
+        assert found.split() == [base, ".git", ".gitignore", "README", "newer", "node_modules"]
+        info = worked.coordinator.cloud.get(worked.coordinator.find(str(number)).sandbox_id)
+        assert (info.ordered["snapshot"], info.destroyed_at is None) == (options[1], number == 4)
+    for answer, kind, words in (
+        ({"status": 400, "message": "snapshots want it stopped"}, BadAnswer, "want it stopped"),
+        ({"body": b"{}"}, SandboxCommandFailed, "'other' is not there"),
+    ):
+        with (
+            local.faults.call(route="^snapshot$", **answer),
+            pytest.raises(kind, match=words),
+        ):
+            worked.coordinator.snapshot("2", "other")

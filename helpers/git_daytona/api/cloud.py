@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import tenacity
@@ -28,6 +29,7 @@ from git_daytona.base.errors import (
     SandboxBroken,
     TimedOut,
 )
+from git_daytona.settings.likeness import like
 from git_daytona.settings.order import NOTHING, Order
 
 POLL_SECONDS, POLL_AT_MOST = 0.1, 1.0
@@ -74,6 +76,17 @@ class Cloud(Toolbox):
         path = f"/sandbox/{check_sandbox_id(sandbox_id)}/start"
         return self._begin("start", path)
 
+    def order(self, sandbox_id: str) -> Order:
+        """Look up what would order another sandbox like this one, but for its variables. Raises
+        SandboxGone."""
+        try:
+            answer = self._ask(
+                "find the sandbox", "GET", f"/sandbox/{check_sandbox_id(sandbox_id)}"
+            )
+        except NotFound:
+            raise gone() from None
+        return like(self._object(answer))
+
     def fork(self, sandbox_id: str, name: str, labels: Mapping[str, str]) -> SandboxInfo:
         """Copy a sandbox that runs, with all its files, and wait until the copy runs. It gets these
         labels; until then it can be told by its name.
@@ -91,7 +104,9 @@ class Cloud(Toolbox):
         """Ask for a snapshot of a sandbox. Whether one comes of it, its state tells, once the
         sandbox has left its own. Raises BadAnswer, Conflict."""
         path = f"/sandbox/{check_sandbox_id(sandbox_id)}/snapshot"
-        self._ask("make a snapshot of the sandbox", "POST", path, body={"name": name})
+        answer = self._send("make a snapshot of the sandbox", "POST", path, body={"name": name})
+        # what is said of a snapshot is not about the one that new sandboxes are made from
+        self._checked(answer, replace(self.settings, snapshot=None))
 
     def label(self, sandbox_id: str, labels: Mapping[str, str]) -> None:
         """Replace a sandbox's labels."""

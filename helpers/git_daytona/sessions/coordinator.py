@@ -358,6 +358,16 @@ class Coordinator:
         mark.path.unlink(missing_ok=True)
         return session, remark
 
+    def like(self, name: str) -> tuple[Order, str]:
+        """Return an order like that of a session's sandbox, and what of that is not known here:
+        values of variables. Raises NotFound, SandboxGone, Elsewhere."""
+        session = self.find(name)
+        recorded, lost = Order.recorded(session.ordered or {})
+        with self.at_home(session):
+            order = self.cloud.order(session.sandbox_id).over(recorded)
+        lost = [each for each in lost if each not in order.members]
+        return order, LACKING.format(", ".join(lost)) if lost else ""
+
     def ordered(self, order: Order, before: Mapping[str, Any] = NO_RECORD) -> tuple[Order, str]:
         """Return all that is ordered for a new sandbox, by an order or else as was recorded of one
         ``before``, and what could not be had. Raises UsageError, BadSetting."""
