@@ -30,6 +30,10 @@ _ORGANIZATION = (
 )
 
 
+class Refused(BadAnswer):
+    """The API does not take what the request says (HTTP 400)."""
+
+
 def said(body: str | bytes) -> str:
     """Return the server's own words in its refusal, as one line; empty for a foreign body."""
     try:
@@ -58,7 +62,7 @@ def from_status(
     """Make the error of a status that is not 2xx; ``text`` is what ``said`` found in the body."""
     said = f": {text}" if text else ""
     if status in _REFUSED:
-        refused = errors.NotOffered if status == 422 else BadAnswer
+        refused = errors.NotOffered if status == 422 else Refused
         return _from_words(text, said, doing, settings, refused)
     if status in (402, 403, 429):
         return _from_organization(status, text, said, doing, headers)
