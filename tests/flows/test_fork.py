@@ -1,6 +1,7 @@
 """``git daytona fork``: sessions from the state of another one, by a copy of its sandbox or by what
 came back of it."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -128,6 +129,21 @@ def test_a_limit_is_told_in_the_servers_words(local, worked):
     assert [each.name for each in worked.coordinator.sessions()] == ["1"]
     recovery.recover(worked.coordinator)
     assert fork(worked).name == "2"
+
+
+def test_a_copy_is_as_shut_as_the_original(local, worked):
+    """Daytona copies not all limits of the network; where they cannot be set, no copy stays."""
+    cloud, shut = worked.coordinator.cloud, {"domainAllowList": "example.com"}
+    known = cloud._ask("look", "GET", f"/sandbox/{worked.sandbox_id}").body
+    answer = json.dumps(json.loads(known) | shut).encode()
+    local.forget_calls()
+    with local.faults.call(route="^get$", sandbox=worked.sandbox_id, body=answer):
+        with pytest.raises(BadAnswer, match="cannot restrict the network"):
+            fork(worked)
+        assert "delete" in [call.route for call in local.calls]
+        with local.faults.call(route="^network$", body=b"{}") as set_:
+            assert "dependency" in fork(worked).agent(FILES)
+    assert set_.seen == 1
 
 
 def test_where_there_is_no_copy_the_commit_is_taken(local, worked):

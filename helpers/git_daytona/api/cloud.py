@@ -119,6 +119,11 @@ class Cloud(Toolbox):
         # what is said of a snapshot is not about the one that new sandboxes are made from
         self._checked(answer, replace(self.settings, snapshot=None))
 
+    def restrict(self, sandbox_id: str, network: Mapping[str, Any]) -> None:
+        """Restrict a sandbox's network, by members of an order."""
+        path = f"/sandbox/{check_sandbox_id(sandbox_id)}/network-settings"
+        self._ask("restrict the network of the sandbox", "POST", path, body=dict(network))
+
     def label(self, sandbox_id: str, labels: Mapping[str, str]) -> None:
         """Replace a sandbox's labels."""
         path = f"/sandbox/{check_sandbox_id(sandbox_id)}/labels"

@@ -11,6 +11,11 @@ from git_daytona.cli.options import number
 from git_daytona.sessions import recovery
 from git_daytona.sessions.coordinator import new_id
 
+WITH_FILES = (
+    "hint: with its files: git daytona snapshot {0} NAME, then git daytona start --like {0} "
+    "--snapshot NAME {1}"
+)
+
 
 @click.command()
 @number(
@@ -47,6 +52,8 @@ def fork(count: int, title: str | None, name: str) -> None:
             )
             common.warn_of_dangers(coordinator, session)
             messages.note(coordinator.state.take_notice(session.id))
+            if not coordinator.sandboxes.is_copy(session.sandbox_id):
+                messages.note(WITH_FILES.format(origin.name, origin.branch))
 
 
 @click.command("snapshot")

@@ -34,6 +34,8 @@ SNAPSHOT_MOVES = frozenset(("pending", "pulling", "building", "validating_image"
 """States that a snapshot leaves by itself."""
 SNAPSHOT_SECONDS = 1800.0
 """Limit for a snapshot to be made of a sandbox."""
+NETWORK = ("networkBlockAll", "networkAllowList", "domainAllowList")
+"""What of an order shuts a sandbox's network."""
 COPY = "git-daytona-fork-"
 """The beginning of the name of a sandbox that is a copy of another one."""
 FORK_TRIES = 5
@@ -200,8 +202,8 @@ class Sandboxes:
         with log.event("sandbox.create", session=mark.session_id) as event:
             info = leases.patiently(attempt)
             event["sandbox"] = info.id
-        if not labels.items() <= info.labels.items():  # a copy
-            self.cloud.label(info.id, labels)
+        if info.name == mark.copy_name:
+            self._own(info, labels, like)
         git_dir = mark.git_dir if synced else ""
         ownership.here(self.cloud.settings.api_url, info.id, git_dir).write()
         return info
@@ -238,6 +240,23 @@ class Sandboxes:
         """Tell whether a sandbox was made as a copy of another one."""
         info = self.cloud.known(sandbox_id) or self.cloud.get(sandbox_id)
         return info.name.startswith(COPY)
+
+    def _own(self, copy: SandboxInfo, labels: Mapping[str, str], of: str) -> None:
+        """Give a copy its own labels, and of what the network of the other one is shut for what
+        Daytona has not copied; a copy that cannot be shut likewise goes."""
+        if not labels.items() <= copy.labels.items():
+            self.cloud.label(copy.id, labels)
+        try:
+            shut = self.cloud.get(of).ordered if of else {}
+        except errors.SandboxGone:
+            return
+        open_ = {name for name in NETWORK if copy.ordered.get(name) != shut.get(name)}
+        if lost := {name: shut[name] for name in open_ & shut.keys()}:
+            try:
+                self.cloud.restrict(copy.id, lost)
+            except errors.GitDaytonaError:
+                self._change(copy.id, self.cloud.delete)
+                raise
 
     def made(self, sandbox_id: str) -> ownership.Made:
         """Return the record that a sandbox made here has, or would have."""
