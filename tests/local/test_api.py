@@ -494,8 +494,9 @@ def test_what_is_on_disk_is_private_and_holds_no_token(
 
 def test_snapshots(api: httpx.Client) -> None:
     listed = api.get("/snapshots").json()
-    assert [item["name"] for item in listed["items"]] == ["daytona-local", "daytonaio/sandbox"]
-    assert listed["total"] == 2
+    names = ["daytona-local", "daytonaio/sandbox", "daytona-vm-small"]
+    assert [item["name"] for item in listed["items"]] == names
+    assert listed["total"] == 3
     assert api.get("/snapshots/daytonaio/sandbox").json() == listed["items"][1]
     assert api.get("/snapshots/daytonaio%2Fsandbox").json() == listed["items"][1]
     assert api.get(f"/snapshots/{listed['items'][0]['id']}").json() == listed["items"][0]

@@ -30,6 +30,7 @@ from git_daytona.transfer import transfer
 
 OPERATIONS: dict[str, Callable[..., object]] = {
     "start": Coordinator.start,
+    "fork": lambda coordinator, origin: coordinator.start(f"{origin}_fork", origin=origin),
     "sync": Coordinator.sync,
     "delete": Coordinator.delete,
     "push": Coordinator.push,
@@ -41,7 +42,7 @@ OPERATIONS: dict[str, Callable[..., object]] = {
 }
 CHANGES = (
     *("create", "delete", "start", "recover", "mint", "revoke", "execute"),
-    *("upload", "download"),
+    *("upload", "download", "fork", "label"),
 )
 WRITING = {"update-ref", "fetch", "push", "reset", "hash-object", "commit-tree"}
 

@@ -218,11 +218,12 @@ class Account:
             self._client = self._client or Client(self.settings.api_url)
             return self._client
 
-    def _checked(self, answer: "Answer") -> "Answer":
+    def _checked(self, answer: "Answer", settings: Settings | None = None) -> "Answer":
         if 200 <= answer.status < 300:
             return answer
         text = said(answer.body[:CONFIG_BYTES])
-        raise from_status(answer.status, text, answer.doing, self.settings, answer.headers)
+        settings = settings or self.settings
+        raise from_status(answer.status, text, answer.doing, settings, answer.headers)
 
     def _object(self, answer: "Answer", *, most: int | None = CONFIG_BYTES) -> dict[str, Any]:
         """Read the object in an answer of at most ``most`` bytes (None: any). Raises BadAnswer."""

@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import tenacity
@@ -22,13 +23,16 @@ from git_daytona.base.endpoint import web_link
 from git_daytona.base.errors import (
     BadAnswer,
     BadSetting,
+    Conflict,
     Forbidden,
     GitDaytonaError,
     NotFound,
+    NotOffered,
     SandboxBroken,
     SandboxNotRunning,
     TimedOut,
 )
+from git_daytona.settings.likeness import like
 from git_daytona.settings.order import NOTHING, Order
 
 POLL_SECONDS, POLL_AT_MOST = 0.1, 1.0
@@ -50,7 +54,7 @@ class Cloud(Toolbox):
         server's words, where it does not take the order."""
         try:
             return self._begin("create", "/sandbox", body={"labels": dict(labels), **order.body()})
-        except (Refused, NotFound) as problem:  # 404: of a region
+        except (Refused, NotOffered, NotFound) as problem:  # 404: of a region
             if not order:
                 raise
             ordered = ", ".join(dict.fromkeys(order.sources.values())) or "--env, --secret"
@@ -86,6 +90,48 @@ class Cloud(Toolbox):
         """Start a stopped, paused or archived sandbox and wait until it runs."""
         path = f"/sandbox/{check_sandbox_id(sandbox_id)}/start"
         return self._begin("start", path)
+
+    def order(self, sandbox_id: str) -> Order:
+        """Look up what would order another sandbox like this one, but for its variables. Raises
+        SandboxGone."""
+        try:
+            answer = self._ask(
+                "find the sandbox", "GET", f"/sandbox/{check_sandbox_id(sandbox_id)}"
+            )
+        except NotFound:
+            raise gone() from None
+        return like(self._object(answer))
+
+    def fork(self, sandbox_id: str, name: str, labels: Mapping[str, str]) -> SandboxInfo:
+        """Copy a sandbox that runs, with all its files, and wait until the copy runs. It gets these
+        labels; until then it can be told by its name.
+
+        Raises NotOffered for a sandbox of a class without forks, NotFound on a server without,
+        BadAnswer for one that does not run, Conflict while it is being changed.
+        """
+        path = f"/sandbox/{check_sandbox_id(sandbox_id)}/fork"
+        info = self._described(self._ask("fork the sandbox", "POST", path, body={"name": name}))
+        with contextlib.suppress(Conflict):  # while it is made
+            self.label(info.id, labels)  # it has those of the other one
+        return self._running("fork", info)
+
+    def snapshot(self, sandbox_id: str, name: str) -> None:
+        """Ask for a snapshot of a sandbox. Whether one comes of it, its state tells, once the
+        sandbox has left its own. Raises BadAnswer, Conflict."""
+        path = f"/sandbox/{check_sandbox_id(sandbox_id)}/snapshot"
+        answer = self._send("make a snapshot of the sandbox", "POST", path, body={"name": name})
+        # what is said of a snapshot is not about the one that new sandboxes are made from
+        self._checked(answer, replace(self.settings, snapshot=None))
+
+    def restrict(self, sandbox_id: str, network: Mapping[str, Any]) -> None:
+        """Restrict a sandbox's network, by members of an order."""
+        path = f"/sandbox/{check_sandbox_id(sandbox_id)}/network-settings"
+        self._ask("restrict the network of the sandbox", "POST", path, body=dict(network))
+
+    def label(self, sandbox_id: str, labels: Mapping[str, str]) -> None:
+        """Replace a sandbox's labels."""
+        path = f"/sandbox/{check_sandbox_id(sandbox_id)}/labels"
+        self._ask("label the sandbox", "PUT", path, body={"labels": dict(labels)})
 
     def stop(self, sandbox_id: str) -> None:
         """Ask for a sandbox to stop. Raises Conflict while its state changes."""
@@ -155,7 +201,11 @@ class Cloud(Toolbox):
     def _begin(self, verb: str, path: str, **request: Any) -> SandboxInfo:
         """Ask for a sandbox to run, and wait for it; raises SandboxBroken, TimedOut."""
         request["seconds"] = self.start_seconds
-        info = self._described(self._ask(f"{verb} the sandbox", "POST", path, **request))
+        answer = self._ask(f"{verb} the sandbox", "POST", path, **request)
+        return self._running(verb, self._described(answer))
+
+    def _running(self, verb: str, info: SandboxInfo) -> SandboxInfo:
+        """Wait until a sandbox runs; raises SandboxBroken, TimedOut."""
 
         def pause(state: tenacity.RetryCallState) -> float:
             late = (state.seconds_since_start or 0.0) - 5.0

@@ -31,7 +31,7 @@ _ORGANIZATION = (
 
 
 class Refused(BadAnswer):
-    """The API does not take what the request says (HTTP 400, 422)."""
+    """The API does not take what the request says (HTTP 400)."""
 
 
 def said(body: str | bytes) -> str:
@@ -62,7 +62,8 @@ def from_status(
     """Make the error of a status that is not 2xx; ``text`` is what ``said`` found in the body."""
     said = f": {text}" if text else ""
     if status in _REFUSED:
-        return _from_words(text, said, doing, settings)
+        refused = errors.NotOffered if status == 422 else Refused
+        return _from_words(text, said, doing, settings, refused)
     if status in (402, 403, 429):
         return _from_organization(status, text, said, doing, headers)
     if status >= 500:
@@ -76,7 +77,7 @@ def from_status(
             f" {settings.key_source or 'the keyring'}{said}",
             hint=f"make a new one ({DASHBOARD}/keys) and set DAYTONA_API_KEY",
         ),
-        405: BadAnswer(
+        405: errors.NotOffered(
             f"could not {doing}: the server does not offer it{said}",
             hint="update the Daytona server, or check DAYTONA_API_URL",
         ),
@@ -133,7 +134,9 @@ def _retry_after(headers: Mapping[str, Any]) -> float | None:
     return float(wait[1]) if wait else None
 
 
-def _from_words(text: str, said: str, doing: str, settings: Settings) -> GitDaytonaError:
+def _from_words(
+    text: str, said: str, doing: str, settings: Settings, refused: type[BadAnswer]
+) -> GitDaytonaError:
     if _NOT_RUNNING.search(text):
         return errors.SandboxNotRunning(
             f"could not {doing}: the sandbox is not running",
@@ -145,6 +148,6 @@ def _from_words(text: str, said: str, doing: str, settings: Settings) -> GitDayt
             f"the snapshot '{settings.snapshot}' cannot be used{said}",
             hint=f"correct DAYTONA_SNAPSHOT ({source}), or unset it for the default",
         )
-    return Refused(
+    return refused(
         f"could not {doing}{said or ': the request was refused'}", hint="the log has more"
     )

@@ -70,6 +70,7 @@ class SandboxInfo:
     """Whether its ports are open to all."""
     ordered: Mapping[str, str | int | bool] = field(default_factory=dict)
     """What it was made with, by the members of the API's request, as far as the API says."""
+    name: str = ""
 
     @property
     def ends_by_itself(self) -> bool:
@@ -252,6 +253,7 @@ def described(answer: object, doing: str) -> SandboxInfo:
     if not isinstance(answer, dict) or not isinstance(answer.get("id"), str):
         raise senseless(doing)
     labels, reason, created = (answer.get(name) for name in ("labels", "errorReason", "createdAt"))
+    name = answer.get("name")
     return SandboxInfo(
         id=check_sandbox_id(answer["id"]),
         state=printable(str(answer.get("state") or "unknown"))[:50],
@@ -268,4 +270,5 @@ def described(answer: object, doing: str) -> SandboxInfo:
         is_spot=answer.get("spot") is True,
         is_public=answer.get("public") is True,
         ordered=order.seen(answer),
+        name=name if isinstance(name, str) else "",
     )

@@ -140,6 +140,10 @@ class BadAnswer(GitDaytonaError, entry="bad-answer", status=15):
     """The Daytona API answered something that cannot be used."""
 
 
+class NotOffered(BadAnswer, entry="not-offered"):
+    """The Daytona server does not offer it, or not for this sandbox (HTTP 405, 422)."""
+
+
 class ServerError(BadAnswer, entry="server-error", transient=True):
     """HTTP 5xx."""
 

@@ -5,6 +5,7 @@ from git_daytona.cli.program import program
 SECTIONS = {
     "Work in sessions": {
         "start": ("work", "Start a session: a sandbox with HEAD in it"),
+        "fork": ("forks", "Start another session from the state of one"),
         "exec": ("execute", "Run a command in a session's sandbox"),
         "shell": ("work", "Open a shell in a session's sandbox"),
         "cp": ("work", "Copy files into a sandbox, or out of it"),
@@ -21,6 +22,7 @@ SECTIONS = {
         "wait": ("work", "Wait until a session's work is here"),
         "stop": ("life", "Sync a session and stop its sandbox; its files stay"),
         "resume": ("life", "Start a session's sandbox again"),
+        "snapshot": ("forks", "Keep a session's sandbox for new ones to be made from"),
         "delete": ("work", "Sync a session a last time and delete its sandbox"),
     },
     "Look": {

@@ -26,6 +26,13 @@ LEFT_OUT = 20
     "--session", metavar="ID", help="The session's id, if a client such as OpenCode gave it one."
 )
 @click.option("--title", metavar="TEXT", help="What 'git daytona status' shall call it.")
+@click.option(
+    "--like",
+    metavar="N",
+    default="",
+    shell_complete=common.complete_sessions,
+    help="Order the sandbox as that of session N.",
+)
 @flag("--dirty/--no-dirty", default=None, help="Take uncommitted and untracked work along.")
 @number(
     "--depth",
@@ -43,6 +50,7 @@ LEFT_OUT = 20
 def start(
     session: str | None,
     title: str | None,
+    like: str,
     dirty: bool | None,
     depth: int,
     no_sync: bool,
@@ -60,6 +68,11 @@ def start(
         )
     session, beginning = session or new_id(), Beginning(ref, dirty, depth)
     with common.coordinator(anywhere=no_sync) as coordinator:
+        if like:
+            other, lacking = coordinator.like(like)
+            order = order.over(other)
+            if lacking:
+                common.warn(lacking)
         try:
             started = coordinator.start(
                 session, synced=not no_sync, beginning=beginning, order=order

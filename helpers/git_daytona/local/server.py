@@ -273,12 +273,13 @@ class LocalDaytona:
             ssh=lambda: (self.gateway_host, self.gateway_port),
             presented_keys=self._presented_keys,
         )
+        found = snapshots.Snapshots(self._store)
         return [
             *Service(self.published, endpoints, self._timings.clock(), self.profile).routes(),
             *SandboxApi(
-                self._lifecycle, endpoints.toolbox, endpoints.ssh, self.profile, self.faults
+                self._lifecycle, endpoints.toolbox, endpoints.ssh, self.profile, self.faults, found
             ).routes(),
-            *snapshots.routes(),
+            *found.routes(),
             *previews.routes(),
             *events.routes(),
             *routes.routes(self._lifecycle, self.isolation, self.profile),
@@ -289,7 +290,7 @@ class LocalDaytona:
 
     def _hang_up(self, record: Record) -> None:
         """Cut the SSH connections to a sandbox that does not run any more."""
-        if record.sandbox.state != "started":
+        if record.sandbox.state not in ("started", "forking", "snapshotting"):
             self.gateway.cut(record.sandbox.id)
 
     def _tell(self, events: Events, record: Record, before: str | None) -> None:

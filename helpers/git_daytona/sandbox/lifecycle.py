@@ -32,6 +32,16 @@ TRANSITIONAL = frozenset(
 """States that a sandbox leaves by itself."""
 BEFORE_SECONDS = 300.0
 """How long before it destroys itself a sandbox is brought back."""
+SNAPSHOT_MOVES = frozenset(("pending", "pulling", "building", "validating_image", "validating"))
+"""States that a snapshot leaves by itself."""
+SNAPSHOT_SECONDS = 1800.0
+"""Limit for a snapshot to be made of a sandbox."""
+NETWORK = ("networkBlockAll", "networkAllowList", "domainAllowList")
+"""What of an order shuts a sandbox's network."""
+COPY = "git-daytona-fork-"
+"""The beginning of the name of a sandbox that is a copy of another one."""
+FORK_TRIES = 5
+"""How often a copy is asked for of a sandbox that is asleep or busy."""
 PATIENCE = 3.0
 """Seconds after which a person is told what is waited for."""
 
@@ -42,7 +52,8 @@ class Mark:
 
     ``number`` is None until one is reserved; ``prefix`` is of the branch reserved with it.
     ``creation`` is random, and a label of what it makes: of nothing else, whose session or project
-    has the same id. An ``api_url`` is missing from the marks of earlier versions.
+    has the same id. An ``api_url`` is missing from the marks of earlier versions. Of a fork,
+    ``origin`` is the session that it is of, and ``begin`` the commit that its branch begins with.
     """
 
     path: Path
@@ -55,6 +66,13 @@ class Mark:
     prefix: str = SANDBOX_BRANCH
     ordered: Mapping[str, Any] = field(default_factory=dict)
     """The record of what was ordered on the command line."""
+    origin: str = ""
+    begin: str | None = None
+
+    @property
+    def copy_name(self) -> str:
+        """The name of its sandbox if that is a copy: it has the other one's labels at first."""
+        return COPY + self.creation
 
     @property
     def labels(self) -> dict[str, str]:
@@ -67,8 +85,9 @@ class Mark:
     def write(self, number: int | None = None, prefix: str = SANDBOX_BRANCH) -> "Mark":
         entry = {"session": self.session_id, "project": self.project_id, "gitDir": self.git_dir}
         entry |= {"apiUrl": self.api_url, "creation": self.creation}
-        ordered = {"ordered": self.ordered} if self.ordered else {}
-        text = json.dumps({**entry, "number": number, "prefix": prefix, **ordered})
+        more = {"ordered": self.ordered, "origin": self.origin, "begin": self.begin}
+        more = {name: value for name, value in more.items() if value}
+        text = json.dumps({**entry, "number": number, "prefix": prefix, **more})
         files.write_whole(self.path, text.encode())
         return replace(self, number=number, prefix=prefix)
 
@@ -109,16 +128,18 @@ def _read(path: Path) -> Mark | None:
         api_url = str(entry.get("apiUrl", ""))
         creation = str(entry.get("creation") or secrets.token_hex(16))
         ordered = dict(entry.get("ordered") or {})
+        origin, begin = str(entry.get("origin") or ""), str(entry.get("begin") or "")
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return Mark(path, session, project, git_dir, api_url, creation, number, prefix, ordered)
+    known = Mark(path, session, project, git_dir, api_url, creation, number, prefix)
+    return replace(known, ordered=ordered, origin=origin, begin=begin or None)
 
 
-def _until_settled(retry: tenacity.retry_base) -> tenacity.Retrying:
+def _until_settled(retry: tenacity.retry_base, seconds: float = START_SECONDS) -> tenacity.Retrying:
     """Make a retry for as long as a change of a sandbox's state may take."""
     return tenacity.Retrying(
         retry=retry,
-        stop=tenacity.stop_after_delay(START_SECONDS),
+        stop=tenacity.stop_after_delay(seconds),
         wait=tenacity.wait_exponential(multiplier=0.1, max=2.0),
         reraise=True,
     )
@@ -152,10 +173,16 @@ class Sandboxes:
     tell: Callable[[str], None]
 
     def create(
-        self, mark: Mark, repository: str, order: Order = NOTHING, *, synced: bool
+        self,
+        mark: Mark,
+        repository: str,
+        order: Order = NOTHING,
+        *,
+        synced: bool,
+        like: str = "",
     ) -> SandboxInfo:
         """Create a session's sandbox for a repository of that name, or adopt what an interrupted
-        creation left."""
+        creation left. It is a copy of the sandbox ``like``, if that can be copied."""
         labels = mark.labels | ownership.labels(repository)
         begun = mark.path.exists()
         if not begun:
@@ -164,28 +191,81 @@ class Sandboxes:
         def attempt() -> SandboxInfo:
             nonlocal begun
             # a new session's first attempt finds none; after a lost answer there may be one
-            left = self.cloud.find(mark.labels) if begun else []
+            left = self.left(mark) if begun else []
             begun = True
-            # the first: a copy of its labels is younger
-            for found in sorted(left, key=lambda info: info.created_at or "~"):
+            for found in left:
                 self.tell("taking over the sandbox of an interrupted start")
                 with contextlib.suppress(errors.SandboxGone):  # a list may show what was
                     return self.awake(self.cloud.get(found.id))
+            if like and (copy := self._copy(like, mark.copy_name, labels)):
+                return copy
             self.tell("creating a sandbox")
             return self.cloud.create(labels, order)
 
         with log.event("sandbox.create", session=mark.session_id) as event:
             info = leases.patiently(attempt)
             event["sandbox"] = info.id
+        if info.name == mark.copy_name:
+            self._own(info, labels, like)
         git_dir = mark.git_dir if synced else ""
         ownership.here(self.cloud.settings.api_url, info.id, git_dir).write()
         return info
+
+    def left(self, mark: Mark) -> list[SandboxInfo]:
+        """Find what an interrupted creation has made."""
+        # the first: a copy of its labels is younger
+        found = sorted(self.cloud.find(mark.labels), key=lambda info: info.created_at or "~")
+        if mark.origin and not found:
+            with contextlib.suppress(errors.SandboxGone):
+                found = [self.cloud.get(mark.copy_name)]
+        return found
+
+    def _copy(self, sandbox_id: str, name: str, labels: Mapping[str, str]) -> SandboxInfo | None:
+        """Copy a sandbox; None where that is not possible, which its class and its server decide.
+        Raises what a creation would meet as well: limits, say."""
+        for _ in range(FORK_TRIES):
+            try:
+                self.tell("copying the sandbox")
+                with log.event("sandbox.fork", sandbox=sandbox_id):
+                    return self.cloud.fork(sandbox_id, name, labels)
+            except (errors.NotOffered, errors.NotFound):
+                return None
+            except errors.ServerError:
+                raise
+            except (errors.BadAnswer, errors.SandboxNotRunning, errors.Conflict):
+                try:  # asleep, or another change of it is under way
+                    self.awake(self.cloud.get(sandbox_id))
+                except (errors.SandboxGone, errors.SandboxBroken):
+                    return None
+        return None
+
+    def is_copy(self, sandbox_id: str) -> bool:
+        """Tell whether a sandbox was made as a copy of another one."""
+        info = self.cloud.known(sandbox_id) or self.cloud.get(sandbox_id)
+        return info.name.startswith(COPY)
+
+    def _own(self, copy: SandboxInfo, labels: Mapping[str, str], of: str) -> None:
+        """Give a copy its own labels, and of what the network of the other one is shut for what
+        Daytona has not copied; a copy that cannot be shut likewise goes."""
+        if not labels.items() <= copy.labels.items():
+            self.cloud.label(copy.id, labels)
+        try:
+            shut = self.cloud.get(of).ordered if of else {}
+        except errors.SandboxGone:
+            return
+        open_ = {name for name in NETWORK if copy.ordered.get(name) != shut.get(name)}
+        if lost := {name: shut[name] for name in open_ & shut.keys()}:
+            try:
+                self.cloud.restrict(copy.id, lost)
+            except errors.GitDaytonaError:
+                self._change(copy.id, self.cloud.delete)
+                raise
 
     def made(self, sandbox_id: str) -> ownership.Made:
         """Return the record that a sandbox made here has, or would have."""
         return ownership.here(self.cloud.settings.api_url, sandbox_id)
 
-    def settle(self, info: SandboxInfo) -> SandboxInfo:
+    def settle(self, info: SandboxInfo, seconds: float = START_SECONDS) -> SandboxInfo:
         """Wait until the sandbox is in a state that lasts. Raises TimedOut."""
         if info.state not in TRANSITIONAL:
             return info
@@ -200,11 +280,11 @@ class Sandboxes:
 
         moving = tenacity.retry_if_result(lambda found: found.state in TRANSITIONAL)
         try:
-            return _until_settled(moving)(look)
+            return _until_settled(moving, seconds)(look)
         except tenacity.RetryError as problem:
             raise errors.TimedOut(
                 f"the sandbox stayed in state '{problem.last_attempt.result().state}' for"
-                f" {START_SECONDS:.0f} seconds",
+                f" {seconds:.0f} seconds",
                 hint="see it in Daytona's dashboard; its work is still in it",
             ) from None
 
@@ -234,6 +314,39 @@ class Sandboxes:
             with log.event("sandbox.stop", sandbox=sandbox_id):
                 self._change(sandbox_id, self.cloud.stop)
                 self.settle(self.cloud.get(sandbox_id))
+
+    def snapshot(self, sandbox_id: str, name: str) -> None:
+        """Make a snapshot of a sandbox, running or not, and wait until it can be used. Raises
+        UsageError where there is one of the name, SandboxCommandFailed where none came of it."""
+        with contextlib.suppress(errors.NotFound):
+            self.cloud.snapshot_state(name)
+            raise errors.UsageError(
+                f"there is a snapshot '{name}' already", hint="choose another name"
+            )
+        info = self.settle(self.cloud.get(sandbox_id))
+        if info.state not in ("started", "stopped"):
+            self.awake(info)
+        self.tell("making a snapshot of the sandbox")
+        with log.event("sandbox.snapshot", sandbox=sandbox_id, snapshot=name):
+            with contextlib.suppress(errors.ApiUnreachable):  # or it is being made
+                self.cloud.snapshot(sandbox_id, name)
+            self.settle(self.cloud.get(sandbox_id), SNAPSHOT_SECONDS)
+            state = self._snapshot_state(name)
+        if state != "active":
+            raise errors.SandboxCommandFailed(
+                f"no snapshot came of it: '{name}' is {state}",
+                hint="see it in Daytona's dashboard; the sandbox is as it was",
+            )
+
+    def _snapshot_state(self, name: str) -> str:
+        """Wait for the state that a snapshot stays in."""
+        moving = tenacity.retry_if_result(lambda state: state in SNAPSHOT_MOVES)
+        try:
+            return _until_settled(moving, SNAPSHOT_SECONDS)(self.cloud.snapshot_state, name)
+        except errors.NotFound:
+            return "not there"
+        except tenacity.RetryError as problem:
+            return f"{problem.last_attempt.result()} still"
 
     def delete(self, sandbox_id: str) -> None:
         """Delete a sandbox. Raises SandboxGone when it is gone already, or about to be."""

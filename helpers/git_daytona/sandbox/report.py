@@ -175,10 +175,11 @@ def _reported(
     return parse(run_once(cloud, sandbox_id, *words, timeout=timeout), mark)
 
 
-def prepare(cloud: Cloud, sandbox_id: str, object_format: str, *, restore: bool = False) -> Report:
-    """Make the sandbox's repository; report its HEAD, if it has one, and filters. What is to be
-    restored keeps its HEAD until it is. Raises SandboxCommandFailed."""
-    words = (scripts.read("prepare"), object_format, *(["restore"] if restore else []))
+def prepare(cloud: Cloud, sandbox_id: str, object_format: str, how: str = "") -> Report:
+    """Make the sandbox's repository; report its HEAD, if it has one, and filters. ``restore`` keeps
+    its HEAD until what is to be restored is; ``fresh`` is a sandbox that nobody has used: what
+    repository it has came with its snapshot. Raises SandboxCommandFailed."""
+    words = (scripts.read("prepare"), object_format, how)
     with log.event("sandbox.prepare", sandbox=sandbox_id):
         return _reported(cloud, sandbox_id, *words, timeout=PREPARE_SECONDS)
 

@@ -29,6 +29,7 @@ from git_daytona.sandbox.lifecycle import Mark, Sandboxes, dangers, mark_for
 from git_daytona.sandbox.transport import Transport
 from git_daytona.sessions import choice, commits, home, state, working
 from git_daytona.sessions.beginning import HEAD, Beginning
+from git_daytona.sessions.forks import NOBODY, Origin
 from git_daytona.sessions.state import GitReturn, Session, StateFile
 from git_daytona.sessions.sync import Outcome, SandboxBranch
 from git_daytona.settings import preferences
@@ -44,14 +45,6 @@ AT_ONCE_SECONDS = 3.0
 """How long a command that syncs first waits for the API."""
 REPLACED = "the sandbox was gone and was replaced; work that had not been synced is lost"
 FINISHED = f"{REPLACED}, but for what was brought during its last turn, which is in the new one"
-FORK = (
-    "this session is a fork of session {number}: its sandbox is a new one, with what is on "
-    "{branch} ({commit}), without what git does not hold (ignored files, packages, servers)"
-)
-FORK_OF_UNKNOWN = (
-    "this session is a fork of one whose work is not known here: its sandbox is a new one and does "
-    "not have what that one did"
-)
 LACKING = "the sandbox lacks {}: not set where it was made"
 NO_RECORD: Mapping[str, Any] = MappingProxyType({})
 NO_REPOSITORY = "there is no git repository here, so nothing is synced"
@@ -280,6 +273,7 @@ class Coordinator:
                 session, remark = self._create(
                     *(session_id, session, order), synced=synced, origin=origin, beginning=beginning
                 )
+            fresh = fresh and not self.sandboxes.is_copy(session.sandbox_id)
             self._set_up(session, fresh=fresh, replaced=told)
             return Started(session, new=True, replaced=replaced, remark=remark)
 
@@ -313,22 +307,21 @@ class Coordinator:
             raise blocked
         self._transport().check()
 
-    def _forked(self, origin: str) -> tuple[str, str | None]:
-        """Return what the agent of a fork has to know, and the commit that it begins with."""
-        session = self.state.get(origin)
+    def _origin(self, session_id: str) -> Origin:
+        """Bring the work of a session here that is to be forked, and return what is known of it;
+        with no id there is none."""
+        session = self.state.get(session_id)
         if session is None or session.number is None or not self._is_ours(session):
-            return FORK_OF_UNKNOWN, None
-        names, problem = session.names, ""
-        if session.needs_sync:
-            try:
+            return Origin(session_id)
+        problem = ""
+        try:
+            # a server may have written since
+            if session.needs_sync or self.cloud.get(session.sandbox_id).state == "started":
                 self.sync(session.id)
-            except GitDaytonaError as failed:
-                problem = f", without what could not be brought there ({failed.message})"
-        begin = self.repository.refs(names.ref).get(names.ref)
-        if begin is None:
-            return FORK_OF_UNKNOWN, None
-        told = FORK.format(number=names.number, branch=names.branch, commit=begin[:10])
-        return f"{told}{problem}", begin
+        except GitDaytonaError as failed:
+            problem = f", without what could not be brought there ({failed.message})"
+        ref = session.names.ref
+        return Origin(session_id, session, self.repository.refs(ref).get(ref), problem)
 
     def _create(
         self,
@@ -342,31 +335,42 @@ class Coordinator:
     ) -> tuple[Session, str]:
         """Create and record a session's sandbox; an earlier one, which is gone, had its number.
         Return it, and what its sandbox lacks of what was ordered."""
-        told, begin, dirty = "", None, False
-        if earlier is None and origin is not None:
-            told, begin = self._forked(origin)
-        elif earlier is None and synced:
-            begin, dirty = beginning.first(self.repository, self.directory)
         mark = self.mark(session_id)
-        before = mark.ordered or (earlier and earlier.ordered) or {}
+        forked = self._origin(mark.origin or origin or "") if earlier is None else NOBODY
+        begin, dirty = mark.begin or forked.commit, False
+        if earlier is None and not forked.id and synced:
+            begin, dirty = beginning.first(self.repository, self.directory)
+        before = mark.ordered or (earlier or forked).ordered or {}
         record = order.record() or before
         order, remark = self.ordered(order, before)
-        mark = replace(mark, ordered=record)
+        mark = replace(mark, ordered=record, origin=forked.id, begin=begin)
         repository = self._repository
         name = state.name_of(repository) if repository else self.directory.name
-        info = self.sandboxes.create(mark, name, order, synced=synced)
+        info = self.sandboxes.create(mark, name, order, synced=synced, like=forked.sandbox_id)
         number, prefix = (earlier.number, earlier.prefix) if earlier else (mark.number, mark.prefix)
         names = Names(number, prefix) if number else None
         if names is None and synced and earlier is None:
             names = self.reserve(begin=begin, dirty=dirty)
             mark = mark.write(names.number, names.prefix)
-        depth = earlier.depth if earlier else beginning.depth
-        told = "; ".join(filter(None, (told, remark)))
+        copied = info.name == mark.copy_name
+        remark = "" if copied else remark
+        told = "; ".join(filter(None, (forked.told(copied=copied), remark)))
+        depth = (earlier or (forked if forked.id else beginning)).depth
         session = self.record(session_id, info.id, names, earlier=earlier, notice=told, depth=depth)
         if record:
             self.state.edit(session.id, ordered=dict(record))
         mark.path.unlink(missing_ok=True)
         return session, remark
+
+    def like(self, name: str) -> tuple[Order, str]:
+        """Return an order like that of a session's sandbox, and what of that is not known here:
+        values of variables. Raises NotFound, SandboxGone, Elsewhere."""
+        session = self.find(name)
+        recorded, lost = Order.recorded(session.ordered or {})
+        with self.at_home(session):
+            order = self.cloud.order(session.sandbox_id).over(recorded)
+        lost = [each for each in lost if each not in order.members]
+        return order, LACKING.format(", ".join(lost)) if lost else ""
 
     def ordered(self, order: Order, before: Mapping[str, Any] = NO_RECORD) -> tuple[Order, str]:
         """Return all that is ordered for a new sandbox, by an order or else as was recorded of one
@@ -681,6 +685,14 @@ class Coordinator:
         with self.one_at_a_time(session.id), self.at_home(session):
             self.sandboxes.stop(session.sandbox_id)
         return outcome
+
+    def snapshot(self, name: str, snapshot: str) -> Session:
+        """Make a snapshot of a session's sandbox, which sandboxes can be made from; return the
+        session. Raises UsageError where there is one of the name."""
+        session = self.find(name)
+        with self.one_at_a_time(session.id), self.at_home(session):
+            self.sandboxes.snapshot(session.sandbox_id, snapshot)
+        return session
 
     def resume(self, name: str) -> bool:
         """Start a session's sandbox; return whether it did not run. Raises SandboxGone."""

@@ -104,7 +104,7 @@ def _finish_creation(coordinator: Coordinator, mark: lifecycle.Mark) -> str:
     with coordinator.one_at_a_time(mark.session_id):
         if not mark.path.exists():  # its own process has finished it meanwhile
             return ""
-        left = coordinator.cloud.find(mark.labels)
+        left = coordinator.sandboxes.left(mark)
         if not left and coordinator.state.get(mark.session_id) is None:
             mark.path.unlink(missing_ok=True)
             return ""
@@ -211,15 +211,17 @@ def _unused(coordinator: Coordinator) -> tuple[tuple[SandboxInfo, ...], tuple[Sa
     repository, and all others."""
     listed = [info for info in coordinator.cloud.find({}) if ownership.SESSION in info.labels]
     # before the files: a start writes there, and removes its mark then
-    being_made = {mark.session_id for mark in lifecycle.marks()}
-    in_use = state.named(info.id for info in listed)
+    marks = list(lifecycle.marks())
+    being_made = {mark.session_id for mark in marks}
+    in_use = state.named(info.id for info in listed) | {mark.copy_name for mark in marks}
     made = ownership.made(coordinator.settings.api_url)
     mine = {each.sandbox_id for each in made if each.is_of(coordinator.git_dir)}
     in_doubt = being_made | state.unreadable()
     own: list[SandboxInfo] = []
     others: list[SandboxInfo] = []
     for info in listed:
-        if info.id not in in_use and info.labels[ownership.SESSION] not in in_doubt:
+        used = info.id in in_use or info.name in in_use
+        if not used and info.labels[ownership.SESSION] not in in_doubt:
             (own if ownership.is_own(info, mine) else others).append(info)
     return tuple(own), tuple(others)
 

@@ -75,7 +75,8 @@ class SandboxBranch:
             ) as remote,
         ):
             transport.tell("preparing its repository")
-            there = sandbox.prepare(self.cloud, self.sandbox_id, repository.object_format)
+            how = "fresh" if fresh else ""
+            there = sandbox.prepare(self.cloud, self.sandbox_id, repository.object_format, how)
             remote.result()
             if there.head is None and head is not None:
                 transport.tell(f"pushing {head[:10]}")
@@ -266,7 +267,7 @@ class SandboxBranch:
         is done it counts as being without: what fails is begun again."""
         cloud, names = self.cloud, self.names
         log.logger.warning("session.restore sandbox=%s %s is missing", self.sandbox_id, missing)
-        there = sandbox.prepare(cloud, self.sandbox_id, self.repository.object_format, restore=True)
+        there = sandbox.prepare(cloud, self.sandbox_id, self.repository.object_format, "restore")
         ours = (names.ref, f"{names.tracking}{SANDBOX_BRANCH}", names.base)
         refs = self.repository.refs(*ours)
         local = next((refs[ref] for ref in ours if ref in refs), None)

@@ -10,6 +10,7 @@ import json
 import logging
 import uuid
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 from git_daytona.local.core.faults import Faults
@@ -19,6 +20,15 @@ from git_daytona.local.core.registry import Sandboxes, Timings
 from git_daytona.local.core.store import Store
 
 log = logging.getLogger(__name__)
+
+FORKED = (
+    *("snapshot", "sandbox_class", "target", "cpu", "memory"),
+    *("auto_stop_interval", "auto_archive_interval", "auto_delete_interval"),
+)
+"""What a fork has of its sandbox besides files, environment and labels: no ttl, no open ports."""
+ACTIVE_FORKS = (
+    "Cannot delete sandbox which has active fork children. The forks must be deleted first."
+)
 
 
 class Lifecycle(Sandboxes):
@@ -67,10 +77,23 @@ class Lifecycle(Sandboxes):
     # What the API does.
 
     async def create(
-        self, *, name: str | None, ttl: float | None = None, env: dict[str, Any], **settings: Any
+        self,
+        *,
+        name: str | None,
+        ttl: float | None = None,
+        env: dict[str, Any],
+        files: Path | None = None,
+        **settings: Any,
     ) -> Record:
-        """A sandbox that is being created. `settings` are fields of Sandbox; `ttl` is in
-        minutes."""
+        """A sandbox that is being created, with these files. `settings` are fields of Sandbox;
+        `ttl` is in minutes."""
+        record = self._admit(name, env, ttl, **settings)
+        self._spawn(self._come_up(record, files))
+        return record
+
+    def _admit(
+        self, name: str | None, env: dict[str, Any], ttl: float | None = None, **settings: Any
+    ) -> Record:
         sandbox_id = str(uuid.uuid4())
         with self._lock:
             if name is not None and any(
@@ -88,8 +111,56 @@ class Lifecycle(Sandboxes):
             self._records[sandbox_id] = record
         self._save(record)
         self._announce(record, None)
-        self._spawn(self._come_up(record))
         return record
+
+    async def fork(self, id_or_name: str, name: str | None) -> Record:
+        """A copy that is being made: of the files and what was ordered, its labels included. The
+        sandbox itself runs on, and cannot be deleted while there is one."""
+        source = self.record(id_or_name)
+        sandbox = source.sandbox
+        if sandbox.sandbox_class == "container":
+            raise ApiError(422, "Forking is not supported for this sandbox")
+        if sandbox.state != "started":
+            raise ApiError(400, "Sandbox must be in started state to fork")
+        self._claim(source, refusal="")
+        try:
+            same = {setting: getattr(sandbox, setting) for setting in FORKED}
+            labels = dict(sandbox.labels)
+            record = self._admit(name, source.env, labels=labels, parent=sandbox.id, **same)
+        except BaseException:
+            source.pending = False
+            raise
+        self._enter(source, "forking", "started")
+        self._spawn(self._copy(source, record))
+        return record
+
+    async def _copy(self, source: Record, record: Record) -> None:
+        """Finish a claimed fork."""
+        directories = source.sandbox.directory, record.sandbox.directory
+        await self._beside(source, "started", lambda: self._store.copy_seen(*directories))
+        await self._come_up(record)
+
+    async def snapshot(self, id_or_name: str, make: Callable[[Sandbox], None]) -> Record:
+        """The sandbox while a snapshot is made of it; whether there is one then, is to be seen."""
+        record = self.record(id_or_name)
+        before = record.sandbox.state
+        if before not in ("started", "stopped"):
+            message = "Sandbox must be in started or stopped state to create a snapshot"
+            raise ApiError(400, message)
+        self._claim(record, refusal="")
+        self._enter(record, "snapshotting", before)
+        self._spawn(self._beside(record, before, lambda: make(record.sandbox)))
+        return record
+
+    async def _beside(self, record: Record, state: str, work: Callable[[], None]) -> None:
+        """Finish what changes nothing of a sandbox, which is in this state again then."""
+        try:
+            await asyncio.to_thread(work)
+        except OSError as error:
+            log.warning("sandbox %s: %s failed: %s", record.sandbox.id, record.sandbox.state, error)
+        finally:
+            record.pending = False
+            self._enter(record, state, state)
 
     async def start(self, id_or_name: str) -> Record:
         record = self.record(id_or_name)
@@ -137,6 +208,12 @@ class Lifecycle(Sandboxes):
         free at once."""
         record = self.record(id_or_name)
         self._claim(record, refusal="")
+        forks = (
+            each.sandbox for each in self.records() if each.sandbox.parent == record.sandbox.id
+        )
+        if any(fork.desired_state != "destroyed" for fork in forks):
+            record.pending = False
+            raise ApiError(400, ACTIVE_FORKS)
         record.sandbox.name = f"DESTROYED_{record.sandbox.name}_{int(self.timings.clock() * 1000)}"
         self.tokens.revoke(record.sandbox.id)
         self._enter(record, "destroying", "destroyed")
@@ -165,9 +242,11 @@ class Lifecycle(Sandboxes):
 
     # Below the surface.
 
-    async def _come_up(self, record: Record) -> None:
+    async def _come_up(self, record: Record, files: Path | None = None) -> None:
         """Finish a claimed creation or start."""
         try:
+            if files is not None:
+                await asyncio.to_thread(self._store.copy_seen, files, record.sandbox.directory)
             await asyncio.sleep(max(self.timings.change, self._faults.start_delay))
             if self._faults.start_error is not None:
                 raise ApiError(500, self._faults.start_error)

@@ -3,6 +3,7 @@ below /api."""
 
 import re
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -10,7 +11,7 @@ from multidict import MultiDict
 
 from git_daytona.local.api import listing
 from git_daytona.local.api.lifecycle import Lifecycle, as_text
-from git_daytona.local.api.snapshots import DEFAULT_SNAPSHOT, find_snapshot
+from git_daytona.local.api.snapshots import DEFAULT_SNAPSHOT, Snapshots
 from git_daytona.local.core.answers import json_response
 from git_daytona.local.core.faults import Faults
 from git_daytona.local.core.model import ApiError
@@ -65,8 +66,10 @@ class SandboxApi:
         ssh_endpoint: Callable[[], tuple[str, int]],
         profile: Profile,
         faults: Faults,
+        snapshots: Snapshots,
     ):
         self._lifecycle = lifecycle
+        self._snapshots = snapshots
         self._toolbox_url = toolbox_url
         self._ssh_endpoint = ssh_endpoint
         self._profile = profile
@@ -87,8 +90,8 @@ class SandboxApi:
             web.post(f"{change}/recover", self.recover, name="recover"),
             web.post(f"{change}/pause", self.pause, name="pause"),
             web.post(f"{change}/resize", self._unsupported("resize sandboxes"), name="resize"),
-            web.post(f"{change}/fork", self._unsupported("fork sandboxes"), name="fork"),
-            web.post(f"{change}/snapshot", self._unsupported("make snapshots"), name="snapshot"),
+            web.post(f"{change}/fork", self.fork, name="fork"),
+            web.post(f"{change}/snapshot", self.snapshot, name="snapshot"),
             web.post(f"{change}/backup", self._unsupported("make backups"), name="backup"),
             web.post(
                 f"{change}/network-settings",
@@ -139,14 +142,28 @@ class SandboxApi:
             if body.get(member):
                 raise ApiError(400, f"daytona-local does not support {member}")
         _check_size(body)
-        name, ttl = body.get("name") or None, _optional(body, "ttlMinutes")
-        if name is not None and not isinstance(name, str):
-            raise ApiError(400, "name must be a string")
+        name, ttl = _name(body), _optional(body, "ttlMinutes")
         if ttl is not None and ttl < 0:
             raise ApiError(400, "ttlMinutes must be non-negative")
-        record = await self._lifecycle.create(name=name, ttl=ttl, **_settings(body))
+        record = await self._lifecycle.create(
+            name=name, ttl=ttl, **_settings(body, self._snapshots)
+        )
         request.match_info["sandbox"] = record.sandbox.id  # for the record of calls
         return self._shown(record)
+
+    async def fork(self, request: web.Request) -> web.Response:
+        body = await read_object(request)
+        return self._shown(await self._lifecycle.fork(request.match_info["sandbox"], _name(body)))
+
+    async def snapshot(self, request: web.Request) -> web.Response:
+        body = await read_object(request)
+        name = _name(body)
+        if name is None:
+            raise ApiError(400, "name should not be empty")
+        if body.get("includeMemory"):
+            raise ApiError(400, "includeMemory is only supported for Windows sandboxes")
+        make = partial(self._snapshots.make, name=name, moment=self._lifecycle.timings.clock())
+        return self._shown(await self._lifecycle.snapshot(request.match_info["sandbox"], make))
 
     async def get(self, request: web.Request) -> web.Response:
         return self._shown(self._record(request))
@@ -317,8 +334,15 @@ def _check_size(body: dict[str, Any]) -> None:
         raise ApiError(400, "daytona-local does not support disk")
 
 
-def _settings(body: dict[str, Any]) -> dict[str, Any]:
-    """The fields of Sandbox that a creation asks for."""
+def _name(body: dict[str, Any]) -> str | None:
+    name = body.get("name") or None
+    if not isinstance(name, str | None):
+        raise ApiError(400, "name must be a string")
+    return name
+
+
+def _settings(body: dict[str, Any], snapshots: Snapshots) -> dict[str, Any]:
+    """What a creation asks for, as `Lifecycle.create` takes it."""
     user, target = body.get("user") or "daytona", body.get("target") or "local"
     if user != "daytona":
         raise ApiError(400, "daytona-local runs every sandbox as the user daytona")
@@ -329,7 +353,8 @@ def _settings(body: dict[str, Any]) -> dict[str, Any]:
     snapshot = body.get("snapshot") or DEFAULT_SNAPSHOT
     if not isinstance(snapshot, str):
         raise ApiError(400, "snapshot must be a string")
-    if find_snapshot(snapshot) is None:
+    found = snapshots.find(snapshot)
+    if found is None:
         raise ApiError(
             400, f"Snapshot {snapshot} not found. Did you add it through the Daytona Dashboard?"
         )
@@ -341,6 +366,8 @@ def _settings(body: dict[str, Any]) -> dict[str, Any]:
         "cpu": _optional(body, "cpu") or 0,
         "memory": _optional(body, "memory") or 0,
         "snapshot": snapshot,
+        "sandbox_class": found.sandbox_class,
+        "files": snapshots.files(found),
         "target": target,
         "public": body.get("public") or False,
         "env": env,

@@ -62,6 +62,9 @@ class Sandbox:
     memory: int = 0
     """Cores, and GiB of each process; 0: what this machine has."""
     target: str = "local"
+    sandbox_class: str = "container"
+    parent: str = ""
+    """The id of the sandbox that it is a fork of."""
     auto_stop_interval: int = 15
     auto_archive_interval: int = 7 * 24 * 60
     auto_delete_interval: int = -1

@@ -6,6 +6,7 @@ ROOT/api-key                    the bearer key, made at the first start
 ROOT/host-keys/                 the SSH gateway's
 ROOT/sandboxes/ID/sandbox.json  one sandbox: its record,
                  /home, /tmp    what it sees as /home/daytona and /tmp
+ROOT/snapshots/ID               a snapshot that was made of one, likewise
 """
 
 import json
@@ -14,6 +15,7 @@ import os
 import secrets
 import shutil
 import stat
+import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -23,6 +25,10 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 log = logging.getLogger(__name__)
+
+SEEN = ("home", "tmp")
+"""What of a sandbox's directory it sees itself."""
+COPY_SECONDS = 600.0
 
 
 class RootInUse(Exception):
@@ -40,6 +46,7 @@ class Store:
     def __init__(self, root: Path):
         self.root = root.absolute()
         self.sandboxes = self.root / "sandboxes"
+        self.snapshots = self.root / "snapshots"
         self.host_keys = self.root / "host-keys"
         # One server per root: two would run the same sandboxes' processes and overwrite each
         # other's records.
@@ -48,7 +55,7 @@ class Store:
 
     def open(self) -> None:
         self.root.parent.mkdir(parents=True, exist_ok=True)
-        for directory in (self.root, self.sandboxes, self.host_keys):
+        for directory in (self.root, self.sandboxes, self.snapshots, self.host_keys):
             _private_directory(directory)
         try:
             self._lock.acquire()
@@ -98,15 +105,47 @@ class Store:
     def make_sandbox(self, sandbox_id: str) -> Path:
         """The new sandbox's directory, with `home` and `tmp` in it."""
         directory = self.sandboxes / sandbox_id
+        self._make_seen(directory)
+        # Without one, a first zsh on a terminal asks its questions for new users.
+        (directory / "home" / ".zshrc").touch()
+        return directory
+
+    def _make_seen(self, directory: Path) -> None:
         directory.mkdir(mode=0o700)
         # Nobody else gets past ROOT; inside, the modes are those of an ordinary machine, as git and
         # ssh there expect.
         for name, mode in ((".", 0o700), ("home", 0o755), ("tmp", 0o1777)):
             (directory / name).mkdir(exist_ok=True)
             (directory / name).chmod(mode)
-        # Without one, a first zsh on a terminal asks its questions for new users.
-        (directory / "home" / ".zshrc").touch()
-        return directory
+
+    def make_snapshot(self, snapshot_id: str, source: Path, record: dict[str, Any]) -> None:
+        """Keep a copy of what a sandbox sees, and a record of it."""
+        directory = self.snapshots / snapshot_id
+        self._make_seen(directory)
+        self.copy_seen(source, directory)
+        write_private(directory / "snapshot.json", json.dumps(record).encode())
+
+    def load_snapshots(self) -> Iterator[dict[str, Any]]:
+        """The record of every snapshot that was made; what is without one was not finished."""
+        for directory in self.snapshots.iterdir():
+            try:
+                yield json.loads((directory / "snapshot.json").read_bytes())
+            except (OSError, ValueError):
+                self.remove_trash(directory)
+
+    def copy_seen(self, source: Path, directory: Path) -> None:
+        """Copy what a sandbox sees into another one's directory. What its programs write meanwhile,
+        or what only its owner could read, may be missing: it is said in the log."""
+        for name in SEEN:
+            done = subprocess.run(
+                ("cp", "-a", f"{source}/{name}/.", f"{directory}/{name}"),
+                check=False,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=COPY_SECONDS,
+            )
+            if done.returncode:
+                log.warning("not all of '%s' was copied: %s", source, done.stderr[-2000:])
 
     def save_sandbox(self, directory: Path, record: dict[str, Any]) -> None:
         write_private(

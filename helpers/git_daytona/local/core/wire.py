@@ -59,7 +59,7 @@ def sandbox_json(record: Record, toolbox_url: str, profile: Profile) -> dict[str
         "createdAt": timestamp(sandbox.created_at),
         "updatedAt": timestamp(sandbox.updated_at),
         "lastActivityAt": timestamp(sandbox.last_activity_at),
-        "sandboxClass": "container",
+        "sandboxClass": sandbox.sandbox_class,
         "runnerId": "local",
         "toolboxProxyUrl": toolbox_url,
     }
