@@ -142,6 +142,8 @@ class Sandboxes:
 
     cloud: Cloud
     tell: Callable[[str], None]
+    woke: Callable[[str], None] = lambda _sandbox_id: None
+    """What is called when one was started, by its id."""
 
     def create(self, mark: Mark, repository: str, *, synced: bool) -> SandboxInfo:
         """Create a session's sandbox for a repository of that name, or adopt what an interrupted
@@ -207,7 +209,7 @@ class Sandboxes:
             if info.recoverable:
                 self.tell(Restoring("recovering the sandbox"))
                 with log.event("sandbox.recover", sandbox=info.id):
-                    return self.cloud.recover(info.id)
+                    return self._awoken(self.cloud.recover(info.id))
             reason = f": {info.error_reason}" if info.error_reason else ""
             raise errors.SandboxBroken(
                 f"the sandbox is in state '{info.state}'{reason}",
@@ -215,7 +217,11 @@ class Sandboxes:
             )
         self.tell(Restoring(f"starting the sandbox ({info.state})"))
         with log.event("sandbox.start", sandbox=info.id, state=info.state):
-            return self._change(info.id, self.cloud.start)
+            return self._awoken(self._change(info.id, self.cloud.start))
+
+    def _awoken(self, info: SandboxInfo) -> SandboxInfo:
+        self.woke(info.id)
+        return info
 
     def stop(self, sandbox_id: str) -> None:
         """Stop a sandbox that runs, and wait until it has stopped."""

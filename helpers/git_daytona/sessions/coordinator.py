@@ -28,6 +28,7 @@ from git_daytona.sandbox.lifecycle import Mark, Sandboxes, dangers, mark_for
 from git_daytona.sandbox.transport import Transport
 from git_daytona.sessions import choice, commits, home, state, working
 from git_daytona.sessions.beginning import HEAD, Beginning
+from git_daytona.sessions.provision import WAITING, Provision
 from git_daytona.sessions.state import GitReturn, Session, StateFile
 from git_daytona.sessions.sync import Outcome, SandboxBranch
 from git_daytona.settings import preferences
@@ -86,7 +87,7 @@ class Coordinator:
         self.cloud = Cloud(found)
         self.policy = Policy(found, self.cloud.config)
         self.transfers = Transfers(found, self.cloud, self.policy)
-        self.sandboxes = Sandboxes(self.cloud, tell)
+        self.sandboxes = Sandboxes(self.cloud, tell, self._woke)
         self._repository = place if isinstance(place, Repository) else None
         self.directory = place if isinstance(place, Path) else place.worktree or place.git_dir
         self.git_dir = str(self._repository.common_dir) if self._repository else str(self.directory)
@@ -103,6 +104,15 @@ class Coordinator:
         if self._repository is None:
             raise NoRepository(NO_REPOSITORY, hint="go to a repository, or make one: git init")
         return self._repository
+
+    @property
+    def provision(self) -> Provision:
+        """What sandboxes get beside the repository; raises NoRepository where there is none."""
+        return Provision(self.cloud, self.state, self.repository, self.tell)
+
+    def _woke(self, sandbox_id: str) -> None:
+        if self._repository:
+            self.provision.started(sandbox_id)
 
     @property
     def worktree(self) -> Path | None:
@@ -443,6 +453,7 @@ class Coordinator:
             self.state.edit(session.id, notice="; ".join(filter(None, (told, notice))))
         else:
             self.state.note(session.id, state.PENDING, REPLACED if replaced else "not synced yet")
+        self.provision.begin(session, fresh=fresh)
 
     # -- in between --------------------------------------------------------------------------------
 
@@ -505,6 +516,8 @@ class Coordinator:
             except Elsewhere:
                 self.state.untouch(session, touched)
                 raise
+        if session.setup.state == WAITING:
+            self.provision.permitted(session)
         return value, session, self.state.take_notice(session.id)
 
     def awake(self, session: Session, work: Callable[[str], T]) -> T:

@@ -21,6 +21,8 @@ if [ -e "$run/cancel" ]; then
 fi
 shell=$(command -v bash || echo sh)
 
+environment=$HOME/.cache/git-daytona-setup/environment # set-up.sh
+[ ! -r "$environment" ] || . "$environment"
 # A session of its own: what the command starts can be ended together, and outlives this script if
 # it is a server. The command is in a variable: no argument list has its text, which pkill looks for.
 apart=$(command -v setsid)

@@ -346,6 +346,11 @@ if [ "$status" -gt 1 ]; then
   add_names "$index.plain"
   add_names "$index.able"
 fi
+# What was copied here to be ignored (place.sh) is not committed, whatever .gitignore says by now.
+if [ -s "$dir/info/daytona-copied" ]; then
+  tr '\n' '\0' <"$dir/info/daytona-copied" | g --literal-pathspecs reset -q \
+    --pathspec-from-file=- --pathspec-file-nul 2>/dev/null
+fi
 tree=$(g write-tree 2>"$index.why") ||
   give_up "git write-tree failed in the sandbox: $(one_line <"$index.why")"
 [ -z "$complaint" ] || say_left

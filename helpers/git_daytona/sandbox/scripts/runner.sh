@@ -10,6 +10,8 @@ read -r line <"/proc/$$/stat"
 set -- ${line##*) }
 shift 19
 echo "$$ $1" >"$run/runner"
+environment=$HOME/.cache/git-daytona-setup/environment # set-up.sh
+[ ! -r "$environment" ] || . "$environment"
 cd -- "$directory" || cd -- "$instead" || cd || exit
 printf %s "$first" | base64 -d >"$run/in.0"
 
