@@ -1,20 +1,19 @@
 """What a sandbox gets beside the repository: devcontainer.json with consent, daytona.copyFiles."""
 
-import json
-import os
+import subprocess
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
 from git_daytona.local.server import LocalDaytona
 from git_daytona.sessions import consent
-from git_daytona.sessions.provision import DONE, FAILED, RUNNING, WAITING
+from git_daytona.sessions.provision import DONE, WAITING
 from git_daytona.sessions.state import SetUp
-from support.processes import until
-from support.program import Told
-from support.round_trip import Repo, Session, execute, stop
+from support.program import Told, tell
+from support.round_trip import BIN, Repo, Session, execute, stop
 
+__all__ = ["tell"]
 FILE = ".devcontainer/devcontainer.json"
 PROJECT = """{
   // as people write it
@@ -39,6 +38,11 @@ def allowed(session: Session) -> None:
 
 def setup(session: Session) -> SetUp:
     return session.coordinator.find(session.name).setup
+
+
+def exec_(repo: Repo, name: str, line: str) -> str:
+    words = (str(BIN / "git-daytona"), "exec", name, "--", line)
+    return subprocess.run(words, cwd=repo.path, capture_output=True, text=True, timeout=60).stdout
 
 
 def ended(session: Session) -> bytes:
@@ -73,3 +77,61 @@ def test_consent_set_up_and_variables(
         "two",
         "started",
     ]
+
+    # its variables, in commands of a person and of an agent
+    line = 'echo "$COLOUR $UP $TOKEN ${KEY:-none}"; echo "$PATH" | grep -c ":/tools"'
+    done = exec_(repo, session.name, line)
+    assert done.splitlines() == ["deep 'blue' /home/daytona/up canary-4711 none", "1"], done
+
+    # once in a sandbox, but for what is of each start
+    stop(session.coordinator.cloud, session.sandbox_id)
+    session.agent("true")
+    ended(session)
+    assert session.agent("cat starts one").splitlines() == ["started", "started", "one"]
+    assert setup(session) == replace(setup(session), state=DONE, run=2)
+
+
+def test_a_change_asks_again_and_a_failure_is_said(
+    repo: Repo, begin: Callable[..., Session], tell: Callable[..., Told], local: LocalDaytona
+) -> None:
+    def git_daytona(*words: str, status: int = 0) -> Told:
+        done = tell("git-daytona", *words, cwd=repo.path)
+        assert done.status == status, (words, done.out, done.err)
+        return done
+
+    assert "there is no .devcontainer/devcontainer.json" in git_daytona("allow", status=8).err
+    repo.commit(FILE, '{"postCreateCommand": "echo trouble; exit 7", "forwardPorts": [3000]}')
+    shown = git_daytona("allow", "--show").out
+    assert "  postCreateCommand: echo trouble; exit 7\n  forwardPorts: 3000\n" in shown
+    first = git_daytona("start")
+    assert "hint: see it, and allow it: git daytona allow\n" in first.err
+    assert (
+        "'.devcontainer/devcontainer.json' has not been allowed"
+        in git_daytona("setup", "1", status=7).err
+    )
+    assert git_daytona("allow").out == shown
+    failed = git_daytona("setup", "1", status=19)
+    assert "trouble\n== postCreateCommand failed (exit status 7)" in failed.out
+    assert "the set-up of session 1: it failed (exit status 7)" in failed.err
+    assert git_daytona("logs", "--setup", "1").out == failed.out
+    told = git_daytona("exec", "1", "--", "echo works")
+    assert (told.out, "it failed (exit status 7); its output is in" in told.err) == (
+        "works\n",
+        True,
+    )
+
+    # what was allowed runs by itself; anything else does not
+    repo.commit(FILE, '{"postCreateCommand": "echo well >well"}')
+    assert "git daytona allow\n" in git_daytona("start").err
+    git_daytona("allow", "--revoke")
+    later = repo.git("rev-parse", "HEAD")
+    repo.git("checkout", "-q", "HEAD~")
+    assert "git daytona allow\n" in git_daytona("start").err
+    assert f"git daytona allow {later[:10]}" in git_daytona("setup", "2", status=7).err
+    repo.git("checkout", "-q", "-")
+    repo.git("config", "daytona.setup", "always")
+    assert git_daytona("setup", "2").out.endswith("set up\n")
+    repo.commit(FILE, '{"postCreateCommand": "true", "remoteEnv": {"A": "${localEnv:HOME}"}}')
+    assert "you have not allowed" in git_daytona("start").err
+    repo.git("config", "daytona.setup", "never")
+    assert "devcontainer.json" not in git_daytona("start").err
