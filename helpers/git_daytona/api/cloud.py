@@ -27,6 +27,7 @@ from git_daytona.base.errors import (
     SandboxBroken,
     TimedOut,
 )
+from git_daytona.settings.order import NOTHING, Order
 
 POLL_SECONDS, POLL_AT_MOST = 0.1, 1.0
 """Between two looks at a sandbox that starts."""
@@ -39,14 +40,9 @@ class Cloud(Toolbox):
     """An account with its sandboxes. Safe for many threads. Every method raises only
     GitDaytonaError."""
 
-    def create(self, labels: Mapping[str, str]) -> SandboxInfo:
-        """Create a sandbox from DAYTONA_SNAPSHOT (or the default) and wait until it has started."""
-        body: dict[str, Any] = {"labels": dict(labels)}
-        if self.settings.snapshot is not None:
-            body["snapshot"] = self.settings.snapshot
-        if self.settings.target is not None:
-            body["target"] = self.settings.target
-        return self._begin("create", "/sandbox", body=body)
+    def create(self, labels: Mapping[str, str], order: Order = NOTHING) -> SandboxInfo:
+        """Create a sandbox as ordered, and wait until it has started."""
+        return self._begin("create", "/sandbox", body={"labels": dict(labels), **order.body()})
 
     def find(self, labels: Mapping[str, str]) -> list[SandboxInfo]:
         """List all sandboxes that carry these labels, those being destroyed left out.

@@ -77,7 +77,7 @@ class Client:
             response = pool.request(
                 method,
                 url + _query(query or {}),
-                body=None if body is None else json.dumps(body),
+                body=None if body is None else json.dumps(body, default=Secret.reveal),
                 fields=fields,
                 headers=_headers(key, is_json=body is not None),
                 timeout=urllib3.Timeout(total=seconds),

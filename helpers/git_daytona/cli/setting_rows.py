@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from git_daytona.base.errors import GitDaytonaError, NoKey, NoRepository
 from git_daytona.git import repository
-from git_daytona.settings import preferences, settings
+from git_daytona.settings import order, preferences, settings
 from git_daytona.settings.settings import VARIABLES, Settings
 
 DEFAULT = "default"
@@ -49,7 +49,7 @@ def collect() -> tuple[Settings, list[SettingRow], list[GitDaytonaError]]:
         if not isinstance(problem, repository.NotInRepository):
             problems.append(problem)
     preferred = preferences.load(directory)
-    found = preferred.applied(settings.load(directory))
+    found = order.applied(settings.load(directory), preferred)
     key = None
     try:
         key = found.api_key()[1]
@@ -65,9 +65,13 @@ def collect() -> tuple[Settings, list[SettingRow], list[GitDaytonaError]]:
     for name in ENVIRONMENT_ONLY:
         value = os.environ.get(name, "").strip() or None
         rows.append(_row(name, value, value and f"the environment variable {name}"))
-    for name, default in preferences.DEFAULTS.items():
+    for name, default in {**preferences.DEFAULTS, **dict.fromkeys(order.KEYS)}.items():
         if preference := preferred.get(name):
             rows.append(SettingRow(name, preference.value, preference.source))
         else:
             rows.append(_row(name, default, None))
+    try:
+        order.configured(preferred)
+    except GitDaytonaError as problem:
+        problems.append(problem)
     return found, rows, problems + preferred.check()

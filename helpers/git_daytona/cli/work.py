@@ -9,12 +9,13 @@ import click
 from git_daytona.base import messages
 from git_daytona.base.errors import GitDaytonaError, UsageError
 from git_daytona.base.secret import printable
-from git_daytona.cli import choice, common, provisions
+from git_daytona.cli import choice, common, ordering, provisions
 from git_daytona.cli.choice import Chosen
 from git_daytona.cli.options import flag, number
 from git_daytona.sessions import copy, recovery, shell, status
 from git_daytona.sessions.beginning import Beginning
 from git_daytona.sessions.coordinator import Coordinator, new_id
+from git_daytona.settings.order import Order
 
 LEFT_OUT = 20
 """How many names of what `cp` leaves out are shown."""
@@ -38,6 +39,7 @@ LEFT_OUT = 20
     help="A sandbox with an empty project, also where there is no repository; nothing is synced.",
 )
 @click.argument("ref", required=False, default="")
+@ordering.options
 def start(
     session: str | None,
     title: str | None,
@@ -45,6 +47,7 @@ def start(
     depth: int,
     no_sync: bool,
     ref: str,
+    order: Order,
 ) -> None:
     """Start a session: a sandbox with REF (HEAD) in it, and branch opencode/N for what comes back.
 
@@ -58,13 +61,17 @@ def start(
     session, beginning = session or new_id(), Beginning(ref, dirty, depth)
     with common.coordinator(anywhere=no_sync) as coordinator:
         try:
-            started = coordinator.start(session, synced=not no_sync, beginning=beginning)
+            started = coordinator.start(
+                session, synced=not no_sync, beginning=beginning, order=order
+            )
         except KeyboardInterrupt as end:
             raise KeyboardInterrupt(recovery.way_on(coordinator, session)) from end
         if title is not None:
             coordinator.state.set_title(started.session.id, title)
         if started.replaced:
             common.warn("the session's sandbox was gone; what it had not synced is lost")
+        if started.remark:
+            common.warn(started.remark)
         name, branch = started.session.name, started.session.branch
         rest = f"branch {branch}" if branch else "nothing is synced"
         word = "started" if started.new else "already there"

@@ -1,6 +1,7 @@
 """The links to Daytona: settings, key, API, snapshot, gateway; and what earlier transfers left."""
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from git_daytona.api import network
@@ -11,7 +12,7 @@ from git_daytona.doctor.findings import Seen, fail, ok, skipped, warn
 from git_daytona.git.repository import Repository
 from git_daytona.sessions import state
 from git_daytona.sessions.coordinator import Coordinator
-from git_daytona.settings import cli_profile, preferences, settings
+from git_daytona.settings import cli_profile, order, preferences, settings
 from git_daytona.settings.settings import Settings
 from git_daytona.transfer import leases
 from git_daytona.trust import presented, verify
@@ -35,7 +36,7 @@ class Service:
 
     def settings(self) -> Seen:
         preferred = preferences.load(self.directory)
-        self.found: Settings = preferred.applied(settings.load(self.directory))
+        self.found: Settings = order.applied(settings.load(self.directory), preferred)
         self.cloud = Cloud(self.found)
         self.cloud.request_seconds = REQUEST_SECONDS
         self.policy = Policy(self.found, self.cloud.config, preflight=False)
@@ -53,6 +54,7 @@ class Service:
             preferred.sync_on_idle,
             preferred.kept_until,
             preferred.max_fetch_bytes,
+            partial(order.configured, preferred),
         ):
             try:
                 check()

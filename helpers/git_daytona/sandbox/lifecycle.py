@@ -4,11 +4,11 @@ import contextlib
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import tenacity
 
@@ -16,6 +16,7 @@ from git_daytona.api.cloud import START_SECONDS, Cloud, SandboxInfo
 from git_daytona.base import errors, files, log, paths
 from git_daytona.git.refs import SANDBOX_BRANCH
 from git_daytona.sandbox import ownership
+from git_daytona.settings.order import NOTHING, Order
 from git_daytona.transfer import leases
 
 T = TypeVar("T")
@@ -50,6 +51,8 @@ class Mark:
     creation: str
     number: int | None = None
     prefix: str = SANDBOX_BRANCH
+    ordered: Mapping[str, Any] = field(default_factory=dict)
+    """The record of what was ordered on the command line."""
 
     @property
     def labels(self) -> dict[str, str]:
@@ -62,7 +65,8 @@ class Mark:
     def write(self, number: int | None = None, prefix: str = SANDBOX_BRANCH) -> "Mark":
         entry = {"session": self.session_id, "project": self.project_id, "gitDir": self.git_dir}
         entry |= {"apiUrl": self.api_url, "creation": self.creation}
-        text = json.dumps({**entry, "number": number, "prefix": prefix})
+        ordered = {"ordered": self.ordered} if self.ordered else {}
+        text = json.dumps({**entry, "number": number, "prefix": prefix, **ordered})
         files.write_whole(self.path, text.encode())
         return replace(self, number=number, prefix=prefix)
 
@@ -102,9 +106,10 @@ def _read(path: Path) -> Mark | None:
         prefix = str(entry.get("prefix", SANDBOX_BRANCH))
         api_url = str(entry.get("apiUrl", ""))
         creation = str(entry.get("creation") or secrets.token_hex(16))
+        ordered = dict(entry.get("ordered") or {})
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return Mark(path, session, project, git_dir, api_url, creation, number, prefix)
+    return Mark(path, session, project, git_dir, api_url, creation, number, prefix, ordered)
 
 
 def _until_settled(retry: tenacity.retry_base) -> tenacity.Retrying:
@@ -145,7 +150,9 @@ class Sandboxes:
     woke: Callable[[str], None] = lambda _sandbox_id: None
     """What is called when one was started, by its id."""
 
-    def create(self, mark: Mark, repository: str, *, synced: bool) -> SandboxInfo:
+    def create(
+        self, mark: Mark, repository: str, order: Order = NOTHING, *, synced: bool
+    ) -> SandboxInfo:
         """Create a session's sandbox for a repository of that name, or adopt what an interrupted
         creation left."""
         labels = mark.labels | ownership.labels(repository)
@@ -164,7 +171,7 @@ class Sandboxes:
                 with contextlib.suppress(errors.SandboxGone):  # a list may show what was
                     return self.awake(self.cloud.get(found.id))
             self.tell("creating a sandbox")
-            return self.cloud.create(labels)
+            return self.cloud.create(labels, order)
 
         with log.event("sandbox.create", session=mark.session_id) as event:
             info = leases.patiently(attempt)

@@ -35,7 +35,7 @@ class Parts:
     def run_loud(self, script: str, *arguments: str) -> tuple[list[str], str]:
         """Run a script as ``run`` does; return also all that it and its programs printed."""
         mark = secrets.token_hex(8)
-        words = (scripts.read(script), mark, PROJECT, *arguments)
+        words = (scripts.read("reset") + scripts.read(script), mark, PROJECT, *arguments)
         result = report.run_once(self.cloud, self.sandbox_id, *words, timeout=PARTS_SECONDS)
         lines = [line for line in result.output.splitlines() if line.startswith(f"{mark} ")]
         if not lines:

@@ -170,7 +170,7 @@ def _reported(
     cloud: Cloud, sandbox_id: str, source: str, *arguments: str, timeout: float
 ) -> Report:
     """Run a script that reports on the project. Raises SandboxCommandFailed, BadAnswer."""
-    mark, source = secrets.token_hex(8), scripts.read("repository") + source
+    mark, source = secrets.token_hex(8), scripts.read("reset") + scripts.read("repository") + source
     words = (scripts.read("records"), source, mark, PROJECT, *arguments)
     return parse(run_once(cloud, sandbox_id, *words, timeout=timeout), mark)
 

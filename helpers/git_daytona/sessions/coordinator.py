@@ -1,12 +1,13 @@
 """The life of a session, for the command line, the service and hooks."""
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from git_daytona.api.cloud import Cloud
 from git_daytona.base import errors, files, log, paths
@@ -32,6 +33,7 @@ from git_daytona.sessions.provision import WAITING, Provision
 from git_daytona.sessions.state import GitReturn, Session, StateFile
 from git_daytona.sessions.sync import Outcome, SandboxBranch
 from git_daytona.settings import preferences
+from git_daytona.settings.order import NOTHING, Order, combined
 from git_daytona.settings.settings import Settings
 from git_daytona.transfer import leases
 from git_daytona.transfer.transfer import Transfers
@@ -50,6 +52,8 @@ FORK_OF_UNKNOWN = (
     "this session is a fork of one whose work is not known here: its sandbox is a new one and does "
     "not have what that one did"
 )
+LACKING = "the sandbox lacks {}: not set where it was made"
+NO_RECORD: Mapping[str, Any] = MappingProxyType({})
 NO_REPOSITORY = "there is no git repository here, so nothing is synced"
 
 
@@ -61,6 +65,8 @@ class Started:
     new: bool
     replaced: bool = False
     """Its sandbox was gone and is a new one: work that had not been synced went with it."""
+    remark: str = ""
+    """What its sandbox lacks of what was ordered."""
 
 
 class Unmerged(GitDaytonaError):
@@ -242,6 +248,7 @@ class Coordinator:
         again: Session | None = None,
         origin: str | None = None,
         beginning: Beginning = HEAD,
+        order: Order = NOTHING,
     ) -> Started:
         """Create a sandbox with local HEAD in it, and ``opencode/N`` for what comes back.
 
@@ -250,7 +257,8 @@ class Coordinator:
         the way: tools then work on the project, and the agent is told (case 38). ``again`` is a
         session that was in use: if it was deleted meanwhile, CutShort is raised. A new session that
         was forked from another one (``origin``, its id) begins where that one's work is, not with
-        its ``beginning``, and its agent is told. Raises what any step raises; the state file says
+        its ``beginning``, and its agent is told. ``order`` is what the command line says of the
+        sandbox. Raises what any step raises; the state file says
         ``setup-failed`` when the sandbox exists but its repository is not ready, or nothing can
         come back.
         """
@@ -262,7 +270,7 @@ class Coordinator:
                 need_worktree(self.repository)
             self.cloud.key()
             leases.reap(self.cloud)
-            if session is not None and beginning != HEAD:
+            if session is not None and (beginning != HEAD or order):
                 raise errors.UsageError(
                     f"session {session.name} is there already, and has begun with something else",
                     hint=f"merge commits there: git daytona update {session.name} REF",
@@ -273,12 +281,13 @@ class Coordinator:
                 return Started(session, new=False)
             if synced:
                 self._check(session, for_tools=for_tools)
+            remark = ""
             if session is None or fresh:
-                session = self._create(
-                    session_id, session, synced=synced, origin=origin, beginning=beginning
+                session, remark = self._create(
+                    *(session_id, session, order), synced=synced, origin=origin, beginning=beginning
                 )
             self._set_up(session, fresh=fresh, replaced=replaced)
-            return Started(session, new=True, replaced=replaced)
+            return Started(session, new=True, replaced=replaced, remark=remark)
 
     def _current(self, session_id: str, again: Session | None) -> Session | None:
         session = self.get(session_id)
@@ -331,32 +340,53 @@ class Coordinator:
         self,
         session_id: str,
         earlier: Session | None,
+        order: Order,
         *,
         synced: bool,
         origin: str | None = None,
         beginning: Beginning = HEAD,
-    ) -> Session:
-        """Create and record a session's sandbox; an earlier one, which is gone, had its number."""
+    ) -> tuple[Session, str]:
+        """Create and record a session's sandbox; an earlier one, which is gone, had its number.
+        Return it, and what its sandbox lacks of what was ordered."""
         told, begin, dirty = "", None, False
         if earlier is None and origin is not None:
             told, begin = self._forked(origin)
         elif earlier is None and synced:
             begin, dirty = beginning.first(self.repository, self.directory)
         mark = self.mark(session_id)
-        # the snapshot, as it is set now
-        self.cloud.settings = preferences.load(self.directory).applied(self.settings)
+        before = mark.ordered or (earlier and earlier.ordered) or {}
+        record = order.record() or before
+        order, remark = self.ordered(order, before)
+        if synced and self._repository:
+            order = self.provision.completed(order, earlier, begin)
+        mark = replace(mark, ordered=record)
         repository = self._repository
         name = state.name_of(repository) if repository else self.directory.name
-        info = self.sandboxes.create(mark, name, synced=synced)
+        info = self.sandboxes.create(mark, name, order, synced=synced)
         number, prefix = (earlier.number, earlier.prefix) if earlier else (mark.number, mark.prefix)
         names = Names(number, prefix) if number else None
         if names is None and synced and earlier is None:
             names = self.reserve(begin=begin, dirty=dirty)
             mark = mark.write(names.number, names.prefix)
         depth = earlier.depth if earlier else beginning.depth
+        told = "; ".join(filter(None, (told, remark)))
         session = self.record(session_id, info.id, names, earlier=earlier, notice=told, depth=depth)
+        if record:
+            self.state.edit(session.id, ordered=dict(record))
         mark.path.unlink(missing_ok=True)
-        return session
+        return session, remark
+
+    def ordered(self, order: Order, before: Mapping[str, Any] = NO_RECORD) -> tuple[Order, str]:
+        """Return all that is ordered for a new sandbox, by an order or else as was recorded of one
+        ``before``, and what could not be had. Raises UsageError, BadSetting."""
+        lost: list[str] = []
+        if not order:
+            order, lost = Order.recorded(before)
+        preferred = preferences.load(self.directory)
+        order, unset = combined(preferred, self.settings, order).settled()
+        self.cloud.settings = order.applied(self.settings)  # for what messages say
+        lost = [*(name for name in lost if name not in order.env), *unset]
+        return order, LACKING.format(", ".join(lost)) if lost else ""
 
     def mark(self, session_id: str) -> Mark:
         """Return the mark of a session's creation, as it is on disk or as it would be."""
@@ -433,8 +463,9 @@ class Coordinator:
     def _set_up(self, session: Session, *, fresh: bool = False, replaced: bool = False) -> None:
         """Put the project into a sandbox, a ``fresh`` one or one that was there; the agent is told
         with its next tool result if it ``replaced`` another, or if only a branch is in the way."""
-        told = REPLACED if replaced else session.notice
+        told = session.notice
         if replaced:
+            told = "; ".join(filter(None, (REPLACED, told)))
             self.state.edit(session.id, notice=told)
         if session.number is None:
             report.make_project(self.cloud, session.sandbox_id)

@@ -9,7 +9,7 @@ import os
 import posixpath
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -103,11 +103,14 @@ class Plan:
         )
         return tuple(dict.fromkeys(found))
 
-    def environment(self) -> str:
-        """The variables as a script that sets them, read by all that runs in the sandbox for us."""
+    def environment(self, but: Collection[str] = ()) -> str:
+        """The variables as a script that sets them, read by all that runs in the sandbox for us;
+        without those that the user has set for it."""
         lines = []
         for kind in VARIABLES:
             for name, value in self.wanted.get(kind, {}).items():
+                if name in but:
+                    continue
                 lines.append(f"unset {name}" if value is None else f"export {name}={_word(value)}")
         return "".join(f"{line}\n" for line in lines)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from git_daytona.api.cloud import Cloud
 from git_daytona.base import log
 from git_daytona.base.errors import BadSetting, CutShort, Forbidden, GitDaytonaError, NotFound
+from git_daytona.base.secret import Secret
 from git_daytona.git.refs import PROJECT
 from git_daytona.git.repository import Repository
 from git_daytona.sandbox import report, scripts
@@ -21,6 +22,8 @@ from git_daytona.sessions.consent import Answer
 from git_daytona.sessions.devcontainer import AT_START, Plan
 from git_daytona.sessions.state import Session, SetUp, StateFile
 from git_daytona.settings import preferences
+from git_daytona.settings.order import NOTHING, Order, configured
+from git_daytona.settings.preferences import Preferences
 from git_daytona.transfer import leases
 
 SETUP_SECONDS = 3600
@@ -52,6 +55,21 @@ class Provision:
     def _git_dir(self) -> str:
         return str(self.repository.common_dir)
 
+    def completed(self, order: Order, earlier: Session | None, begin: str | None) -> Order:
+        """Add the variables that a sandbox is to be made with, for a new session that begins with a
+        commit (None: HEAD) or one that was there ``earlier``; what the user orders counts."""
+        try:
+            preferred = self._preferred()
+            commit, plan = begin or "HEAD", None
+            if preferred.setup() != "never":
+                plan = self._of_branch(earlier)[1] if earlier else self.plan(commit)
+            if plan and self._answer(preferred, plan) is Answer.RUN:
+                variables = {name: Secret(each) for name, each in plan.container_env().items()}
+                return order.over(NOTHING.with_env(variables))
+        except GitDaytonaError as problem:  # it is said when the sandbox is there
+            log.logger.warning("devcontainer.json: %s", problem.message)
+        return order
+
     # -- by itself ---------------------------------------------------------------------------------
 
     def begin(self, session: Session, *, fresh: bool) -> None:
@@ -61,7 +79,7 @@ class Provision:
         if current.setup.state and not fresh:
             return
         try:
-            preferred = preferences.load(self.repository.worktree or self.repository.git_dir)
+            preferred = self._preferred()
             remarks = self._copy(session, preferred)
             found = self._begin(session, preferred, remarks)
         except GitDaytonaError as problem:
@@ -76,7 +94,7 @@ class Provision:
         if session is None or session.setup.state not in (RUNNING, DONE, FAILED):
             return
         try:
-            preferred = preferences.load(self.repository.worktree or self.repository.git_dir)
+            preferred = self._preferred()
             plan = self.plan(session.setup.commit)
             if plan is None or self._answer(preferred, plan) is not Answer.RUN:
                 return
@@ -91,7 +109,7 @@ class Provision:
         if setup.state != WAITING or not consent.is_allowed(self._git_dir, setup.digest):
             return
         try:
-            preferred = preferences.load(self.repository.worktree or self.repository.git_dir)
+            preferred = self._preferred()
             self._note(session, self._consented(session, preferred, setup.commit, setup.message))
         except GitDaytonaError as problem:
             self._note(session, replace(setup, state=FAILED, message=problem.message))
@@ -103,7 +121,7 @@ class Provision:
         runs goes on. Raises NotFound, Forbidden."""
         if session.setup.state == RUNNING:
             return session
-        preferred = preferences.load(self.repository.worktree or self.repository.git_dir)
+        preferred = self._preferred()
         commit, plan = self._of_branch(session)
         if plan is None and not preferred.copy_files():
             raise NotFound(
@@ -172,6 +190,15 @@ class Provision:
 
     # -- inside ------------------------------------------------------------------------------------
 
+    def _preferred(self) -> Preferences:
+        return preferences.load(self.repository.worktree or self.repository.git_dir)
+
+    def _own(self, session: Session, preferred: Preferences) -> set[str]:
+        """Name the variables that the user has set for the session's sandbox."""
+        order, given = Order.recorded(session.ordered or {})
+        order = order.over(configured(preferred))
+        return {*given, *order.inherit, *order.secrets}
+
     def _of_branch(self, session: Session) -> tuple[str | None, Plan | None]:
         """Find the commit that the session's branch is at, or began with, and its plan."""
         names = session.names
@@ -179,11 +206,11 @@ class Provision:
         commit = refs.get(names.ref) or refs.get(names.base)
         return commit, self.plan(commit or "")
 
-    def _answer(self, preferred: preferences.Preferences, plan: Plan) -> Answer:
+    def _answer(self, preferred: Preferences, plan: Plan) -> Answer:
         allowed = consent.is_allowed(self._git_dir, plan.digest)
         return consent.decide(preferred.setup(), plan, allowed=allowed)
 
-    def _begin(self, session: Session, preferred: preferences.Preferences, remarks: str) -> SetUp:
+    def _begin(self, session: Session, preferred: Preferences, remarks: str) -> SetUp:
         commit, plan = self._of_branch(session)
         if preferred.setup() == "never" or plan is None or commit is None:
             return SetUp(message=remarks)
@@ -197,7 +224,7 @@ class Provision:
         return self._consented(session, preferred, commit, remarks)
 
     def _consented(
-        self, session: Session, preferred: preferences.Preferences, commit: str, remarks: str
+        self, session: Session, preferred: Preferences, commit: str, remarks: str
     ) -> SetUp:
         plan = self.plan(commit)
         if plan is None or self._answer(preferred, plan) is not Answer.RUN:
@@ -205,7 +232,7 @@ class Provision:
         setup = self._launch(session, plan, commit)
         return replace(setup, message=_joined(remarks, setup.message))
 
-    def _copy(self, session: Session, preferred: preferences.Preferences) -> str:
+    def _copy(self, session: Session, preferred: Preferences) -> str:
         """Copy the files that the user names; return what is to be said of it."""
         patterns = preferred.copy_files()
         if not patterns:
@@ -223,7 +250,8 @@ class Provision:
     def _launch(self, session: Session, plan: Plan, commit: str, *, again: bool = False) -> SetUp:
         """Start a set-up, and say where it stands: it may have ended at once."""
         run = (self.state.get(session.id) or session).setup.run + 1
-        words = [RUN.format(run), plan.digest, "again" if again else "-", plan.environment()]
+        words = [RUN.format(run), plan.digest, "again" if again else "-"]
+        words.append(plan.environment(self._own(session, self._preferred())))
         for each in plan.commands:
             words += [each.stage, "start" if each.stage == AT_START else "once"]
             words += [each.name, each.line()]

@@ -94,6 +94,10 @@ def _set_up(value: object) -> "SetUp":
     return SetUp(**_read(SetUp, value if isinstance(value, dict) else {}))
 
 
+def _object(value: Any) -> dict[str, Any] | None:
+    return value if isinstance(value, dict) and value else None
+
+
 def _prefix(value: Any) -> str:
     if value is not None and not is_prefix(_sandbox(value)):
         raise ValueError
@@ -167,6 +171,8 @@ class Session:
     """How the project's set-up went in its sandbox (ours)."""
     own_number: Annotated[int | None, _number] = None
     """What it is called where nothing is synced, and ``number`` is missing (ours)."""
+    ordered: Annotated[dict[str, Any] | None, _object] = None
+    """What of its sandbox was ordered on the command line (ours), as ``Order.record`` has it."""
 
     @property
     def names(self) -> Names:

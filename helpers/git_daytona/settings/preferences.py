@@ -5,10 +5,9 @@ the key depend on.
 (``.env``) may come from a stranger.
 """
 
-import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from git_daytona.base.errors import BadSetting, GitDaytonaError
@@ -16,13 +15,13 @@ from git_daytona.base.run import Result, run
 from git_daytona.base.secret import printable
 from git_daytona.git import environment
 from git_daytona.git.refs import SANDBOX_BRANCH, is_prefix
-from git_daytona.settings.settings import Settings
 
 BRANCH_PREFIX = "daytona.branchPrefix"
 SYNC_ON_IDLE = "daytona.syncOnIdle"
 KEPT_AGE = "daytona.keptAge"
 MAX_FETCH_SIZE = "daytona.maxFetchSize"
-SNAPSHOT = "daytona.snapshot"
+ENV, SECRETS = "daytona.env", "daytona.secrets"
+"""Those whose values add up; an empty one takes back what a wider scope says."""
 ALLOW_HOST_TOOLS = "daytona.allowHostTools"
 TRANSPORT = "daytona.transport"
 EDITOR = "daytona.editor"
@@ -38,7 +37,6 @@ DEFAULTS = {
     SYNC_ON_IDLE: "true",
     KEPT_AGE: "never",
     MAX_FETCH_SIZE: "4g",
-    SNAPSHOT: None,
     TRANSPORT: "auto",
     EDITOR: None,
     AUTHOR: None,
@@ -48,7 +46,7 @@ DEFAULTS = {
     COPY_FILES: None,
     ALLOW_HOST_TOOLS: None,
 }
-"""All preferences, and what counts where they are unset."""
+"""All preferences but those of order.py, and what counts where they are unset."""
 PEOPLE = ("user.name", "user.email")
 FETCH_BYTES = 4 * 1024**3
 # The type that git reads a value as, what it makes of one, and what is wrong with any other.
@@ -124,7 +122,10 @@ class Preferences:
         if self.get(COPY_FILES) is None:
             return []
         listed = _git(self.directory, "config", "-z", "--get-all", COPY_FILES).text
-        return [each for each in listed.split("\0") if each.strip()]
+        found: list[str] = []
+        for each in listed.split("\0")[:-1]:
+            found = [*found, each] if each.strip() else []  # as git has it, "" takes all back
+        return found
 
     def _one_of(self, name: str, words: tuple[str, str, str]) -> str:
         """The preferred one of three words; the first is the default."""
@@ -200,15 +201,6 @@ class Preferences:
                 problems.append(problem)
         return problems
 
-    def applied(self, settings: Settings) -> Settings:
-        """The settings with the preferred snapshot: behind the environment, before ``.env``."""
-        preference = self.get(SNAPSHOT)
-        snapshot = preference.value.strip() if preference else ""
-        if not preference or not snapshot or os.environ.get("DAYTONA_SNAPSHOT", "").strip():
-            return settings
-        sources = {**settings.sources, "DAYTONA_SNAPSHOT": f"{SNAPSHOT}, {preference.source}"}
-        return replace(settings, snapshot=snapshot, sources=sources)
-
 
 def _git(directory: Path, *arguments: str) -> Result:
     return run(("git", "-C", str(directory), *arguments), env=environment.base(), timeout=10)
@@ -229,7 +221,9 @@ def load(directory: Path, *, embedded: bool = True) -> Preferences:
     found: dict[str, Preference] = {}
     for scope, origin, entry in zip(words[0::3], words[1::3], words[2::3], strict=False):
         name, separator, value = entry.partition("\n")
-        # the last one counts, as for git
+        if name.lower() in (ENV, SECRETS) and value and name.lower() in found:
+            value = f"{found[name.lower()].value} {value}"
+        # of the others the last one counts, as for git
         found[name.lower()] = Preference(value if separator else "true", scope, origin)
     people = {name: found.pop(name) for name in PEOPLE if name in found}
     return Preferences(directory, found, people)

@@ -144,14 +144,17 @@ def read_dotenv(project: Path, warn: Callable[[str], None]) -> dict[str, str]:
     if unread:
         warn(f"'.env' of the project not read: {unread}")
         return {}
+    found, bad = parse_dotenv(text)
+    for line in bad:
+        warn(f"'.env' of the project: line {line} is not NAME=VALUE and was skipped")
+    return found
+
+
+def parse_dotenv(text: str) -> tuple[dict[str, str], list[int]]:
+    """Read lines NAME=VALUE without expansion; return them, and which lines are none."""
     # dotenv_values() would print what it cannot read to stderr, past messages.py
     from dotenv.parser import parse_stream
 
-    found: dict[str, str] = {}
-    for binding in parse_stream(io.StringIO(text)):
-        if binding.error:
-            line = binding.original.line
-            warn(f"'.env' of the project: line {line} is not NAME=VALUE and was skipped")
-        elif binding.key is not None:
-            found[binding.key] = binding.value or ""
-    return found
+    bindings = list(parse_stream(io.StringIO(text)))
+    found = {each.key: each.value or "" for each in bindings if each.key and not each.error}
+    return found, [each.original.line for each in bindings if each.error]

@@ -43,6 +43,12 @@ MEMORY_BYTES = max(1024**3, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SI
 """What each of git's processes may hold, mapped files not counted: git reads the list of refs, and
 a message without an end, into it."""
 
+# Of git rev-parse --local-env-vars what leads git's server to another repository or index: the
+# sandbox may have been ordered with it.
+_LOCAL = (
+    "DIR WORK_TREE INDEX_FILE OBJECT_DIRECTORY ALTERNATE_OBJECT_DIRECTORIES COMMON_DIR NAMESPACE"
+    " CONFIG_COUNT CONFIG_PARAMETERS SHALLOW_FILE GRAFT_FILE REPLACE_REF_BASE EXEC_PATH"
+)
 # The server's side of git, with what its repository needs for being pushed to and for "dubious
 # ownership" (the SSH side may be another user than the toolbox): given with the command, so that
 # nothing of it has to be configured, or can be changed, in the sandbox. The gateway takes no
@@ -51,7 +57,8 @@ _HOOKS = (
     "reference-transaction pre-receive update proc-receive post-receive post-update"
     " push-to-checkout post-checkout post-index-change"
 )
-SERVER = "LC_ALL=C git -c 'safe.directory=*' -c core.hooksPath=/dev/null -c receive.autogc=false"
+SERVER = "env" + "".join(f" -u GIT_{name}" for name in _LOCAL.split())
+SERVER += " LC_ALL=C git -c 'safe.directory=*' -c core.hooksPath=/dev/null -c receive.autogc=false"
 SERVER += "".join(f" -c hook.{event}.enabled=false" for event in _HOOKS.split())
 UPLOAD_PACK = f"{SERVER} upload-pack"
 _RECEIVING = (

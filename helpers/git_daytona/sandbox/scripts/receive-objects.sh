@@ -3,8 +3,6 @@
 # command of git's server, refspec.
 mark=$1 folder=$3 apart=$3/git
 cd -- "$2" || exit 125
-for name in $(git rev-parse --local-env-vars); do unset "$name"; done
-export LC_ALL=C
 g() { git -c safe.directory='*' -c core.hooksPath=/dev/null -c gc.auto=0 "$@"; }
 # In a repository of its own first: what does not fit leaves nothing in the project's.
 format=

@@ -1,13 +1,7 @@
 # Goes before the scripts that work on the project's repository. git is told where that is, so that
 # nothing in its configuration (core.bare, core.worktree) hides it, and which formats are meant.
 command -v git >/dev/null 2>&1 || give_up "git is not installed in the sandbox"
-# git rev-parse --local-env-vars, and what changes the meaning of paths
-unset GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_CONFIG GIT_CONFIG_PARAMETERS GIT_CONFIG_COUNT \
-  GIT_OBJECT_DIRECTORY GIT_DIR GIT_WORK_TREE GIT_IMPLICIT_WORK_TREE GIT_GRAFT_FILE \
-  GIT_INDEX_FILE GIT_NO_REPLACE_OBJECTS GIT_REPLACE_REF_BASE GIT_PREFIX \
-  GIT_INTERNAL_SUPER_PREFIX GIT_SHALLOW_FILE GIT_COMMON_DIR GIT_ATTR_SOURCE \
-  GIT_LITERAL_PATHSPECS GIT_GLOB_PATHSPECS GIT_NOGLOB_PATHSPECS GIT_ICASE_PATHSPECS
-export LC_ALL=C GIT_TERMINAL_PROMPT=0
+export GIT_TERMINAL_PROMPT=0
 # Hooks of git's configuration (git 2.54).
 hooks_off=
 for event in pre-commit prepare-commit-msg commit-msg post-commit post-index-change \

@@ -1,0 +1,51 @@
+"""Set-ups of sandboxes, as their users hear of them: that one waits for consent, runs, and how it
+ended."""
+
+import threading
+
+from git_daytona.base import log
+from git_daytona.base.errors import GitDaytonaError
+from git_daytona.service.queues import Lane
+from git_daytona.service.toasts import Toasts
+from git_daytona.service.workspace import Workspace
+from git_daytona.sessions.provision import DONE, RUNNING, WAITING
+from git_daytona.sessions.state import Session, SetUp
+
+
+class SetUps:
+    """What was shown of which session. Safe for many threads."""
+
+    def __init__(self, workspace: Workspace, toasts: Toasts) -> None:
+        self._workspace, self._toasts = workspace, toasts
+        self._lock = threading.Lock()
+        self._shown: dict[str, SetUp] = {}
+        self._following = Lane("set-ups", 4)
+
+    def seen(self, root: str) -> None:
+        """Show where the set-up of a session stands if that is new, and follow one that runs."""
+        session = self._workspace.coordinator().state.get(root)
+        if session is None or session.number is None:
+            return
+        with self._lock:
+            before, self._shown[root] = self._shown.get(root, SetUp()), session.setup
+        if session.setup == before:
+            return
+        self._show(session)
+        if session.setup.state == RUNNING:
+            self._following.submit(lambda: self._follow(session))
+
+    def _show(self, session: Session) -> None:
+        variants = {WAITING: "warning", RUNNING: "info", DONE: "success"}
+        variant = variants.get(session.setup.state, "warning")
+        for line in self._workspace.coordinator().provision.said(session):
+            self._toasts.show("Set-up", line, variant)
+
+    def _follow(self, session: Session) -> None:
+        """Wait for the end of a set-up. What it writes is in its log."""
+        provision = self._workspace.coordinator().provision
+        try:
+            provision.follow(session, lambda _: None)
+        except GitDaytonaError as problem:
+            log.logger.info("set-up of session %s: %s", session.name, problem.message)
+            return
+        self.seen(session.id)
