@@ -256,6 +256,6 @@ class ToolCall:
             workspace.patience.done()
         if notice:
             self.notices.append(notice)
-        self._shared.set_ups.seen(root)
+        self._shared.set_ups.seen(root, new=not known)
         self._place = self._shared.show(session, new=not known or bool(notice)) or self._place
         return value

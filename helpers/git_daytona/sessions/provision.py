@@ -62,7 +62,7 @@ class Provision:
             preferred = self._preferred()
             commit, plan = begin or "HEAD", None
             if preferred.setup() != "never":
-                plan = self._of_branch(earlier)[1] if earlier else self.plan(commit)
+                plan = self.of_branch(earlier)[1] if earlier else self.plan(commit)
             if plan and self._answer(preferred, plan) is Answer.RUN:
                 variables = {name: Secret(each) for name, each in plan.container_env().items()}
                 return order.over(NOTHING.with_env(variables))
@@ -122,7 +122,7 @@ class Provision:
         if session.setup.state == RUNNING:
             return session
         preferred = self._preferred()
-        commit, plan = self._of_branch(session)
+        commit, plan = self.of_branch(session)
         if plan is None and not preferred.copy_files():
             raise NotFound(
                 f"session {session.name} has no devcontainer.json, nor is daytona.copyFiles set",
@@ -199,7 +199,7 @@ class Provision:
         order = order.over(configured(preferred))
         return {*given, *order.inherit, *order.secrets}
 
-    def _of_branch(self, session: Session) -> tuple[str | None, Plan | None]:
+    def of_branch(self, session: Session) -> tuple[str | None, Plan | None]:
         """Find the commit that the session's branch is at, or began with, and its plan."""
         names = session.names
         refs = self.repository.refs(names.ref, names.base)
@@ -211,7 +211,7 @@ class Provision:
         return consent.decide(preferred.setup(), plan, allowed=allowed)
 
     def _begin(self, session: Session, preferred: Preferences, remarks: str) -> SetUp:
-        commit, plan = self._of_branch(session)
+        commit, plan = self.of_branch(session)
         if preferred.setup() == "never" or plan is None or commit is None:
             return SetUp(message=remarks)
         if plan.unsupported:
