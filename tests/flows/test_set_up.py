@@ -135,3 +135,53 @@ def test_a_change_asks_again_and_a_failure_is_said(
     assert "you have not allowed" in git_daytona("start").err
     repo.git("config", "daytona.setup", "never")
     assert "devcontainer.json" not in git_daytona("start").err
+
+
+def test_ignored_files_come_along_and_never_back(
+    repo: Repo, begin: Callable[..., Session], local: LocalDaytona
+) -> None:
+    repo.commit(".gitignore", ".env*\n*.pem\nlocal/\nodd*\n")
+    outside = repo.path.parent / "secret"
+    outside.write_text("not of the project")
+    for name, text in {
+        ".env.test": "A=1\n",
+        "sub/.env.test": "B=2\n",
+        "local/deep/key.pem": "PEM\n",
+        "odd [x]": "odd\n",
+        ".env": f"DAYTONA_API_KEY={local.api_key}\n",
+        "left.pem": "not named\n",
+    }.items():
+        repo.write(name, text)
+    (repo.path / "local/deep/key.pem").chmod(0o600)
+    (repo.path / ".env.link").symlink_to(outside)
+    for pattern in ("**/.env*", "local", "odd*", "README", "../secret"):
+        repo.git("config", "--add", "daytona.copyFiles", pattern)
+    repo.git("config", "--unset", "daytona.copyFiles", r"\.\./secret")
+    session = begin(repo)
+    assert setup(session) == SetUp(
+        message="not copied: .env (it holds Daytona's API key), .env.link (no regular file)"
+    )
+    found = "find . -path ./.git -prune -o -type f -printf '%m %P\\n'"
+    assert sorted(session.agent(found).splitlines()) == [
+        "600 local/deep/key.pem",
+        "644 .env.test",
+        "644 .gitignore",
+        "644 README",
+        "644 odd [x]",
+        "644 sub/.env.test",
+    ]
+
+    # whatever becomes of .gitignore there, and whatever is staged
+    session.agent("echo '!.env.test' >.gitignore; git add -A; git add -f 'odd [x]'; echo 3 >>'odd [x]'")
+    session.sync()
+    assert repo.git("ls-tree", "-r", "--name-only", "opencode/1").split("\n") == [
+        ".gitignore",
+        "README",
+    ]
+    session.agent("rm .gitignore; git commit -qam 'No more'; git add -A; git commit -qm Mine || :")
+    session.sync()
+    assert repo.git("ls-tree", "-r", "--name-only", "opencode/1") == "README"
+    session.coordinator.delete(session.name)
+    assert (repo.path / ".env.test").read_text() == "A=1\n"
+    everything = repo.git("log", "--all", "--format=", "--name-only").split()
+    assert {"README", ".gitignore"} == {*everything}
