@@ -172,7 +172,9 @@ def test_ignored_files_come_along_and_never_back(
     ]
 
     # whatever becomes of .gitignore there, and whatever is staged
-    session.agent("echo '!.env.test' >.gitignore; git add -A; git add -f 'odd [x]'; echo 3 >>'odd [x]'")
+    session.agent(
+        "echo '!.env.test' >.gitignore; git add -A; git add -f 'odd [x]'; echo 3 >>'odd [x]'"
+    )
     session.sync()
     assert repo.git("ls-tree", "-r", "--name-only", "opencode/1").split("\n") == [
         ".gitignore",
