@@ -27,7 +27,7 @@ from git_daytona.git.repository import Repository, need_worktree
 from git_daytona.sandbox import report
 from git_daytona.sandbox.lifecycle import Mark, Sandboxes, dangers, mark_for
 from git_daytona.sandbox.transport import Transport
-from git_daytona.sessions import choice, commits, home, state, working
+from git_daytona.sessions import choice, commits, copied, home, state, working
 from git_daytona.sessions.beginning import HEAD, Beginning
 from git_daytona.sessions.provision import WAITING, Provision
 from git_daytona.sessions.state import GitReturn, Session, StateFile
@@ -455,7 +455,13 @@ class Coordinator:
             return ""
         try:
             taken = self.repository.refs(session.names.dirty).get(session.names.dirty)
-            return stays.described(stays.look(self.repository, taken))
+            stay = stays.look(self.repository, taken)
+            if stay.secrets and (patterns := preferences.load(self.directory).copy_files()):
+                went = copied.matched(self.repository, patterns)
+                stay = replace(
+                    stay, secrets=tuple(each for each in stay.secrets if each not in went)
+                )
+            return stays.described(stay)
         except GitDaytonaError as problem:  # it is only said
             log.logger.warning("what stays here is not known: %s", problem.message)
             return ""
@@ -547,8 +553,9 @@ class Coordinator:
             except Elsewhere:
                 self.state.untouch(session, touched)
                 raise
-        if session.setup.state == WAITING:
-            self.provision.permitted(session)
+        if session.setup.state == WAITING and self.provision.is_permitted(session):
+            with self.one_at_a_time(session.id):
+                self.provision.permitted(self.find(session.id))
         return value, session, self.state.take_notice(session.id)
 
     def awake(self, session: Session, work: Callable[[str], T]) -> T:

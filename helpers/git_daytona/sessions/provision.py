@@ -10,7 +10,14 @@ from dataclasses import dataclass, replace
 
 from git_daytona.api.cloud import Cloud
 from git_daytona.base import log
-from git_daytona.base.errors import BadSetting, CutShort, Forbidden, GitDaytonaError, NotFound
+from git_daytona.base.errors import (
+    ApiUnreachable,
+    BadSetting,
+    CutShort,
+    Forbidden,
+    GitDaytonaError,
+    NotFound,
+)
 from git_daytona.base.secret import Secret
 from git_daytona.git.refs import PROJECT
 from git_daytona.git.repository import Repository
@@ -103,10 +110,15 @@ class Provision:
         except GitDaytonaError as problem:
             self._note(session, replace(session.setup, state=FAILED, message=problem.message))
 
+    def is_permitted(self, session: Session) -> bool:
+        """Tell whether a session waits for consent that there is by now."""
+        setup = session.setup
+        return setup.state == WAITING and consent.is_allowed(self._git_dir, setup.digest)
+
     def permitted(self, session: Session) -> None:
         """Run the set-up of a session that waits for consent, if there is consent by now."""
         setup = session.setup
-        if setup.state != WAITING or not consent.is_allowed(self._git_dir, setup.digest):
+        if not self.is_permitted(session):
             return
         try:
             preferred = self._preferred()
@@ -268,8 +280,10 @@ class Provision:
         with log.event("sandbox.setup", session=session.id, sandbox=session.sandbox_id):
             try:
                 news = self._command(run, script).begin(session.sandbox_id, 0)
-            except CutShort:
+            except (CutShort, ApiUnreachable):
                 return setup  # whoever follows it sees what became of it
+            except GitDaytonaError as problem:
+                return _stands(setup, f"it could not be started: {problem.message}")
         return _stands(setup, _outcome(news)) if news.ended else setup
 
     def _command(self, run: int, script: str) -> RemoteCommand:

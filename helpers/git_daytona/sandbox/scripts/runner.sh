@@ -10,8 +10,6 @@ read -r line <"/proc/$$/stat"
 set -- ${line##*) }
 shift 19
 echo "$$ $1" >"$run/runner"
-environment=$HOME/.cache/git-daytona-setup/environment # set-up.sh
-[ ! -r "$environment" ] || . "$environment"
 cd -- "$directory" || cd -- "$instead" || cd || exit
 printf %s "$first" | base64 -d >"$run/in.0"
 
@@ -73,8 +71,10 @@ fi
 watch >/dev/null &
 watcher=$!
 apart=$(command -v setsid)
+environment='~/.cache/git-daytona-setup/environment' # set-up.sh
 # In a variable: no argument list has the command's text, which pkill looks for.
-c='echo "$$" >"$r/child"; [ ! -e "$r/cancel" ] || exit 130; unset c r; '$command
+c='echo "$$" >"$r/child"; [ ! -e "$r/cancel" ] || exit 130; unset c r; '
+c="$c[ ! -r $environment ] || . $environment; $command"
 (
   r=$run
   export c r
