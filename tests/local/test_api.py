@@ -85,7 +85,7 @@ def test_defaults_are_the_clouds(api: httpx.Client) -> None:
             400,
             "Snapshot mine:1 not found. Did you add it through the Daytona Dashboard?",
         ),
-        ({"buildInfo": {"dockerfileContent": "FROM x"}}, 400, "does not support buildInfo"),
+        ({"buildInfo": {"dockerfileContent": "FROM x"}}, 400, "builds nothing but 'FROM"),
         ({"volumes": [{"volumeId": "v", "mountPath": "/v"}]}, 400, "does not support volumes"),
         ({"networkBlockAll": True}, 400, "does not support networkBlockAll"),
         ({"cpu": 4}, 400, "resources"),

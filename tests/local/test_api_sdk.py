@@ -108,7 +108,7 @@ def test_lists_over_several_pages(local: LocalDaytona, daytona: Daytona) -> None
 def test_refusals_become_the_sdks_errors(local: LocalDaytona, daytona: Daytona) -> None:
     with pytest.raises(DaytonaBadRequestError, match="Snapshot mine not found"):
         daytona.create(CreateSandboxFromSnapshotParams(snapshot="mine"))
-    with pytest.raises(DaytonaBadRequestError, match="does not support buildInfo"):
+    with pytest.raises(DaytonaBadRequestError, match="builds nothing but"):
         daytona.create(CreateSandboxFromImageParams(image="debian:12"))
     daytona.create(CreateSandboxFromSnapshotParams(name="twice"))
     with pytest.raises(DaytonaConflictError):

@@ -8,7 +8,7 @@ from typing import Any
 import tenacity
 
 from git_daytona.api.account import KeyInfo, SshAccess, check_sandbox_id
-from git_daytona.api.failures import senseless
+from git_daytona.api.failures import Refused, senseless
 from git_daytona.api.toolbox import (
     ENDED,
     START_SECONDS,
@@ -21,6 +21,7 @@ from git_daytona.api.toolbox import (
 from git_daytona.base.endpoint import web_link
 from git_daytona.base.errors import (
     BadAnswer,
+    BadSetting,
     Forbidden,
     GitDaytonaError,
     NotFound,
@@ -41,8 +42,17 @@ class Cloud(Toolbox):
     GitDaytonaError."""
 
     def create(self, labels: Mapping[str, str], order: Order = NOTHING) -> SandboxInfo:
-        """Create a sandbox as ordered, and wait until it has started."""
-        return self._begin("create", "/sandbox", body={"labels": dict(labels), **order.body()})
+        """Create a sandbox as ordered, and wait until it has started. Raises BadSetting, in the
+        server's words, where it does not take the order."""
+        try:
+            return self._begin("create", "/sandbox", body={"labels": dict(labels), **order.body()})
+        except (Refused, NotFound) as problem:  # 404: of a region
+            if not order:
+                raise
+            ordered = ", ".join(dict.fromkeys(order.sources.values())) or "--env, --secret"
+            raise BadSetting(
+                problem.message, hint=f"change or leave out what was ordered by {ordered}"
+            ) from problem
 
     def find(self, labels: Mapping[str, str]) -> list[SandboxInfo]:
         """List all sandboxes that carry these labels, those being destroyed left out.

@@ -30,6 +30,10 @@ _ORGANIZATION = (
 )
 
 
+class Refused(BadAnswer):
+    """The API does not take what the request says (HTTP 400, 422)."""
+
+
 def said(body: str | bytes) -> str:
     """Return the server's own words in its refusal, as one line; empty for a foreign body."""
     try:
@@ -141,6 +145,6 @@ def _from_words(text: str, said: str, doing: str, settings: Settings) -> GitDayt
             f"the snapshot '{settings.snapshot}' cannot be used{said}",
             hint=f"correct DAYTONA_SNAPSHOT ({source}), or unset it for the default",
         )
-    return BadAnswer(
+    return Refused(
         f"could not {doing}{said or ': the request was refused'}", hint="the log has more"
     )

@@ -7,7 +7,7 @@ remembers answers for two minutes.
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +16,7 @@ from git_daytona.api.failures import senseless
 from git_daytona.base.endpoint import toolbox_base
 from git_daytona.base.errors import Forbidden, GitDaytonaError, KeyRefused, NotFound, SandboxGone
 from git_daytona.base.secret import Secret, printable
+from git_daytona.settings import order
 from git_daytona.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class SandboxInfo:
     """Whether it may be destroyed at any moment, for others who pay more."""
     is_public: bool = False
     """Whether its ports are open to all."""
+    ordered: Mapping[str, str | int | bool] = field(default_factory=dict)
+    """What it was made with, by the members of the API's request, as far as the API says."""
 
 
 class Toolbox(Account):
@@ -251,4 +254,5 @@ def described(answer: object, doing: str) -> SandboxInfo:
         deleted_after=_minutes(answer.get("autoDeleteInterval")),
         is_spot=answer.get("spot") is True,
         is_public=answer.get("public") is True,
+        ordered=order.seen(answer),
     )

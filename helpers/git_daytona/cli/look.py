@@ -19,6 +19,7 @@ from git_daytona.service import charge, previews
 from git_daytona.sessions import state, status
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.sessions.status import Row
+from git_daytona.settings import order
 
 WATCH_SECONDS = 2.0
 FAILURES = 5
@@ -35,6 +36,7 @@ FAILURES = 5
     help="Print lines for scripts: tabs between the fields, a form that stays as it is.",
 )
 @flag("--all", "everywhere", help="List the sessions of every repository of this machine.")
+@flag("--verbose", "-v", help="Show what each sandbox was ordered with, too.")
 @flag("--watch", "-w", help="Show the list, and what changes in it, until Ctrl-C.")
 @flag("--offline", help="Do not ask Daytona for the sandboxes' states; show those seen last.")
 @flag("--exit-code", help="Exit with 10 if the work of any session is not here.")
@@ -47,6 +49,7 @@ def status_(
     as_json: bool,
     porcelain: str | None,
     everywhere: bool,
+    verbose: bool,
     watch: bool,
     offline: bool,
     exit_code: bool,
@@ -75,7 +78,7 @@ def status_(
             click.echo("".join(f"{table.porcelain(row)}\n" for row in found.rows), nl=False)
         else:
             _print_table(found.rows, screen.colour(color, coordinator.directory), everywhere)
-            for line in _notes(found.rows):
+            for line in (*(_orders(found.rows) if verbose else ()), *_notes(found.rows)):
                 messages.note(line)
             _print_failures(found.rows)
         charge.check(coordinator.directory)
@@ -112,6 +115,15 @@ def _notes(rows: Sequence[Row]) -> list[str]:
         line if row.elsewhere else f"session {row.number or row.session_id}: {line}"
         for row in rows
         for line in row.notes
+    ]
+
+
+def _orders(rows: Sequence[Row]) -> list[str]:
+    """Return what is said of each sandbox by the names of the options that order it."""
+    return [
+        f"session {row.number or row.session_id}: {order.line(row.ordered)}"
+        for row in rows
+        if row.ordered
     ]
 
 

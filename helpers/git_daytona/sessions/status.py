@@ -3,7 +3,7 @@
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,6 +65,8 @@ class Row:
     """Whether all that it has committed is in HEAD, or in the upstream of HEAD."""
     working: bool = False
     """Whether a turn or a command goes on in it, or a sync."""
+    ordered: Mapping[str, str | int | bool] = field(default_factory=dict)
+    """What the sandbox was made with, as the API says, by the names of its request's members."""
 
     def document(self) -> dict[str, object]:
         """Return it as ``git daytona status --json`` prints it."""
@@ -87,6 +89,7 @@ class _Look:
 
     seen: Seen
     dangers: dict[str, list[str]] = field(default_factory=dict)
+    ordered: dict[str, Mapping[str, str | int | bool]] = field(default_factory=dict)
     away: dict[str, str] = field(default_factory=dict)
     """Why a session cannot be acted on here."""
 
@@ -197,6 +200,7 @@ def _row(
         deleting=session.deleting,
         merged=position.merged,
         working=working,
+        ordered=look.ordered.get(session.sandbox_id, {}),
     )
 
 
@@ -254,6 +258,7 @@ def _look_again(coordinator: Coordinator, sessions: Sequence[Session], look: _Lo
     look.seen |= {id_: (each, now) for id_, each in dict(states).items()}
     look.seen = {id_: each for id_, each in look.seen.items() if id_ in ids}
     look.dangers = {id_: lifecycle.dangers(info) for id_, info in dict(infos).items()}
+    look.ordered = {id_: info.ordered for id_, info in dict(infos).items()}
 
 
 def verdict(session: Session) -> GitDaytonaError | None:

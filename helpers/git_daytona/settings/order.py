@@ -22,6 +22,7 @@ from git_daytona.settings.settings import Settings
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 """A variable's name, as Daytona takes it."""
+KEY = "DAYTONA_API_KEY"
 
 
 # -- how a text is read: ValueError says what is wrong with it ------------------------------------
@@ -261,6 +262,11 @@ class Order:
         """Take the variables to inherit from the environment; return the order, and the names of
         those that are unset. Raises UsageError for what cannot be ordered."""
         self._check()
+        if KEY in self.inherit:
+            raise UsageError(
+                f"{KEY} is not taken along: whatever runs in a sandbox could use your account",
+                hint="make a key for that alone, and give it by --env-file",
+            )
         unset = [name for name in self.inherit if name not in os.environ]
         found = {name: Secret(os.environ[name]) for name in self.inherit if name not in unset}
         return replace(self, inherit=()).with_env(found), unset
@@ -288,6 +294,23 @@ class Order:
 
 
 NOTHING = Order()
+
+
+def seen(answer: Mapping[str, Any]) -> dict[str, str | int | bool]:
+    """Read what an API's description of a sandbox says of the members of an order; nothing that may
+    hold a password."""
+    found = {name: answer.get(name) for name, each in BY_MEMBER.items() if each.read is not _proxy}
+    return {
+        name: printable(each)[:500] if isinstance(each, str) else each
+        for name, each in found.items()
+        if isinstance(each, str | int) and each not in ("", False)
+    }
+
+
+def line(members: Mapping[str, str | int | bool]) -> str:
+    """Return what ``seen`` found as people order it: ``cpu 2, auto-stop 15, block-network``."""
+    words = {BY_MEMBER[name].name: each for name, each in members.items() if name in BY_MEMBER}
+    return ", ".join(name if each is True else f"{name} {each}" for name, each in words.items())
 
 
 def _is_text(value: Secret) -> bool:

@@ -57,7 +57,7 @@ _HOOKS = (
     "reference-transaction pre-receive update proc-receive post-receive post-update"
     " push-to-checkout post-checkout post-index-change"
 )
-SERVER = "env" + "".join(f" -u GIT_{name}" for name in _LOCAL.split())
+SERVER = "env -u LD_PRELOAD" + "".join(f" -u GIT_{name}" for name in _LOCAL.split())
 SERVER += " LC_ALL=C git -c 'safe.directory=*' -c core.hooksPath=/dev/null -c receive.autogc=false"
 SERVER += "".join(f" -c hook.{event}.enabled=false" for event in _HOOKS.split())
 UPLOAD_PACK = f"{SERVER} upload-pack"

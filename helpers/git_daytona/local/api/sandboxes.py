@@ -29,7 +29,6 @@ MAX_AUTO_ARCHIVE = 30 * 24 * 60
 """Minutes, as in the cloud; an interval of 0 means this."""
 
 UNSUPPORTED = (
-    "buildInfo",
     "volumes",
     "secrets",
     "kvm",
@@ -48,6 +47,8 @@ UNSUPPORTED = (
 empty is refused."""
 
 RESOURCES = ("cpu", "memory", "disk")
+IMAGE = f"FROM {DEFAULT_SNAPSHOT}\n"
+"""The only image that there is: this machine."""
 TARGETS = ("local", "us", "eu")
 """Regions that can be asked for; all are this machine."""
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -137,8 +138,7 @@ class SandboxApi:
         for member in UNSUPPORTED:
             if body.get(member):
                 raise ApiError(400, f"daytona-local does not support {member}")
-        if any(body.get(member) is not None for member in RESOURCES):
-            raise ApiError(400, "Cannot specify Sandbox resources when using a snapshot")
+        _check_size(body)
         name, ttl = body.get("name") or None, _optional(body, "ttlMinutes")
         if name is not None and not isinstance(name, str):
             raise ApiError(400, "name must be a string")
@@ -303,6 +303,20 @@ class SandboxApi:
         return handler
 
 
+def _check_size(body: dict[str, Any]) -> None:
+    """A size is of an image, and there is one image. Disks have no size here."""
+    if not body.get("buildInfo"):
+        if any(body.get(member) for member in RESOURCES):
+            raise ApiError(400, "Cannot specify Sandbox resources when using a snapshot")
+        return
+    if body.get("snapshot"):
+        raise ApiError(400, "Cannot specify a snapshot when using a build info entry")
+    if body["buildInfo"] != {"dockerfileContent": IMAGE}:
+        raise ApiError(400, f"daytona-local builds nothing but '{IMAGE.strip()}'")
+    if body.get("disk"):
+        raise ApiError(400, "daytona-local does not support disk")
+
+
 def _settings(body: dict[str, Any]) -> dict[str, Any]:
     """The fields of Sandbox that a creation asks for."""
     user, target = body.get("user") or "daytona", body.get("target") or "local"
@@ -324,6 +338,8 @@ def _settings(body: dict[str, Any]) -> dict[str, Any]:
         if not VARIABLE.fullmatch(name) or "\0" in as_text(value):
             raise ApiError(400, "env must map names of environment variables to values without NUL")
     settings: dict[str, Any] = {
+        "cpu": _optional(body, "cpu") or 0,
+        "memory": _optional(body, "memory") or 0,
         "snapshot": snapshot,
         "target": target,
         "public": body.get("public") or False,

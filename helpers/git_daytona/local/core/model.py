@@ -58,6 +58,9 @@ class Sandbox:
     snapshot: str = ""
     user: str = "daytona"
     public: bool = False
+    cpu: int = 0
+    memory: int = 0
+    """Cores, and GiB of each process; 0: what this machine has."""
     target: str = "local"
     auto_stop_interval: int = 15
     auto_archive_interval: int = 7 * 24 * 60

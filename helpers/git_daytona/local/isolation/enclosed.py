@@ -14,7 +14,7 @@ from pathlib import Path
 
 from git_daytona.local.core.model import HOME, UMASK, ApiError, Sandbox, Stream
 from git_daytona.local.isolation.builders import READY, child_of
-from git_daytona.local.isolation.environment import environment
+from git_daytona.local.isolation.environment import apart, environment
 from git_daytona.local.isolation.terminal import open_pair
 from git_daytona.local.isolation.view import View, build, resolve, write_passwd
 
@@ -52,7 +52,10 @@ class Enclosed:
         self._lock = threading.Lock()  # guards the two tables
         self._running: dict[str, Running] = {}
         self._locks: dict[str, threading.Lock] = {}  # one start or stop of a sandbox at a time
-        self._nsenter = shutil.which("nsenter") or "nsenter"
+        self._nsenter, self._setpriv, self._env, self._setsid, self._limit, self._pin = (
+            shutil.which(name) or name
+            for name in ("nsenter", "setpriv", "env", "setsid", "prlimit", "taskset")
+        )
 
     def start(self, sandbox: Sandbox) -> None:
         """See `Isolation.start`."""
@@ -78,7 +81,7 @@ class Enclosed:
             holder = subprocess.Popen(
                 argv,
                 cwd="/",
-                env=environment(sandbox),
+                env=environment(sandbox, own=False),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -164,7 +167,7 @@ class Enclosed:
             raise ApiError(409, f"sandbox '{sandbox.id}' is not running")
         enter = [self._nsenter, "--target", str(running.init), "--mount", "--pid", "--ipc"]
         drop = [
-            "setpriv",
+            self._setpriv,
             "--no-new-privs",
             "--bounding-set=-all",
             "--inh-caps=-all",
@@ -174,12 +177,16 @@ class Enclosed:
             drop.append("--clear-groups")
         else:
             enter += ["--user", "--preserve-credentials"]
-        terminal = ["setsid", "--ctty"] if _is_terminal(stdin) else []
+        terminal = [self._setsid, "--ctty"] if _is_terminal(stdin) else []
+        variables, late = apart(environment(sandbox, env))
         directory = f"{HOME}/{cwd}" if cwd and not cwd.startswith("/") else cwd or HOME
         command = subprocess.Popen(
-            [*enter, "--", *drop, "env", f"--chdir={directory}", "--", *terminal, *argv],
+            [
+                *(*self._limits(sandbox), *enter, "--", *drop),
+                *(self._env, f"--chdir={directory}", "--", *terminal, *late, *argv),
+            ],
             cwd="/",
-            env=environment(sandbox, env),
+            env=variables,
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
@@ -188,6 +195,15 @@ class Enclosed:
         )
         running.commands.add(command)
         return command
+
+    def _limits(self, sandbox: Sandbox) -> list[str]:
+        """The command that limits another one, and all that it starts, to the sandbox's size, as
+        far as a kernel does that for anybody: so many of our cores, and the memory of each process.
+        """
+        cores = sorted(os.sched_getaffinity(0))[: sandbox.cpu] if sandbox.cpu else []
+        pinned = [self._pin, "--cpu-list", ",".join(map(str, cores))] if cores else []
+        data = sandbox.memory * 1024**3
+        return [*pinned, self._limit, f"--data={data}", "--"] if data else pinned
 
     def open_terminal(self, sandbox: Sandbox) -> tuple[int, int]:
         """See `Terminals`: a terminal of the sandbox's own /dev/pts."""

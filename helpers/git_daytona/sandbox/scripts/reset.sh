@@ -7,5 +7,5 @@ for name in $(env | sed -n 's/^\(GIT_[A-Za-z0-9_]*\)=.*/\1/p'); do
     *) unset "$name" ;;
   esac
 done
-unset CDPATH TAR_OPTIONS POSIXLY_CORRECT
+unset CDPATH LD_AUDIT LD_PRELOAD POSIXLY_CORRECT TAR_OPTIONS
 export LC_ALL=C
