@@ -49,6 +49,7 @@ DOORS = {
     "filelock": "local.core.store",
     "tenacity": "api.cloud git.repository transfer.leases sandbox.lifecycle",
     "click": "cli.*",
+    "json5": "sessions.devcontainer",
     "wcwidth": "cli.table",
     "cryptography": "trust.host_keys local.*",
     "asyncssh": "trust.presented sessions.ssh_server local.*",

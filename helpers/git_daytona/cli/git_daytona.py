@@ -6,6 +6,7 @@ SECTIONS = {
     "Work in sessions": {
         "start": ("work", "Start a session: a sandbox with HEAD in it"),
         "fork": ("forks", "Start another session from the state of one"),
+        "setup": ("provisions", "Run the project's set-up in a session's sandbox"),
         "exec": ("execute", "Run a command in a session's sandbox"),
         "shell": ("work", "Open a shell in a session's sandbox"),
         "cp": ("work", "Copy files into a sandbox, or out of it"),
@@ -30,7 +31,7 @@ SECTIONS = {
         "log": ("plain_git", "Show the commits of a session"),
         "diff": ("plain_git", "Show what a session has changed"),
         "open": ("look", "Print and open a link to a server in a sandbox"),
-        "logs": ("look", "Print the end of the log"),
+        "logs": ("look", "Print the end of the log, or of a set-up"),
         "help": ("help", "Show the manual page, or what a command takes"),
     },
     "Mend": {
@@ -43,6 +44,7 @@ SECTIONS = {
     "Set up": {
         "install": ("set_up", "Add the plugin to OpenCode's configuration"),
         "uninstall": ("set_up", "Take the plugin out of it again"),
+        "allow": ("provisions", "Let sandboxes run what devcontainer.json wants"),
         "config": ("set_up", "Show every setting, and where it came from"),
         "ssh-config": ("editors", "Print or install entries for ~/.ssh/config"),
         "completion": ("set_up", "Print the completion script for a shell"),

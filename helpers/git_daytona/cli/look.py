@@ -11,7 +11,8 @@ import click
 
 from git_daytona.base import files, log, messages, paths
 from git_daytona.base.errors import NotFound, TransferFailed, UsageError
-from git_daytona.cli import common, options, screen, table
+from git_daytona.base.secret import printable
+from git_daytona.cli import common, options, provisions, screen, table
 from git_daytona.cli.options import flag, number
 from git_daytona.service import charge, previews
 from git_daytona.sessions import state, status
@@ -237,7 +238,14 @@ def _browse(link: str) -> None:
 @number(
     "--lines", "-n", metavar="COUNT", within=(0, None), default=50, help="How many of the last."
 )
-def logs(follow: bool, lines: int) -> None:
+@flag("--setup", help="Of the set-up in session N's sandbox, all.")
+@common.session
+def logs(follow: bool, lines: int, setup: bool, name: str) -> None:
     """Print the end of the log."""
+    if setup:
+        provisions.print_log(name, follow=follow)
+        return
+    if name:
+        raise UsageError("N goes with --setup", hint=f"git daytona logs --setup {printable(name)}")
     for line in log.tail(lines, follow=follow):
         click.echo(line)

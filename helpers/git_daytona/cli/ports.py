@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from git_daytona.base.errors import INTERRUPTED, ConnectionClosed, GitDaytonaError
+from git_daytona.base.errors import INTERRUPTED, ConnectionClosed, GitDaytonaError, UsageError
 from git_daytona.cli import common
 from git_daytona.cli.daytona_ssh import LOOPBACK, on_loopback
 from git_daytona.sessions.connect import Wish, connect
@@ -43,16 +43,17 @@ class _PortsLast(click.Command):
     "ports",
     metavar="[LOCAL:]PORT...",
     nargs=-1,
-    required=True,
     callback=_pairs,
     shell_complete=common.complete_ports,
 )
 def forward(name: str, ports: list[Pair]) -> int:
     """Let 127.0.0.1:LOCAL of this machine be PORT of the session's sandbox, until Ctrl-C.
 
-    LOCAL is PORT if it is not given. Nobody on another machine reaches it; every user of this one
+    LOCAL is PORT if it is not given. Without ports they are those that the project's
+    devcontainer.json forwards. Nobody on another machine reaches it; every user of this one
     does.
     """
+    ports = ports or _of_project(name)
     for here, there in ports:
         _check_free(name, here, there)
     specs = [on_loopback(f"{here}:localhost:{there}", "L") for here, there in ports]
@@ -74,6 +75,19 @@ def forward(name: str, ports: list[Pair]) -> int:
         "the connection to the sandbox has ended, and the ports with it",
         hint=f"git daytona status; then again: git daytona forward {name} …",
     )
+
+
+def _of_project(name: str) -> list[Pair]:
+    """Return the ports that the session's devcontainer.json forwards. Raises UsageError."""
+    with common.coordinator() as coordinator:
+        session = coordinator.find(name)
+        plan = coordinator.provision.of_branch(session)[1]
+    if not plan or not plan.ports:
+        raise UsageError(
+            f"no port is named, and the project of session {session.name} forwards none",
+            hint=f"name one: git daytona forward {session.name} PORT",
+        )
+    return [(port, port) for port in plan.ports]
 
 
 def _check_free(name: str, here: int, there: int) -> None:

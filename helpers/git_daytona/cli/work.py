@@ -9,7 +9,7 @@ import click
 from git_daytona.base import messages
 from git_daytona.base.errors import GitDaytonaError, UsageError
 from git_daytona.base.secret import printable
-from git_daytona.cli import choice, common, ordering
+from git_daytona.cli import choice, common, ordering, provisions
 from git_daytona.cli.choice import Chosen
 from git_daytona.cli.options import flag, number
 from git_daytona.sessions import copy, recovery, shell, status
@@ -94,6 +94,8 @@ def _print_start(coordinator: Coordinator, started: Started) -> None:
     word = "started" if started.new else "already there"
     click.echo(f"session {name} {word}: sandbox {started.session.sandbox_id}, {rest}")
     common.warn_of_dangers(coordinator, started.session)
+    if started.new and branch:
+        provisions.tell(coordinator, started.session)
     if started.new and (line := coordinator.stays_here(started.session)):
         messages.note(line)
 

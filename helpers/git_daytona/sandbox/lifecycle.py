@@ -171,6 +171,8 @@ class Sandboxes:
 
     cloud: Cloud
     tell: Callable[[str], None]
+    woke: Callable[[str], None] = lambda _sandbox_id: None
+    """What is called when one was started, by its id."""
 
     def create(
         self,
@@ -297,7 +299,9 @@ class Sandboxes:
             if info.recoverable:
                 self.tell(Restoring("recovering the sandbox"))
                 with log.event("sandbox.recover", sandbox=info.id):
-                    return self.cloud.recover(info.id)
+                    info = self.cloud.recover(info.id)
+                self.woke(info.id)
+                return info
             reason = f": {info.error_reason}" if info.error_reason else ""
             raise errors.SandboxBroken(
                 f"the sandbox is in state '{info.state}'{reason}",
@@ -305,7 +309,20 @@ class Sandboxes:
             )
         self.tell(Restoring(f"starting the sandbox ({info.state})"))
         with log.event("sandbox.start", sandbox=info.id, state=info.state):
-            return self._change(info.id, self.cloud.start)
+            others = False
+
+            def start(sandbox_id: str) -> SandboxInfo:
+                nonlocal others
+                try:
+                    return self.cloud.start(sandbox_id)
+                except errors.Conflict:  # somebody else is starting it
+                    others = True
+                    raise
+
+            info = self._change(info.id, start)
+        if not others:
+            self.woke(info.id)
+        return info
 
     def stop(self, sandbox_id: str) -> None:
         """Stop a sandbox that runs, and wait until it has stopped."""

@@ -75,23 +75,26 @@ class News:
 class RemoteCommand:
     """One command, which runs at most once."""
 
-    def __init__(self, cloud: Cloud, wanted: Wanted) -> None:
+    def __init__(self, cloud: Cloud, wanted: Wanted, name: str = "") -> None:
+        """``name`` is what others join it by, from the beginning of its output; such a run is not
+        removed when it has ended."""
         self._cloud, self._wanted = cloud, wanted
-        self._id = secrets.token_hex(12)
+        self._id = name or secrets.token_hex(12)
         self._known = (0, 0)
         """How many bytes of its output and of its errors are here."""
         self._behind = False
         """Whether there is more already."""
         self.sandbox_id = ""
-        """Where it runs, or may have begun."""
+        """Where it runs, or may have begun; set by who joins it by its name."""
         self.joined = False
         """Whether it is known to have begun."""
         self.taken = threading.Condition()
         self.fed = 0
         """How many pieces of its input are taken; whoever waits on ``taken`` is told."""
 
-    def begin(self, sandbox_id: str) -> News:
-        """Start it, or join it where an earlier call did. Raises CutShort where it may have begun
+    def begin(self, sandbox_id: str, least: int = MOMENT) -> News:
+        """Start it, or join it where an earlier call did, and wait for its end, or for its first
+        output after the ``least`` time. Raises CutShort where it may have begun
         in another sandbox, and as ``follow`` does."""
         if self.sandbox_id not in ("", sandbox_id):
             raise CutShort("the sandbox was deleted while this ran, and a new one has been made")
@@ -107,7 +110,7 @@ class RemoteCommand:
             wanted.command,
         )
         runner = report.script(scripts.read("runner"), *words)
-        return leases.patiently(lambda: self._join(sandbox_id, MOMENT, MOMENT, runner))
+        return leases.patiently(lambda: self._join(sandbox_id, least, MOMENT, runner))
 
     def follow(self, least: int) -> News:
         """Wait for news, at least so many hundredths of a second. Raises CutShort where it was

@@ -165,7 +165,7 @@ class Events:
             return
         with self._lock:
             self._prompts.pop(session_id, None)
-            if self._titles.get(session_id) == title:
+            if title is not None and self._titles.get(session_id) == title:
                 del self._titles[session_id]
 
     def _note_turn(self, session_id: str, *, idle: bool) -> None:

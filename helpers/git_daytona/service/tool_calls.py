@@ -15,6 +15,7 @@ from git_daytona.service.jsonrpc import Closed, Refused, Request
 from git_daytona.service.permissions import Effect, Rule
 from git_daytona.service.previews import Previews
 from git_daytona.service.queues import Lane
+from git_daytona.service.set_ups import SetUps
 from git_daytona.service.toasts import Toasts
 from git_daytona.service.turns import Turns
 from git_daytona.service.workspace import Workspace
@@ -36,6 +37,7 @@ class Shared:
         origin: Callable[[str], str | None] = lambda _root: None,
     ) -> None:
         self.workspace, self.toasts, self.turns, self.previews = workspace, toasts, turns, previews
+        self.set_ups = SetUps(workspace, toasts)
         self.origin = origin
         """Which session a new one was forked from."""
         self._lock = threading.Lock()
@@ -255,5 +257,6 @@ class ToolCall:
             workspace.patience.done()
         if notice:
             self.notices.append(notice)
+        self._shared.set_ups.seen(root, new=not known)
         self._place = self._shared.show(session, new=not known or bool(notice)) or self._place
         return value

@@ -27,9 +27,10 @@ from git_daytona.git.repository import Repository, need_worktree
 from git_daytona.sandbox import report
 from git_daytona.sandbox.lifecycle import Mark, Sandboxes, dangers, mark_for
 from git_daytona.sandbox.transport import Transport
-from git_daytona.sessions import choice, commits, home, state, working
+from git_daytona.sessions import choice, commits, copied, home, state, working
 from git_daytona.sessions.beginning import HEAD, Beginning
 from git_daytona.sessions.forks import NOBODY, Origin
+from git_daytona.sessions.provision import WAITING, Provision
 from git_daytona.sessions.state import GitReturn, Session, StateFile
 from git_daytona.sessions.sync import Outcome, SandboxBranch
 from git_daytona.settings import preferences
@@ -86,7 +87,7 @@ class Coordinator:
         self.cloud = Cloud(found)
         self.policy = Policy(found, self.cloud.config)
         self.transfers = Transfers(found, self.cloud, self.policy)
-        self.sandboxes = Sandboxes(self.cloud, tell)
+        self.sandboxes = Sandboxes(self.cloud, tell, self._woke)
         self._repository = place if isinstance(place, Repository) else None
         self.directory = place if isinstance(place, Path) else place.worktree or place.git_dir
         self.git_dir = str(self._repository.common_dir) if self._repository else str(self.directory)
@@ -103,6 +104,15 @@ class Coordinator:
         if self._repository is None:
             raise NoRepository(NO_REPOSITORY, hint="go to a repository, or make one: git init")
         return self._repository
+
+    @property
+    def provision(self) -> Provision:
+        """What sandboxes get beside the repository; raises NoRepository where there is none."""
+        return Provision(self.cloud, self.state, self.repository, self.tell)
+
+    def _woke(self, sandbox_id: str) -> None:
+        if self._repository:
+            self.provision.started(sandbox_id)
 
     @property
     def worktree(self) -> Path | None:
@@ -273,8 +283,10 @@ class Coordinator:
                 session, remark = self._create(
                     *(session_id, session, order), synced=synced, origin=origin, beginning=beginning
                 )
-            fresh = fresh and not self.sandboxes.is_copy(session.sandbox_id)
-            self._set_up(session, fresh=fresh, replaced=told)
+            is_copy = fresh and self.sandboxes.is_copy(session.sandbox_id)
+            self._set_up(session, fresh=fresh and not is_copy, replaced=told)
+            if is_copy and synced:
+                self.provision.started(session.sandbox_id)
             return Started(session, new=True, replaced=replaced, remark=remark)
 
     def _current(self, session_id: str, again: Session | None) -> Session | None:
@@ -343,6 +355,8 @@ class Coordinator:
         before = mark.ordered or (earlier or forked).ordered or {}
         record = order.record() or before
         order, remark = self.ordered(order, before)
+        if synced and self._repository:
+            order = self.provision.completed(order, earlier, begin)
         mark = replace(mark, ordered=record, origin=forked.id, begin=begin)
         repository = self._repository
         name = state.name_of(repository) if repository else self.directory.name
@@ -359,6 +373,8 @@ class Coordinator:
         session = self.record(session_id, info.id, names, earlier=earlier, notice=told, depth=depth)
         if record:
             self.state.edit(session.id, ordered=dict(record))
+        if copied and forked.session:
+            self.state.edit(session.id, setup=forked.session.setup)
         mark.path.unlink(missing_ok=True)
         return session, remark
 
@@ -453,7 +469,13 @@ class Coordinator:
             return ""
         try:
             taken = self.repository.refs(session.names.dirty).get(session.names.dirty)
-            return stays.described(stays.look(self.repository, taken))
+            stay = stays.look(self.repository, taken)
+            if stay.secrets and (patterns := preferences.load(self.directory).copy_files()):
+                went = copied.matched(self.repository, patterns)
+                stay = replace(
+                    stay, secrets=tuple(each for each in stay.secrets if each not in went)
+                )
+            return stays.described(stay)
         except GitDaytonaError as problem:  # it is only said
             log.logger.warning("what stays here is not known: %s", problem.message)
             return ""
@@ -482,6 +504,7 @@ class Coordinator:
             self.state.edit(session.id, notice="; ".join(filter(None, (told, notice))))
         else:
             self.state.note(session.id, state.PENDING, replaced or "not synced yet")
+        self.provision.begin(session, fresh=fresh)
 
     # -- in between --------------------------------------------------------------------------------
 
@@ -544,6 +567,9 @@ class Coordinator:
             except Elsewhere:
                 self.state.untouch(session, touched)
                 raise
+        if session.setup.state == WAITING and self.provision.is_permitted(session):
+            with self.one_at_a_time(session.id):
+                self.provision.permitted(self.find(session.id))
         return value, session, self.state.take_notice(session.id)
 
     def awake(self, session: Session, work: Callable[[str], T]) -> T:

@@ -90,6 +90,10 @@ def _git_return(value: object) -> "GitReturn":
     return GitReturn(**_read(GitReturn, value if isinstance(value, dict) else {}))
 
 
+def _set_up(value: object) -> "SetUp":
+    return SetUp(**_read(SetUp, value if isinstance(value, dict) else {}))
+
+
 def _object(value: Any) -> dict[str, Any] | None:
     return value if isinstance(value, dict) and value else None
 
@@ -112,6 +116,21 @@ class GitReturn:
     """A GitState, or a word of another program's."""
     message: Text = ""
     updated_at: Milliseconds = 0
+
+
+@dataclass(frozen=True)
+class SetUp:
+    """How a sandbox's set-up went (sessions/provision.py): ``waiting`` for consent, ``running``,
+    ``done`` or ``failed``; empty where there is none."""
+
+    state: Text = ""
+    commit: Text = ""
+    """What the set-up is read from."""
+    digest: Text = ""
+    """What there has to be consent to."""
+    run: Milliseconds = 0
+    """The number of the run there."""
+    message: Text = ""
 
 
 @dataclass(frozen=True)
@@ -148,6 +167,8 @@ class Session:
     """The sandbox's organisation there (ours); empty where that API does not say."""
     depth: Annotated[int, _milliseconds] = 0
     """How many generations of the history its sandbox has (ours); 0: all."""
+    setup: Annotated[SetUp, _set_up] = SetUp()
+    """How the project's set-up went in its sandbox (ours)."""
     own_number: Annotated[int | None, _number] = None
     """What it is called where nothing is synced, and ``number`` is missing (ours)."""
     ordered: Annotated[dict[str, Any] | None, _object] = None
@@ -193,13 +214,13 @@ def camel_case(name: str) -> str:
 
 
 _NAMES = {"number": "branchNumber", "prefix": "branchPrefix", "own_number": "number"}
-_FIELDS: dict[type[GitReturn | Session], dict[str, tuple[str, Callable[[Any], Any]]]] = {
+_FIELDS: dict[type[GitReturn | SetUp | Session], dict[str, tuple[str, Callable[[Any], Any]]]] = {
     kind: {
         field: (_NAMES.get(field) or camel_case(field), hint.__metadata__[0])
         for field, hint in get_type_hints(kind, include_extras=True).items()
         if field != "id"  # the record's key
     }
-    for kind in (GitReturn, Session)
+    for kind in (GitReturn, SetUp, Session)
 }
 """Each field's name in the file and its reader."""
 
@@ -214,7 +235,7 @@ class BadRecord(BadSetting):
     """A session's record cannot be read: it is neither taken for another one nor for none."""
 
 
-def _read(kind: type[GitReturn | Session], record: dict[str, Any]) -> dict[str, Any]:
+def _read(kind: type[GitReturn | SetUp | Session], record: dict[str, Any]) -> dict[str, Any]:
     values = {}
     for field, (name, read) in _FIELDS[kind].items():
         try:
@@ -241,7 +262,7 @@ def _write(record: dict[str, Any], values: dict[str, Any]) -> None:
         name, _ = _FIELDS[Session][field]
         if value is None or value == getattr(Session, field, None):
             record.pop(name, None)
-        elif isinstance(value, GitReturn):
+        elif isinstance(value, (GitReturn, SetUp)):
             record[name] = {camel_case(part): each for part, each in vars(value).items()}
         else:
             record[name] = value

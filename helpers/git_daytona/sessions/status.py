@@ -199,12 +199,22 @@ def _row(
         api_url=printable(session.api_url),
         organization_id=printable(session.organization_id),
         elsewhere=away is not None,
-        notes=(away,) if away else tuple(look.dangers.get(session.sandbox_id, ())),
+        notes=(away,) if away else (*look.dangers.get(session.sandbox_id, ()), *_set_up(session)),
         deleting=session.deleting,
         merged=position.merged,
         working=working,
         ordered=look.ordered.get(session.sandbox_id, {}),
     )
+
+
+def _set_up(session: Session) -> list[str]:
+    """Say where a set-up stands that needs its user, or has not ended."""
+    told = {
+        "waiting": "its set-up waits for you: git daytona allow",
+        "running": f"its set-up runs, or was cut off: git daytona logs --setup {session.name}",
+        "failed": f"its set-up: {printable(session.setup.message)[:200]}",
+    }
+    return [told[session.setup.state]] if session.setup.state in told else []
 
 
 def _look_again(coordinator: Coordinator, sessions: Sequence[Session], look: _Look) -> None:

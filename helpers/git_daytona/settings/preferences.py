@@ -29,6 +29,9 @@ EDITOR = "daytona.editor"
 AUTHOR = "daytona.author"
 COMMIT_MESSAGE = "daytona.commitMessage"
 START_DIRTY = "daytona.startDirty"
+SETUP = "daytona.setup"
+COPY_FILES = "daytona.copyFiles"
+SETUPS = ("ask", "always", "never")
 TRANSPORTS = ("auto", "ssh", "api")
 DEFAULTS = {
     BRANCH_PREFIX: SANDBOX_BRANCH,
@@ -41,6 +44,8 @@ DEFAULTS = {
     AUTHOR: None,
     COMMIT_MESSAGE: "{title}",
     START_DIRTY: "false",
+    SETUP: "ask",
+    COPY_FILES: None,
     ALLOW_HOST_TOOLS: None,
 }
 """All preferences but those of order.py, and what counts where they are unset."""
@@ -116,11 +121,31 @@ class Preferences:
     def transport(self) -> str:
         """How commits travel, one of TRANSPORTS; auto: over SSH, and through the API if that is
         blocked."""
-        preference = self.get(TRANSPORT)
+        return self._one_of(TRANSPORT, TRANSPORTS)
+
+    def setup(self) -> str:
+        """Whether what a repository's devcontainer.json wants to run may run in its sandboxes, one
+        of SETUPS."""
+        return self._one_of(SETUP, SETUPS)
+
+    def copy_files(self) -> list[str]:
+        """Patterns of the ignored files that a sandbox gets, too."""
+        if self.get(COPY_FILES) is None:
+            return []
+        listed = _git(self.directory, "config", "-z", "--get-all", COPY_FILES).text
+        found: list[str] = []
+        for each in listed.split("\0")[:-1]:
+            found = [*found, each] if each.strip() else []  # as git has it, "" takes all back
+        return found
+
+    def _one_of(self, name: str, words: tuple[str, str, str]) -> str:
+        """The preferred one of three words; the first is the default."""
+        preference = self.get(name)
         if preference is None:
-            return TRANSPORTS[0]
-        if preference.value not in TRANSPORTS:
-            raise _unusable(TRANSPORT, preference, "is neither auto, ssh nor api")
+            return words[0]
+        if preference.value not in words:
+            first, second, third = words
+            raise _unusable(name, preference, f"is neither {first}, {second} nor {third}")
         return preference.value
 
     def editor(self) -> str:
@@ -178,6 +203,7 @@ class Preferences:
         reads = (
             *(self.branch_prefix, self.sync_on_idle, self.sync_every, self.kept_until),
             *(self.max_fetch_bytes, self.transport, self.editor, self.author, self.start_dirty),
+            self.setup,
         )
         for read in reads:
             try:

@@ -30,10 +30,10 @@ gone() {
   shift 19
   [ "$1" != "$begun" ]
 }
-tidy() { # what has ended long ago, and what cannot run any more
-  find "$runs" -mindepth 2 -maxdepth 2 -name status -mmin +10 |
+tidy() { # what has ended long ago, and what cannot run any more; but for a set-up's log
+  find "$runs" -mindepth 2 -maxdepth 2 -name status ! -path '*/setup-*' -mmin +10 |
     while read -r file; do rm -rf "${file%/*}"; done
-  find "$runs" -mindepth 1 -maxdepth 1 -mmin +1500 -exec rm -rf {} +
+  find "$runs" -mindepth 1 -maxdepth 1 ! -name 'setup-*' -mmin +1500 -exec rm -rf {} +
 }
 exec 2>/dev/null
 if [ -n "$runner" ]; then

@@ -24,7 +24,8 @@ shell=$(command -v bash || echo sh)
 # A session of its own: what the command starts can be ended together, and outlives this script if
 # it is a server. The command is in a variable: no argument list has its text, which pkill looks for.
 apart=$(command -v setsid)
-c="unset c; $command" $apart "$shell" -c 'eval "$c"' >"$log" 2>&1 </dev/null &
+environment='~/.cache/git-daytona-setup/environment' # set-up.sh
+c="unset c; [ ! -r $environment ] || . $environment; $command" $apart "$shell" -c 'eval "$c"' >"$log" 2>&1 </dev/null &
 child=$! watcher=
 
 end_all() {

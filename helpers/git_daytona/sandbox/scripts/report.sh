@@ -260,6 +260,13 @@ if [ -n "$inner" ]; then
     sed 's/^/:(exclude,literal)/' | swap >>"$index.paths"
   say_nested
 fi
+# What was copied here to be ignored (place.sh) is not committed, whatever .gitignore says by now.
+without_copies() {
+  [ ! -s "$dir/info/daytona-copied" ] ||
+    tr '\n' '\0' <"$dir/info/daytona-copied" | g --literal-pathspecs reset -q \
+      --pathspec-from-file=- --pathspec-file-nul 2>/dev/null
+}
+without_copies
 if [ -n "$staged" ]; then
   staged=$(g write-tree 2>/dev/null)
   unmark "$index.marks"
@@ -347,6 +354,7 @@ if [ "$status" -gt 1 ]; then
   add_names "$index.plain"
   add_names "$index.able"
 fi
+without_copies
 tree=$(g write-tree 2>"$index.why") ||
   give_up "git write-tree failed in the sandbox: $(one_line <"$index.why")"
 [ -z "$complaint" ] || say_left

@@ -71,8 +71,10 @@ fi
 watch >/dev/null &
 watcher=$!
 apart=$(command -v setsid)
+environment='~/.cache/git-daytona-setup/environment' # set-up.sh
 # In a variable: no argument list has the command's text, which pkill looks for.
-c='echo "$$" >"$r/child"; [ ! -e "$r/cancel" ] || exit 130; unset c r; '$command
+c='echo "$$" >"$r/child"; [ ! -e "$r/cancel" ] || exit 130; unset c r; '
+c="$c[ ! -r $environment ] || . $environment; $command"
 (
   r=$run
   export c r

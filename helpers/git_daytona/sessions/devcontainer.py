@@ -1,0 +1,285 @@
+"""What a repository's devcontainer.json asks for, as the commit that a sandbox begins with has it.
+
+https://containers.dev/implementors/json_reference/ is the specification.
+"""
+
+import hashlib
+import json
+import os
+import posixpath
+import re
+import shlex
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from git_daytona.base.errors import BadSetting
+from git_daytona.base.secret import printable
+from git_daytona.git.refs import PROJECT
+from git_daytona.git.repository import Repository
+
+FILES = (".devcontainer/devcontainer.json", ".devcontainer.json")
+"""Where it may be; the first one counts."""
+FILE_BYTES = 64 * 1024
+MOST = 100
+"""How many commands, variables or ports it may have."""
+ONCE = ("onCreateCommand", "updateContentCommand", "postCreateCommand")
+"""Commands that run once in a sandbox, in this order."""
+AT_START = "postStartCommand"
+VARIABLES = ("containerEnv", "remoteEnv")
+UNSUPPORTED = frozenset(
+    " ".join(
+        (
+            "image build dockerFile dockerComposeFile features mounts workspaceMount",
+            "workspaceFolder runArgs initializeCommand postAttachCommand privileged capAdd",
+            "securityOpt containerUser remoteUser",
+        )
+    ).split()
+)
+"""What would make another sandbox or act on this machine; the rest is for editors."""
+OWN = "DAYTONA_"
+"""How the names of our own variables begin, the API key's among them: they go nowhere."""
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_REFERENCE = re.compile(
+    r"\$\{(?:(?P<kind>localEnv|env|containerEnv):(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
+    r"(?::(?P<default>[^}]*))?|(?P<folder>(?:container|local)WorkspaceFolder)(?P<base>Basename)?)\}"
+)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command as it is written: of its stage, under its name in an object; a line of shell, or a
+    program with its arguments. Those of a stage run at the same time."""
+
+    stage: str
+    name: str
+    words: str | tuple[str, ...]
+
+    def line(self) -> str:
+        """The line of shell that it is, with the values of this machine's variables in it."""
+        if isinstance(self.words, str):
+            return _resolved(self.words, lambda text: text)
+        return " ".join(_word(each) for each in self.words)
+
+    def __str__(self) -> str:
+        line = self.words if isinstance(self.words, str) else shlex.join(self.words)
+        return f"{self.stage}{self.name and f' ({self.name})'}: {line}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a file asks for: ``wanted`` is what of it would run, or say how."""
+
+    path: str
+    wanted: Mapping[str, Any]
+    ports: tuple[int, ...] = ()
+    unsupported: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """The hash of what would run. Whoever consents to it does so to all that is made of it."""
+        text = json.dumps(self.wanted, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @cached_property
+    def commands(self) -> tuple[Command, ...]:
+        stages = [stage for stage in (*ONCE, AT_START) if stage in self.wanted]
+        return tuple(each for stage in stages for each in _commands(stage, self.wanted[stage]))
+
+    @property
+    def has_start(self) -> bool:
+        """Whether something is to run at each start of the sandbox."""
+        return AT_START in self.wanted
+
+    @property
+    def local_names(self) -> tuple[str, ...]:
+        """The variables of this machine whose values would go along."""
+        found = (
+            match["name"]
+            for text in _texts(self.wanted)
+            for match in _REFERENCE.finditer(text)
+            if match["kind"] in ("localEnv", "env") and not match["name"].startswith(OWN)
+        )
+        return tuple(dict.fromkeys(found))
+
+    def environment(self, but: Collection[str] = ()) -> str:
+        """The variables as a script that sets them, read by all that runs in the sandbox for us;
+        without those that the user has set for it."""
+        lines = []
+        for kind in VARIABLES:
+            for name, value in self.wanted.get(kind, {}).items():
+                if name in but:
+                    continue
+                lines.append(f"unset {name}" if value is None else f"export {name}={_word(value)}")
+        return "".join(f"{line}\n" for line in lines)
+
+    def container_env(self) -> dict[str, str]:
+        """The variables that a sandbox can be created with: those that need nothing of it."""
+        variables = self.wanted.get("containerEnv", {}).items()
+        return {
+            name: _resolved(value, str)
+            for name, value in variables
+            if value is not None and "${containerEnv:" not in value
+        }
+
+    def described(self) -> Iterator[str]:
+        """Say what would run, for people: control characters are made visible."""
+        yield from (printable(str(each)).replace("\n", "\\n") for each in self.commands)
+        for kind in VARIABLES:
+            for name, value in self.wanted.get(kind, {}).items():
+                shown = "(unset)" if value is None else f"{name}={value}"
+                yield printable(f"{kind}: {shown}").replace("\n", "\\n")
+        if self.local_names:
+            yield f"takes from your environment: {', '.join(self.local_names)}"
+        if self.ports:
+            yield f"forwardPorts: {', '.join(map(str, self.ports))}"
+        if self.unsupported:
+            yield f"not supported, and left out: {', '.join(self.unsupported)}"
+
+
+def read(repository: Repository, commit: str) -> Plan | None:
+    """Read the plan of a commit; None where it has none. What is a link there is not followed.
+    Raises BadSetting."""
+    listing = repository.git("ls-tree", "-z", "--full-tree", "-l", commit, "--", *FILES)
+    entries = {}
+    for entry in filter(None, listing.stdout.decode("utf-8", "replace").split("\0")):
+        fields, _, name = entry.partition("\t")
+        entries[name] = fields.split()
+    path = next((each for each in FILES if each in entries), None)
+    if path is None:
+        return None
+    mode, _, oid, size = entries[path]
+    if not mode.startswith("100") or int(size) > FILE_BYTES:
+        raise _malformed(path, f"it is no file of at most {FILE_BYTES >> 10} KiB")
+    text = repository.git("cat-file", "blob", oid).stdout
+    return parse(path, text)
+
+
+def parse(path: str, data: bytes) -> Plan:
+    """Read a file's content. Raises BadSetting."""
+    import json5  # few sessions have one
+
+    try:
+        document = json5.loads(data.decode())
+    except (ValueError, RecursionError) as problem:
+        raise _malformed(path, str(problem).removeprefix("<string>:")) from None
+    if not isinstance(document, dict):
+        raise _malformed(path, "it is not an object")
+    try:
+        wanted = {
+            key: check(document[key])
+            for key, check in _CHECKS.items()
+            if document.get(key) not in (None, {}, [], "")
+        }
+        ports, others = _ports(document.get("forwardPorts", []))
+    except _Wrong as problem:
+        raise _malformed(path, str(problem)) from None
+    unsupported = sorted(UNSUPPORTED & document.keys())
+    return Plan(path, wanted, ports, (*unsupported, *others))
+
+
+class _Wrong(ValueError):
+    """What is wrong with a value."""
+
+
+def _malformed(path: str, why: str) -> BadSetting:
+    return BadSetting(
+        f"'{path}' cannot be read: {printable(why)[:200]}",
+        hint="mend and commit it; the session works without what it asks for",
+    )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or "\0" in value or re.search("[\ud800-\udfff]", value):
+        raise _Wrong("a text is expected")
+    return value
+
+
+def _command(value: object) -> str | list[str] | dict[str, str | list[str]]:
+    """A command: a line of shell, a program with its arguments, or several by name."""
+    if isinstance(value, dict):
+        if len(value) > MOST:
+            raise _Wrong(f"it has more than {MOST} commands")
+        return {_text(name): _simple(each) for name, each in value.items()}
+    return _simple(value)
+
+
+def _simple(value: object) -> str | list[str]:
+    if isinstance(value, list):
+        return [_text(each) for each in value]
+    return _text(value)
+
+
+def _variables(value: object) -> dict[str, str | None]:
+    if not isinstance(value, dict) or len(value) > MOST:
+        raise _Wrong(f"an object of at most {MOST} variables is expected")
+    for name in value:
+        if not _NAME.fullmatch(name):
+            raise _Wrong(f"'{name[:80]}' is no variable's name")
+    return {name: None if each is None else _text(each) for name, each in value.items()}
+
+
+_CHECKS: Mapping[str, Callable[[object], Any]] = {
+    **dict.fromkeys((*ONCE, AT_START), _command),
+    **dict.fromkeys(VARIABLES, _variables),
+}
+
+
+def _ports(value: object) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The ports, and what of them is not of the sandbox itself (``db:5432``)."""
+    if not isinstance(value, list) or len(value) > MOST:
+        raise _Wrong(f"forwardPorts: a list of at most {MOST} ports is expected")
+    ports, others = [], []
+    for each in value:
+        found = re.fullmatch(r"(?:localhost:|127\.0\.0\.1:)?([0-9]{1,5})", str(each))
+        if found and 0 < int(found[1]) < 65536:
+            ports.append(int(found[1]))
+        else:
+            others.append(f"port {printable(str(each))[:80]}")
+    return tuple(dict.fromkeys(ports)), tuple(others)
+
+
+def _commands(stage: str, value: Any) -> Iterator[Command]:
+    for name, each in (value if isinstance(value, dict) else {"": value}).items():
+        yield Command(stage, name, tuple(each) if isinstance(each, list) else each)
+
+
+def _texts(value: object) -> Iterator[str]:
+    """All texts in a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _texts(each)
+
+
+def _resolved(
+    text: str, literal: Callable[[str], str], variable: Callable[[str], str] = lambda name: name
+) -> str:
+    """Put values in the place of references; ``variable`` writes what the shell there makes a
+    sandbox's own variable of."""
+    parts, at = [], 0
+    for found in _REFERENCE.finditer(text):
+        parts.append(literal(text[at : found.start()]))
+        at = found.end()
+        if found["folder"]:
+            parts.append(literal(posixpath.basename(PROJECT) if found["base"] else PROJECT))
+        elif found["kind"] == "containerEnv":
+            instead = re.sub(r'([\\"$`])', r"\\\1", found["default"] or "")
+            name = f"{found['name']}:-{instead}" if instead else found["name"]
+            parts.append(variable(f"${{{name}}}"))
+        else:
+            own = found["name"].startswith(OWN)
+            given = "" if own else os.environ.get(found["name"], "")
+            parts.append(literal(given or found["default"] or ""))
+    return "".join(parts) + literal(text[at:])
+
+
+def _word(text: str) -> str:
+    """Write a text as one word of shell."""
+
+    def quoted(part: str) -> str:
+        return shlex.quote(part) if part else ""
+
+    return _resolved(text, quoted, lambda name: f'"{name}"') or "''"
