@@ -167,20 +167,28 @@ def in_directory(source: str, *arguments: str, timeout: float) -> Command:
 
 
 def _reported(
-    cloud: Cloud, sandbox_id: str, source: str, *arguments: str, timeout: float
+    cloud: Cloud, sandbox_id: str, place: str, source: str, *arguments: str, timeout: float
 ) -> Report:
-    """Run a script that reports on the project. Raises SandboxCommandFailed, BadAnswer."""
+    """Run a script that reports on the repository at a place. Raises SandboxCommandFailed,
+    BadAnswer."""
     mark, source = secrets.token_hex(8), scripts.read("repository") + source
-    words = (scripts.read("records"), source, mark, PROJECT, *arguments)
+    words = (scripts.read("records"), source, mark, place, *arguments)
     return parse(run_once(cloud, sandbox_id, *words, timeout=timeout), mark)
 
 
-def prepare(cloud: Cloud, sandbox_id: str, object_format: str, *, restore: bool = False) -> Report:
+def prepare(
+    cloud: Cloud,
+    sandbox_id: str,
+    object_format: str,
+    *,
+    restore: bool = False,
+    place: str = PROJECT,
+) -> Report:
     """Make the sandbox's repository; report its HEAD, if it has one, and filters. What is to be
     restored keeps its HEAD until it is. Raises SandboxCommandFailed."""
     words = (scripts.read("prepare"), object_format, *(["restore"] if restore else []))
     with log.event("sandbox.prepare", sandbox=sandbox_id):
-        return _reported(cloud, sandbox_id, *words, timeout=PREPARE_SECONDS)
+        return _reported(cloud, sandbox_id, place, *words, timeout=PREPARE_SECONDS)
 
 
 def make_project(cloud: Cloud, sandbox_id: str) -> None:
@@ -200,20 +208,23 @@ def report(
     purpose: str = "",
     *,
     known: Sequence[str] | None = None,
+    place: str = PROJECT,
+    submodules: Sequence[str] = (),
 ) -> Report:
     """Commit what is pending and report what is there, in one call. Raises what ``refs`` does.
 
     ``purpose`` is ``adopt``, ``new``, ``push`` or nothing; what they do is in scripts/report.sh.
     ``known`` asks for an inventory, too, without what these objects hold, which are here already.
+    Of ``submodules``, paths, there has been a report already: what they hold is not named again.
     """
     inventory = "" if known is None else scripts.read("inventory")
-    source = f"known='{' '.join((known or ())[:KNOWN])}'\n" + "".join(
+    source = f"known='{' '.join((known or ())[:KNOWN])}'\n{_beside(place, submodules)}" + "".join(
         (scripts.read("ports"), scripts.read("look"), inventory, scripts.read("report"))
     )
     words = (source, commit.message, purpose, *commit.author)
     with log.event("sandbox.report", sandbox=sandbox_id) as event:
         found = leases.patiently(
-            lambda: _reported(cloud, sandbox_id, *words, timeout=REPORT_SECONDS),
+            lambda: _reported(cloud, sandbox_id, place, *words, timeout=REPORT_SECONDS),
             kinds=(SandboxBusy,),
         )
         event.update(head=found.head, operation=found.operation)
@@ -225,18 +236,25 @@ def report(
         return found
 
 
-def refs(cloud: Cloud, sandbox_id: str) -> Report:
+def _beside(place: str, submodules: Sequence[str]) -> str:
+    """Tell a report which repositories there are besides its own."""
+    patterns = "|".join(shlex.quote(f"{path}/") for path in submodules)
+    travels = f"case $1 in {patterns}) ;; *) return 1 ;; esac" if patterns else "false"
+    return f"submodule={'' if place == PROJECT else 'yes'}\ntravels() {{ {travels}; }}\n"
+
+
+def refs(cloud: Cloud, sandbox_id: str, place: str = PROJECT) -> Report:
     """Read the sandbox's refs as they are, in one API call. Raises what ``report`` does."""
     words = (scripts.read("refs"), str(MOST + 1))
-    return _reported(cloud, sandbox_id, *words, timeout=PREPARE_SECONDS)
+    return _reported(cloud, sandbox_id, place, *words, timeout=PREPARE_SECONDS)
 
 
-def merge(cloud: Cloud, sandbox_id: str, commit: str, message: str) -> Report:
+def merge(cloud: Cloud, sandbox_id: str, commit: str, message: str, place: str = PROJECT) -> Report:
     """Merge a commit that was pushed below UPDATES into what the sandbox has checked out; a merge
     with conflicts is left as it is. Raises SandboxCommandFailed."""
     words = (scripts.read("merge"), commit, message)
     with log.event("sandbox.merge", sandbox=sandbox_id, commit=commit):
-        return _reported(cloud, sandbox_id, *words, timeout=REPORT_SECONDS)
+        return _reported(cloud, sandbox_id, place, *words, timeout=REPORT_SECONDS)
 
 
 def ports(cloud: Cloud, sandbox_id: str) -> list[int]:

@@ -21,12 +21,13 @@ from git_daytona.base.errors import (
 from git_daytona.base.secret import printable
 from git_daytona.base.threads import Late, within
 from git_daytona.git import branches, identity, legacy_remotes, stays
+from git_daytona.git.branches import Kept
 from git_daytona.git.refs import SANDBOX_BRANCH, Names, number_in
 from git_daytona.git.repository import Repository, need_worktree
 from git_daytona.sandbox import report
 from git_daytona.sandbox.lifecycle import Mark, Sandboxes, dangers, mark_for
 from git_daytona.sandbox.transport import Transport
-from git_daytona.sessions import choice, commits, home, state, working
+from git_daytona.sessions import choice, commits, home, state, submodules, working
 from git_daytona.sessions.beginning import HEAD, Beginning
 from git_daytona.sessions.state import GitReturn, Session, StateFile
 from git_daytona.sessions.sync import Outcome, SandboxBranch
@@ -357,6 +358,8 @@ class Coordinator:
         numbers = [(each.number, each.own_number) for each in self.sessions()]
         known = {each for both in numbers for each in both if each}
         prefix = preferences.load(self.directory).branch_prefix()
+        if preferences.load(self.directory).submodules():
+            known |= submodules.numbers(self.repository, prefix)
         return branches.reserve(
             self.repository, prefix, known=known, base=base, begin=begin, dirty=dirty
         )
@@ -584,7 +587,14 @@ class Coordinator:
         commit = commits.text(self.state.get(session.id) or session, self.directory)
         base = self.repository.refs(names.base).get(names.base) if session.depth else None
         transport = self._transport((base, session.depth) if base else None)
-        return SandboxBranch(self.repository, transport, session.sandbox_id, names, commit)
+        here = SandboxBranch(self.repository, transport, session.sandbox_id, names, commit)
+        if not preferences.load(self.directory).submodules():
+            return here
+        # each worktree has submodules of its own
+        begun_in = Path(session.worktree)
+        if begun_in in (tree.path for tree in self.repository.worktrees()):
+            here = replace(here, repository=self.repository.at(begun_in))
+        return replace(here, with_submodules=True)
 
     def _transport(self, within: tuple[str, int] | None = None) -> Transport:
         return Transport(self.repository, self.transfers, self.tell, self.show, within)
@@ -671,7 +681,7 @@ class Coordinator:
                     outcome = self._bring_back(current, force=force)
                     if merged and not self.is_merged(current):
                         raise _unmerged(current)
-                    kept = branches.keep_branches(self.repository, current.names)
+                    kept = self._keep_branches(current)
                 self._delete_sandbox(current)
             except (Elsewhere, Unmerged):
                 self.state.edit(current.id, deleting=current.deleting)
@@ -688,6 +698,18 @@ class Coordinator:
             if was and before and before.git_return.state == state.FAILED:
                 self.state.note(session.id, state.PENDING, "its deletion was taken back")
         return was
+
+    def _keep_branches(self, session: Session) -> list[Kept]:
+        kept: list[Kept] = []
+        for repository in self._repositories(session):
+            kept += branches.keep_branches(repository, session.names)
+        return kept
+
+    def _repositories(self, session: Session) -> list[Repository]:
+        """The repositories here that have refs of a session's."""
+        if not preferences.load(self.directory).submodules():
+            return [self.repository]
+        return list(submodules.repositories(self._branch(session)))
 
     def _delete_sandbox(self, session: Session) -> None:
         """Delete a session's sandbox, on which no work depends any more."""
@@ -707,7 +729,8 @@ class Coordinator:
 
     def _remove(self, session: Session) -> None:
         if session.number is not None:
-            branches.remove_remote(self.repository, session.names)
+            for repository in self._repositories(session):
+                branches.remove_remote(repository, session.names)
         self.state.remove(session.id)
 
     def forget(self, name: str) -> Session | None:
@@ -721,7 +744,7 @@ class Coordinator:
         session = self.find_anywhere(name)
         with self.one_at_a_time(session.id):
             if session.number is not None:
-                branches.keep_branches(self.repository, session.names)
+                self._keep_branches(session)
             self._remove(session)
         return session
 

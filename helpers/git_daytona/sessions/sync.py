@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from git_daytona.api.cloud import Cloud
 from git_daytona.base import log
@@ -11,12 +11,14 @@ from git_daytona.base.secret import printable
 from git_daytona.base.threads import concurrently
 from git_daytona.git import branches
 from git_daytona.git.branches import Integrated, Kept
-from git_daytona.git.refs import INVENTORY, SANDBOX_BRANCH, UPDATES, Names
+from git_daytona.git.refs import INVENTORY, PROJECT, SANDBOX_BRANCH, UPDATES, Names
 from git_daytona.git.repository import Repository
 from git_daytona.sandbox import ownership
 from git_daytona.sandbox import report as sandbox
 from git_daytona.sandbox.report import CommitText, Report
 from git_daytona.sandbox.transport import Transport
+from git_daytona.sessions import submodules
+from git_daytona.sessions.submodules import Synced
 from git_daytona.transfer.failures import RefGone
 
 MESSAGE_LENGTH = 4000
@@ -53,6 +55,14 @@ class SandboxBranch:
     names: Names
     commit: CommitText = field(default_factory=CommitText)
     """What the commit of pending changes says."""
+    with_submodules: bool = False
+    path: str = ""
+    """Of a submodule, within its project."""
+
+    def submodule(self, repository: Repository, path: str) -> "SandboxBranch":
+        """Make the branch of a submodule."""
+        transport = self.transport.submodule(repository, path)
+        return replace(self, repository=repository, transport=transport, path=path)
 
     @property
     def cloud(self) -> Cloud:
@@ -71,11 +81,17 @@ class SandboxBranch:
         with (
             transport.ahead(self.sandbox_id) if early else nullcontext() as ahead,
             concurrently(
-                lambda: branches.set_remote(repository, names, endpoint, ownership.owner_here())
+                lambda: (
+                    None  # in a submodule nobody could fetch from it
+                    if self.path
+                    else branches.set_remote(repository, names, endpoint, ownership.owner_here())
+                )
             ) as remote,
         ):
             transport.tell("preparing its repository")
-            there = sandbox.prepare(self.cloud, self.sandbox_id, repository.object_format)
+            there = sandbox.prepare(
+                self.cloud, self.sandbox_id, repository.object_format, place=transport.place
+            )
             remote.result()
             if there.head is None and head is not None:
                 transport.tell(f"pushing {head[:10]}")
@@ -85,6 +101,7 @@ class SandboxBranch:
                 # As a push to a remote by name would: then a first turn without changes needs no
                 # fetch.
                 repository.git("update-ref", f"{names.tracking}{SANDBOX_BRANCH}", head)
+        submodules.set_up(self)
 
     def sync(self, *, everything: bool = False) -> Outcome:
         """Commit what is pending in the sandbox and bring its branches back; with ``everything``,
@@ -93,11 +110,12 @@ class SandboxBranch:
         names, repository = self.names, self.repository
         with log.event("session.sync", sandbox=self.sandbox_id, number=names.number) as event:
             kept: list[Kept] = []
+            inner = submodules.sync(self, everything=everything)
             # The refs here are looked up while the sandbox's answer is waited for.
             known = self._known() if everything else None
             with concurrently(self._here) as refs:
                 try:
-                    report = self._report(known=known)
+                    report = self._report(known=known, inner=inner)
                 finally:
                     here = refs.result()
                     if names.resetting in here:
@@ -107,8 +125,10 @@ class SandboxBranch:
             if names.ref not in here and (blocked := branches.in_the_way(repository, names.prefix)):
                 raise blocked
             if report.missing is not None:
+                if self.path:
+                    return Outcome(changed=False, head=None)
                 report = self._restore(report.missing, known)
-            outcome = self._take(report, here, kept)
+            outcome = inner.joined(self._take(report, here, kept, inner))
             event.update(changed=outcome.changed, head=outcome.head, kept=len(outcome.kept))
             return outcome
 
@@ -116,7 +136,7 @@ class SandboxBranch:
         """Fetch the sandbox's branches into the tracking refs, and nothing else."""
         before = self.repository.refs(self.names.tracking)
         branches.forget_incoming(self.repository, self.names)
-        self._fetch(sandbox.refs(self.cloud, self.sandbox_id))
+        self._fetch(sandbox.refs(self.cloud, self.sandbox_id, self.transport.place))
         kept = branches.integrate(self.repository, self.names, None, None).kept
         changed = self.repository.refs(self.names.tracking) != before
         message = "fetched" if changed else "nothing new in the sandbox"
@@ -131,7 +151,7 @@ class SandboxBranch:
                 f"there is no local branch '{names.branch}'",
                 hint=f"get it: git daytona sync {names.number}",
             )
-        report = ready_for_push(self.cloud, self.sandbox_id, names.number, self.commit)
+        report = self._ready_for_push()
         if report.head != local:
             head, here = report.head, self.repository
             if head and not (here.resolve(head) and here.contains([local], head)):
@@ -142,6 +162,7 @@ class SandboxBranch:
             known = [head] if head else []
             refspec = f"{local}:{report.branch}"
             self.transport.push(self.sandbox_id, refspec, known, relaxed=report.filters)
+        submodules.push(self)
         return local
 
     def update(self, commit: str, what: str) -> bool:
@@ -149,14 +170,16 @@ class SandboxBranch:
         checked out; return whether that was new there. What is pending there is committed first.
         Raises TransferFailed, also for a conflict, which is left to the agent."""
         names, here = self.names, self.repository
-        report = ready_for_push(self.cloud, self.sandbox_id, names.number, self.commit)
+        new = submodules.update(self, commit, what)
+        report = self._ready_for_push()
         known = [report.head] if report.head and here.resolve(report.head) else []
         if known and here.contains(known, commit):
-            return False
+            return new
         refspec = f"{commit}:{UPDATES}{commit}"
         self.transport.push(self.sandbox_id, refspec, known, relaxed=report.filters)
         message = f"Merge {what} into the session"
-        merged = sandbox.merge(self.cloud, self.sandbox_id, commit, message)
+        place = self.transport.place
+        merged = sandbox.merge(self.cloud, self.sandbox_id, commit, message, place)
         if merged.conflicts:
             raise TransferFailed(
                 f"conflicts in the sandbox: {', '.join(merged.conflicts)}",
@@ -182,8 +205,23 @@ class SandboxBranch:
         refs = self.repository.refs(self.names.ref, self.names.base, self.names.kept)
         return list(dict.fromkeys(oid for _, oid in sorted(refs.items(), reverse=True)))
 
-    def _report(self, purpose: str = "", *, known: Sequence[str] | None = None) -> Report:
-        return sandbox.report(self.cloud, self.sandbox_id, self.commit, purpose, known=known)
+    def _report(
+        self,
+        purpose: str = "",
+        *,
+        known: Sequence[str] | None = None,
+        inner: Synced | None = None,
+    ) -> Report:
+        return sandbox.report(
+            *(self.cloud, self.sandbox_id, self.commit, purpose),
+            known=known,
+            place=self.transport.place,
+            submodules=list(inner.there) if inner else [],
+        )
+
+    def _ready_for_push(self) -> Report:
+        words = (self.cloud, self.sandbox_id, self.names.number, self.commit)
+        return ready_for_push(*words, self.transport.place)
 
     def _fetch(self, report: Report) -> None:
         """Fetch what the report names, nothing else, to where ``branches.integrate`` expects it."""
@@ -194,7 +232,9 @@ class SandboxBranch:
             here = self.repository.refs(self.names.tracking, self.names.base).values()
             self.transport.fetch(self.sandbox_id, report.refs, refspecs, here)
 
-    def _take(self, report: Report, here: Mapping[str, str], kept: list[Kept]) -> Outcome:
+    def _take(
+        self, report: Report, here: Mapping[str, str], kept: list[Kept], inner: Synced
+    ) -> Outcome:
         changed, where = _moved(self.names, report, here), ""
         if changed:
             if any(ref.startswith(self.names.incoming) for ref in here):
@@ -203,8 +243,9 @@ class SandboxBranch:
                 self._fetch(report)
             except RefGone:  # deleted since the report: the next one does not name it
                 again = self._known() if report.inventory.complete else None
-                report = self._report(known=again)
+                report = self._report(known=again, inner=inner)
                 self._fetch(report)
+            inner.complete(self.repository, report.head)
             done = branches.integrate(
                 self.repository,
                 self.names,
@@ -269,13 +310,17 @@ class SandboxBranch:
         what = ".git" if missing == "repository" else "project directory"
         if local is not None:
             again.notes.append(f"the sandbox's {what} was gone and was made again")
+        if missing == "project":
+            submodules.set_up(self)
         return again
 
 
-def ready_for_push(cloud: Cloud, sandbox_id: str, session: int | str, commit: CommitText) -> Report:
+def ready_for_push(
+    cloud: Cloud, sandbox_id: str, session: int | str, commit: CommitText, place: str = PROJECT
+) -> Report:
     """Commit what is pending in a sandbox that is to be pushed to; return its report. Raises
     TransferFailed where a push would be in the agent's way."""
-    report = sandbox.report(cloud, sandbox_id, commit, "push")
+    report = sandbox.report(cloud, sandbox_id, commit, "push", place=place)
     if report.missing is not None:
         raise TransferFailed(
             "the sandbox has no repository any more",

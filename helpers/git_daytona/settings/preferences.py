@@ -29,6 +29,7 @@ EDITOR = "daytona.editor"
 AUTHOR = "daytona.author"
 COMMIT_MESSAGE = "daytona.commitMessage"
 START_DIRTY = "daytona.startDirty"
+SUBMODULES = "daytona.submodules"
 TRANSPORTS = ("auto", "ssh", "api")
 DEFAULTS = {
     BRANCH_PREFIX: SANDBOX_BRANCH,
@@ -41,6 +42,7 @@ DEFAULTS = {
     AUTHOR: None,
     COMMIT_MESSAGE: "{title}",
     START_DIRTY: "false",
+    SUBMODULES: "false",
     ALLOW_HOST_TOOLS: None,
 }
 """All preferences, and what counts where they are unset."""
@@ -50,6 +52,7 @@ FETCH_BYTES = 4 * 1024**3
 _TYPES = {
     SYNC_ON_IDLE: ("bool", "true|false", "is neither true nor false"),
     START_DIRTY: ("bool", "true|false", "is neither true nor false"),
+    SUBMODULES: ("bool", "true|false", "is neither true nor false"),
     KEPT_AGE: ("expiry-date", r"\d{1,20}", "is no age such as 90.days, nor 'never'"),
     MAX_FETCH_SIZE: ("int", r"[1-9]\d{0,18}", "is no size such as 512m or 16g"),
 }
@@ -129,6 +132,10 @@ class Preferences:
         """Whether a new session takes uncommitted and untracked work along."""
         return self._typed(START_DIRTY, "false") == "true"
 
+    def submodules(self) -> bool:
+        """Whether submodules that are checked out here take part in sessions."""
+        return self._typed(SUBMODULES, "false") == "true"
+
     def author(self) -> tuple[str, str]:
         """Name and address of the author of a sync's commits; empty for the sandbox's own."""
         preference = self.get(AUTHOR)
@@ -169,6 +176,7 @@ class Preferences:
         reads = (
             *(self.branch_prefix, self.sync_on_idle, self.kept_until),
             *(self.max_fetch_bytes, self.transport, self.editor, self.author, self.start_dirty),
+            self.submodules,
         )
         for read in reads:
             try:
