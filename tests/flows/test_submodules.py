@@ -66,6 +66,8 @@ def test_work_in_submodules_comes_back(local, repo, module, tmp_path, begin, way
     session = begin(repo)
     assert session.agent("cat lib/own lib/in/deep/inner; git status --porcelain") == "own\ninner\n"
     assert not session.sync().changed
+    session.agent("cd ..; rm -rf project")
+    session.sync()
     session.agent(
         f"cd lib; echo 1 >committed; {COMMIT}; echo 2 >pending; echo 3 >in/deep/new;"
         " cd ../*line; echo 4 >new"
@@ -108,8 +110,12 @@ def test_histories_that_are_written_anew_are_kept(repo, module, begin):
 def test_what_takes_no_part_is_named(repo, module, source, tmp_path, begin):
     other = add(repo, made(tmp_path / "other"), "other")
     repo.git("submodule", "--quiet", "deinit", "-f", "other")
+    module.write("inner", "dirty\n")
     session = begin(repo)
     assert not (other.path / "inner").exists()
+    coordinator = session.coordinator
+    said = coordinator.stays_here(coordinator.find("1"))
+    assert said == "stays here: 1 uncommitted file (lib); 1 submodule (other)"
     # a new one, one in place of one that is not here, one that is a folder now, by a link
     session.agent(
         "git init -q new; cd new; echo x >x; git add x; git commit -qm x; cd ..;"

@@ -84,6 +84,8 @@ class Report:
     """Those of the sandbox's configuration whose program is missing (gitattributes(5))."""
     ports: list[int] = field(default_factory=list)
     lfs: int = 0
+    has_lfs: bool = False
+    """Whether git-lfs is there, as far as it was asked for."""
     notes: list[str] = field(default_factory=list)
     inventory: Inventory = field(default_factory=Inventory)
     """What else a deletion would destroy, if that was asked for."""
@@ -348,6 +350,8 @@ def _read(found: Report, key: str, value: str) -> None:
             found.ports.append(int(value, 16))
         case "lfs" if _NUMBER.fullmatch(value):
             found.lfs = int(value)
+        case "git-lfs":
+            found.has_lfs = True
         case "missing" if value in ("project", "repository"):
             found.missing = value
 

@@ -418,7 +418,9 @@ class Coordinator:
             return ""
         try:
             taken = self.repository.refs(session.names.dirty).get(session.names.dirty)
-            return stays.described(stays.look(self.repository, taken))
+            branch = self._branch(session)
+            found = stays.look(self.repository, taken, submodules.begun(branch))
+            return stays.described(replace(found, lfs=()) if branch.with_lfs else found)
         except GitDaytonaError as problem:  # it is only said
             log.logger.warning("what stays here is not known: %s", problem.message)
             return ""
@@ -588,7 +590,9 @@ class Coordinator:
         base = self.repository.refs(names.base).get(names.base) if session.depth else None
         transport = self._transport((base, session.depth) if base else None)
         here = SandboxBranch(self.repository, transport, session.sandbox_id, names, commit)
-        if not preferences.load(self.directory).submodules():
+        preferred = preferences.load(self.directory)
+        here = replace(here, with_lfs=preferred.lfs())
+        if not preferred.submodules():
             return here
         # each worktree has submodules of its own
         begun_in = Path(session.worktree)

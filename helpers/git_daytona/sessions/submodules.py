@@ -67,6 +67,15 @@ def of(branch: "SandboxBranch") -> "dict[str, SandboxBranch]":
     }
 
 
+def begun(branch: "SandboxBranch") -> dict[str, Repository]:
+    """Find those whose commits went to the sandbox."""
+    return {
+        path: inner.repository
+        for path, inner in of(branch).items()
+        if inner.repository.refs(branch.names.base)
+    }
+
+
 def repositories(branch: "SandboxBranch") -> Iterator[Repository]:
     """Give the repository of a branch, and those of all its submodules."""
     yield branch.repository

@@ -17,7 +17,7 @@ from git_daytona.sandbox import ownership
 from git_daytona.sandbox import report as sandbox
 from git_daytona.sandbox.report import CommitText, Report
 from git_daytona.sandbox.transport import Transport
-from git_daytona.sessions import submodules
+from git_daytona.sessions import lfs, submodules
 from git_daytona.sessions.submodules import Synced
 from git_daytona.transfer.failures import RefGone
 
@@ -56,6 +56,7 @@ class SandboxBranch:
     commit: CommitText = field(default_factory=CommitText)
     """What the commit of pending changes says."""
     with_submodules: bool = False
+    with_lfs: bool = False
     path: str = ""
     """Of a submodule, within its project."""
 
@@ -101,6 +102,8 @@ class SandboxBranch:
                 # As a push to a remote by name would: then a first turn without changes needs no
                 # fetch.
                 repository.git("update-ref", f"{names.tracking}{SANDBOX_BRANCH}", head)
+                if self.with_lfs:
+                    lfs.send(self, f"{head}^{{tree}}", ready=there.has_lfs)
         submodules.set_up(self)
 
     def sync(self, *, everything: bool = False) -> Outcome:
@@ -129,6 +132,7 @@ class SandboxBranch:
                     return Outcome(changed=False, head=None)
                 report = self._restore(report.missing, known)
             outcome = inner.joined(self._take(report, here, kept, inner))
+            outcome = lfs.fetched(self, outcome) if self.with_lfs else outcome
             event.update(changed=outcome.changed, head=outcome.head, kept=len(outcome.kept))
             return outcome
 
@@ -162,6 +166,7 @@ class SandboxBranch:
             known = [head] if head else []
             refspec = f"{local}:{report.branch}"
             self.transport.push(self.sandbox_id, refspec, known, relaxed=report.filters)
+            self._send_lfs(local, known)
         submodules.push(self)
         return local
 
@@ -180,6 +185,7 @@ class SandboxBranch:
         message = f"Merge {what} into the session"
         place = self.transport.place
         merged = sandbox.merge(self.cloud, self.sandbox_id, commit, message, place)
+        self._send_lfs(commit, known)
         if merged.conflicts:
             raise TransferFailed(
                 f"conflicts in the sandbox: {', '.join(merged.conflicts)}",
@@ -218,6 +224,10 @@ class SandboxBranch:
             place=self.transport.place,
             submodules=list(inner.there) if inner else [],
         )
+
+    def _send_lfs(self, commit: str, known: Sequence[str]) -> None:
+        if self.with_lfs:
+            lfs.send(self, commit, *(f"^{each}" for each in known))
 
     def _ready_for_push(self) -> Report:
         words = (self.cloud, self.sandbox_id, self.names.number, self.commit)
@@ -266,7 +276,7 @@ class SandboxBranch:
             "what cannot be read stays in the sandbox": report.inventory.unread,
         }
         behind = "; ".join(f"{what}: {', '.join(which)}" for what, which in left.items() if which)
-        remarks = _remarks(self.names, report, kept, behind)
+        remarks = _remarks(self.names, report, kept, behind, with_lfs=self.with_lfs)
         message = "; ".join(filter(None, (where or "nothing new in the sandbox", remarks)))
         return Outcome(
             changed,
@@ -311,6 +321,8 @@ class SandboxBranch:
         if local is not None:
             again.notes.append(f"the sandbox's {what} was gone and was made again")
         if missing == "project":
+            if local is not None:
+                self._send_lfs(f"{local}^{{tree}}", [])
             submodules.set_up(self)
         return again
 
@@ -382,14 +394,14 @@ def _renamed(names: Names, report: Report) -> str:
     return renamed and f"branches that cannot have their own names here: {renamed}"
 
 
-def _remarks(names: Names, report: Report, kept: list[Kept], left: str) -> str:
+def _remarks(names: Names, report: Report, kept: list[Kept], left: str, *, with_lfs: bool) -> str:
     parts = [
         report.operation and f"{branches.running(report.operation)} in the sandbox",
         *report.notes,
         kept and branches.describe(kept),
         _renamed(names, report),
         left,
-        report.lfs and f"{report.lfs} LFS objects stay in the sandbox",
+        not with_lfs and report.lfs and f"{report.lfs} LFS objects stay in the sandbox",
         _ignored(report.inventory.ignored),
     ]
     return "; ".join(part for part in parts if part)[:MESSAGE_LENGTH]

@@ -30,6 +30,7 @@ AUTHOR = "daytona.author"
 COMMIT_MESSAGE = "daytona.commitMessage"
 START_DIRTY = "daytona.startDirty"
 SUBMODULES = "daytona.submodules"
+LFS = "daytona.lfs"
 TRANSPORTS = ("auto", "ssh", "api")
 DEFAULTS = {
     BRANCH_PREFIX: SANDBOX_BRANCH,
@@ -43,6 +44,7 @@ DEFAULTS = {
     COMMIT_MESSAGE: "{title}",
     START_DIRTY: "false",
     SUBMODULES: "false",
+    LFS: "false",
     ALLOW_HOST_TOOLS: None,
 }
 """All preferences, and what counts where they are unset."""
@@ -53,6 +55,7 @@ _TYPES = {
     SYNC_ON_IDLE: ("bool", "true|false", "is neither true nor false"),
     START_DIRTY: ("bool", "true|false", "is neither true nor false"),
     SUBMODULES: ("bool", "true|false", "is neither true nor false"),
+    LFS: ("bool", "true|false", "is neither true nor false"),
     KEPT_AGE: ("expiry-date", r"\d{1,20}", "is no age such as 90.days, nor 'never'"),
     MAX_FETCH_SIZE: ("int", r"[1-9]\d{0,18}", "is no size such as 512m or 16g"),
 }
@@ -136,6 +139,10 @@ class Preferences:
         """Whether submodules that are checked out here take part in sessions."""
         return self._typed(SUBMODULES, "false") == "true"
 
+    def lfs(self) -> bool:
+        """Whether LFS objects travel with the commits that point to them."""
+        return self._typed(LFS, "false") == "true"
+
     def author(self) -> tuple[str, str]:
         """Name and address of the author of a sync's commits; empty for the sandbox's own."""
         preference = self.get(AUTHOR)
@@ -176,7 +183,7 @@ class Preferences:
         reads = (
             *(self.branch_prefix, self.sync_on_idle, self.kept_until),
             *(self.max_fetch_bytes, self.transport, self.editor, self.author, self.start_dirty),
-            self.submodules,
+            *(self.submodules, self.lfs),
         )
         for read in reads:
             try:

@@ -46,12 +46,14 @@ a message without an end, into it."""
 # The server's side of git, with what its repository needs for being pushed to and for "dubious
 # ownership" (the SSH side may be another user than the toolbox): given with the command, so that
 # nothing of it has to be configured, or can be changed, in the sandbox. The gateway takes no
-# environment: variables are part of the command, too (the wrapper adds GIT_PROTOCOL).
+# environment: variables are part of the command, too (the wrapper adds GIT_PROTOCOL). git-lfs there
+# has nothing to fetch from: its files are pointers until their objects come.
 _HOOKS = (
     "reference-transaction pre-receive update proc-receive post-receive post-update"
     " push-to-checkout post-checkout post-index-change"
 )
-SERVER = "LC_ALL=C git -c 'safe.directory=*' -c core.hooksPath=/dev/null -c receive.autogc=false"
+SERVER = "LC_ALL=C GIT_LFS_SKIP_SMUDGE=1 git -c 'safe.directory=*' -c core.hooksPath=/dev/null"
+SERVER += " -c receive.autogc=false"
 SERVER += "".join(f" -c hook.{event}.enabled=false" for event in _HOOKS.split())
 UPLOAD_PACK = f"{SERVER} upload-pack"
 _RECEIVING = (
