@@ -111,9 +111,7 @@ def reserve(
     for _ in range(RESERVE_TRIES):
         last, counter, taken = _used(repository, prefix)
         names = Names(_next(last, taken.union(known)), prefix)
-        number = f"{names.number}\n".encode()
-        blob = repository.git("hash-object", "-w", "--stdin", stdin=number).text
-        commands = [f"update {COUNTER} {blob} {counter or repository.zero}"]
+        commands = [_count(repository, names.number, counter)]
         if head is not None and base:
             created = [names.base] if blocked else [names.ref, names.base]
             created += [names.dirty] if dirty else []
@@ -124,6 +122,30 @@ def reserve(
     raise TransferFailed(
         "no branch number could be reserved", hint="see whether .git can be written, then try again"
     )
+
+
+def begin(repository: Repository, names: Names, commit: str) -> bool:
+    """Create ``opencode/N`` at a commit where it is not there yet; False for a commit that is not
+    here."""
+    if repository.refs(names.ref, names.base):
+        return True
+    commands = [f"create {ref} {commit}" for ref in (names.ref, names.base)]
+    last, counter, _ = _used(repository, names.prefix)
+    if last < names.number:  # it is no other session's any more
+        commands.append(_count(repository, names.number, counter))
+    return repository.resolve(commit) is not None and repository.update_refs(commands)
+
+
+def _count(repository: Repository, number: int, before: str | None) -> str:
+    """Make the command that moves the counter to a number."""
+    text = f"{number}\n".encode()
+    blob = repository.git("hash-object", "-w", "--stdin", stdin=text).text
+    return f"update {COUNTER} {blob} {before or repository.zero}"
+
+
+def numbers(repository: Repository, prefix: str) -> set[int]:
+    """The numbers that names in a repository have."""
+    return _used(repository, prefix)[2]
 
 
 def give_back(repository: Repository, names: Names, begun: str | None) -> None:

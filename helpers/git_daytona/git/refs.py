@@ -5,6 +5,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from git_daytona.base.endpoint import Endpoint
 
@@ -80,9 +81,9 @@ class Names:
     of its HEAD, until the next sync."""
 
 
-def url(endpoint: Endpoint) -> str:
-    """Make the remote's URL: no user, the token is nowhere in it."""
-    return f"ssh://{endpoint.url_authority}{PROJECT}"
+def url(endpoint: Endpoint, place: str = PROJECT) -> str:
+    """Make the URL of a repository in a sandbox: no user, the token is nowhere in it."""
+    return f"ssh://{endpoint.url_authority}{quote(place)}"
 
 
 def number_of_remote(name: str) -> int | None:

@@ -168,9 +168,10 @@ class Repository:
         git lists the git directory in place of a main worktree that lies apart from it: in a
         submodule that knows the way, with ``--separate-git-dir`` nothing does (None).
         """
-        return [self._at(tree.path) for tree in self.worktrees() if tree.branch == ref]
+        return [self.at(tree.path) for tree in self.worktrees() if tree.branch == ref]
 
-    def _at(self, place: Path) -> "Repository":
+    def at(self, place: Path) -> "Repository":
+        """The same repository in another of its worktrees."""
         there = ("-C", str(place), "rev-parse")
         git_dir = Path(self.git(*there, "--absolute-git-dir").text)
         if git_dir == self.git_dir:

@@ -1,7 +1,8 @@
 """What of the user's work a session's sandbox does not get, and how that is said."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from git_daytona.base.secret import printable
 from git_daytona.git import environment
@@ -23,15 +24,21 @@ class Stays:
     """Files such as .env, which go with no commit of ours, and mostly are ignored."""
 
 
-def look(repository: Repository, taken: str | None = None) -> Stays:
-    """Look what stays here of a worktree; ``taken`` is the commit of uncommitted work that goes."""
+def look(
+    repository: Repository,
+    taken: str | None = None,
+    submodules: Mapping[str, Repository] = MappingProxyType({}),
+) -> Stays:
+    """Look what stays here of a worktree; ``taken`` is the commit of uncommitted work that goes,
+    ``submodules`` go along, by path, but for what is not committed in them."""
     secrets = _secrets(repository)
     uncommitted = (
         [] if taken else [name for name in _uncommitted(repository) if name not in secrets]
     )
-    return Stays(
-        tuple(uncommitted), tuple(_submodules(repository)), tuple(_lfs(repository)), tuple(secrets)
-    )
+    for path, inner in submodules.items() if taken else ():  # or it is among them, as one name
+        uncommitted += [f"{path}/{name}" for name in _uncommitted(inner)]
+    staying = [path for path in _submodules(repository) if path not in submodules]
+    return Stays(tuple(uncommitted), tuple(staying), tuple(_lfs(repository)), tuple(secrets))
 
 
 def described(stays: Stays) -> str:

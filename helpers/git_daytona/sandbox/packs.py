@@ -19,6 +19,7 @@ from git_daytona.base.errors import TransferFailed
 from git_daytona.base.run import run
 from git_daytona.base.secret import printable
 from git_daytona.git import environment
+from git_daytona.git.refs import PROJECT
 from git_daytona.git.repository import LOCAL_SECONDS, Repository, failure
 from git_daytona.sandbox.parts import PART_BYTES, Parts
 from git_daytona.transfer import failures
@@ -40,6 +41,8 @@ class Packs:
     """Fetches and pushes of one process through the API."""
 
     transfers: Transfers
+    place: str = PROJECT
+    """Where the repository lies in the sandbox."""
 
     def fetch(
         self,
@@ -57,7 +60,7 @@ class Packs:
         RefGone for a ref that has gone on meanwhile, and what the API's calls raise.
         """
         most = most_bytes(repository)
-        parts = Parts(self.transfers.cloud, sandbox_id)
+        parts = Parts(self.transfers.cloud, sandbox_id, place=self.place)
         with apart_from(repository) as apart, log.event("packs.fetch", sandbox=sandbox_id):
             try:
                 haves = list(here)[:HAVES]
@@ -103,7 +106,7 @@ class Packs:
         ``there`` are commits that the sandbox has. Raises TransferFailed.
         """
         oid = refspec.removeprefix("+").partition(":")[0]
-        parts = Parts(self.transfers.cloud, sandbox_id)
+        parts = Parts(self.transfers.cloud, sandbox_id, place=self.place)
         with (
             tempfile.TemporaryDirectory(prefix="git-daytona-") as folder,
             log.event("packs.push", sandbox=sandbox_id),

@@ -26,6 +26,8 @@ class Parts:
     cloud: Cloud
     sandbox_id: str
     folder: str = field(default_factory=lambda: FOLDER.format(secrets.token_hex(8)))
+    place: str = PROJECT
+    """The directory that scripts begin in."""
 
     def run(self, script: str, *arguments: str) -> list[str]:
         """Run a script; return the lines that it marked as its own, one at least, without the mark.
@@ -35,7 +37,8 @@ class Parts:
     def run_loud(self, script: str, *arguments: str) -> tuple[list[str], str]:
         """Run a script as ``run`` does; return also all that it and its programs printed."""
         mark = secrets.token_hex(8)
-        words = (scripts.read("reset") + scripts.read(script), mark, PROJECT, *arguments)
+        source = scripts.read("reset") + scripts.read(script)
+        words = (source, mark, self.place, *arguments)
         result = report.run_once(self.cloud, self.sandbox_id, *words, timeout=PARTS_SECONDS)
         lines = [line for line in result.output.splitlines() if line.startswith(f"{mark} ")]
         if not lines:

@@ -84,6 +84,8 @@ class Report:
     """Those of the sandbox's configuration whose program is missing (gitattributes(5))."""
     ports: list[int] = field(default_factory=list)
     lfs: int = 0
+    has_lfs: bool = False
+    """Whether git-lfs is there, as far as it was asked for."""
     notes: list[str] = field(default_factory=list)
     inventory: Inventory = field(default_factory=Inventory)
     """What else a deletion would destroy, if that was asked for."""
@@ -167,21 +169,24 @@ def in_directory(source: str, *arguments: str, timeout: float) -> Command:
 
 
 def _reported(
-    cloud: Cloud, sandbox_id: str, source: str, *arguments: str, timeout: float
+    cloud: Cloud, sandbox_id: str, place: str, source: str, *arguments: str, timeout: float
 ) -> Report:
-    """Run a script that reports on the project. Raises SandboxCommandFailed, BadAnswer."""
+    """Run a script that reports on the repository at a place. Raises SandboxCommandFailed,
+    BadAnswer."""
     mark, source = secrets.token_hex(8), scripts.read("reset") + scripts.read("repository") + source
-    words = (scripts.read("records"), source, mark, PROJECT, *arguments)
+    words = (scripts.read("records"), source, mark, place, *arguments)
     return parse(run_once(cloud, sandbox_id, *words, timeout=timeout), mark)
 
 
-def prepare(cloud: Cloud, sandbox_id: str, object_format: str, how: str = "") -> Report:
+def prepare(
+    cloud: Cloud, sandbox_id: str, object_format: str, how: str = "", place: str = PROJECT
+) -> Report:
     """Make the sandbox's repository; report its HEAD, if it has one, and filters. ``restore`` keeps
     its HEAD until what is to be restored is; ``fresh`` is a sandbox that nobody has used: what
     repository it has came with its snapshot. Raises SandboxCommandFailed."""
     words = (scripts.read("prepare"), object_format, how)
     with log.event("sandbox.prepare", sandbox=sandbox_id):
-        return _reported(cloud, sandbox_id, *words, timeout=PREPARE_SECONDS)
+        return _reported(cloud, sandbox_id, place, *words, timeout=PREPARE_SECONDS)
 
 
 def make_project(cloud: Cloud, sandbox_id: str) -> None:
@@ -201,21 +206,24 @@ def report(
     purpose: str = "",
     *,
     known: Sequence[str] | None = None,
+    place: str = PROJECT,
+    submodules: Sequence[str] = (),
 ) -> Report:
     """Commit what is pending and report what is there, in one call. Raises what ``refs`` does.
 
     ``purpose`` is ``adopt``, ``new``, ``push``, ``aside`` or nothing; what they do is in
     scripts/report.sh.
     ``known`` asks for an inventory, too, without what these objects hold, which are here already.
+    Of ``submodules``, paths, there has been a report already: what they hold is not named again.
     """
     inventory = "" if known is None else scripts.read("inventory")
-    source = f"known='{' '.join((known or ())[:KNOWN])}'\n" + "".join(
+    source = f"known='{' '.join((known or ())[:KNOWN])}'\n{_beside(place, submodules)}" + "".join(
         (scripts.read("ports"), scripts.read("look"), inventory, scripts.read("report"))
     )
     words = (source, commit.message, purpose, *commit.author)
     with log.event("sandbox.report", sandbox=sandbox_id) as event:
         found = leases.patiently(
-            lambda: _reported(cloud, sandbox_id, *words, timeout=REPORT_SECONDS),
+            lambda: _reported(cloud, sandbox_id, place, *words, timeout=REPORT_SECONDS),
             kinds=(SandboxBusy,),
         )
         event.update(head=found.head, operation=found.operation)
@@ -227,18 +235,25 @@ def report(
         return found
 
 
-def refs(cloud: Cloud, sandbox_id: str) -> Report:
+def _beside(place: str, submodules: Sequence[str]) -> str:
+    """Tell a report which repositories there are besides its own."""
+    patterns = "|".join(shlex.quote(f"{path}/") for path in submodules)
+    travels = f"case $1 in {patterns}) ;; *) return 1 ;; esac" if patterns else "false"
+    return f"submodule={'' if place == PROJECT else 'yes'}\ntravels() {{ {travels}; }}\n"
+
+
+def refs(cloud: Cloud, sandbox_id: str, place: str = PROJECT) -> Report:
     """Read the sandbox's refs as they are, in one API call. Raises what ``report`` does."""
     words = (scripts.read("refs"), str(MOST + 1))
-    return _reported(cloud, sandbox_id, *words, timeout=PREPARE_SECONDS)
+    return _reported(cloud, sandbox_id, place, *words, timeout=PREPARE_SECONDS)
 
 
-def merge(cloud: Cloud, sandbox_id: str, commit: str, message: str) -> Report:
+def merge(cloud: Cloud, sandbox_id: str, commit: str, message: str, place: str = PROJECT) -> Report:
     """Merge a commit that was pushed below UPDATES into what the sandbox has checked out; a merge
     with conflicts is left as it is. Raises SandboxCommandFailed."""
     words = (scripts.read("merge"), commit, message)
     with log.event("sandbox.merge", sandbox=sandbox_id, commit=commit):
-        return _reported(cloud, sandbox_id, *words, timeout=REPORT_SECONDS)
+        return _reported(cloud, sandbox_id, place, *words, timeout=REPORT_SECONDS)
 
 
 def ports(cloud: Cloud, sandbox_id: str) -> list[int]:
@@ -332,6 +347,8 @@ def _read(found: Report, key: str, value: str) -> None:
             found.ports.append(int(value, 16))
         case "lfs" if _NUMBER.fullmatch(value):
             found.lfs = int(value)
+        case "git-lfs":
+            found.has_lfs = True
         case "missing" if value in ("project", "repository"):
             found.missing = value
 

@@ -6,13 +6,14 @@ import socket
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from git_daytona.base import files, log, paths
 from git_daytona.base.endpoint import Endpoint
 from git_daytona.git import history
+from git_daytona.git.refs import PROJECT
 from git_daytona.git.repository import Repository
 from git_daytona.sandbox.packs import Packs, apart_from
 from git_daytona.settings import preferences
@@ -36,6 +37,15 @@ class Transport:
     tell: Callable[[str], None]
     show: bool = False
     within: tuple[str, int] | None = None
+    place: str = PROJECT
+    """Where the repository lies in the sandbox."""
+    above: "Transport | None" = None
+    """That of the project whose submodule this is: it says which way commits travel."""
+
+    def submodule(self, repository: Repository, path: str) -> "Transport":
+        """Make the transport of a submodule, with all of its history."""
+        place = f"{self.place}/{path}"
+        return replace(self, repository=repository, within=None, place=place, above=self)
 
     def check(self) -> Endpoint:
         """Check what can be refused beforehand; return where the gateway is."""
@@ -60,7 +70,10 @@ class Transport:
         of its branches that the repository has. Raises TransferFailed and its kinds."""
         self._either(
             lambda blocked: self.transfers.fetch(
-                self.repository, sandbox_id, refspecs, show=self.show, blocked=blocked
+                *(self.repository, sandbox_id, refspecs),
+                show=self.show,
+                blocked=blocked,
+                place=self.place,
             ),
             lambda packs: packs.fetch(
                 self.repository, sandbox_id, refs, refspecs, here=here, show=self.show
@@ -87,6 +100,7 @@ class Transport:
                     ahead=ahead,
                     relaxed=relaxed,
                     blocked=blocked,
+                    place=self.place,
                 )
 
         self._either(
@@ -114,7 +128,7 @@ class Transport:
     def _either(
         self, over_ssh: Callable[[Callable[[], bool]], object], by_api: Callable[[Packs], None]
     ) -> None:
-        packs = Packs(self.transfers)
+        packs = Packs(self.transfers, self.place)
         if self._through_api():
             by_api(packs)
             return
@@ -129,6 +143,8 @@ class Transport:
 
     @cached_property
     def _way(self) -> str:
+        if self.above:
+            return self.above._way
         return preferences.load(self.repository.existing_dir).transport()
 
     def _through_api(self) -> bool:

@@ -22,12 +22,13 @@ from git_daytona.base.errors import (
 from git_daytona.base.secret import printable
 from git_daytona.base.threads import Late, within
 from git_daytona.git import branches, identity, legacy_remotes, stays
+from git_daytona.git.branches import Kept
 from git_daytona.git.refs import SANDBOX_BRANCH, Names, number_in
 from git_daytona.git.repository import Repository, need_worktree
 from git_daytona.sandbox import report
 from git_daytona.sandbox.lifecycle import Mark, Sandboxes, dangers, mark_for
 from git_daytona.sandbox.transport import Transport
-from git_daytona.sessions import choice, commits, copied, home, state, working
+from git_daytona.sessions import choice, commits, copied, home, state, submodules, working
 from git_daytona.sessions.beginning import HEAD, Beginning
 from git_daytona.sessions.forks import NOBODY, Origin
 from git_daytona.sessions.provision import WAITING, Provision
@@ -278,7 +279,7 @@ class Coordinator:
             remark = ""
             told = REPLACED if replaced else ""
             if session and fresh and session.number is not None:
-                told = FINISHED if branches.finish_turn(self.repository, session.names) else told
+                told = FINISHED if self._finish_turn(session) else told
             if session is None or fresh:
                 session, remark = self._create(
                     *(session_id, session, order), synced=synced, origin=origin, beginning=beginning
@@ -411,6 +412,8 @@ class Coordinator:
         numbers = [(each.number, each.own_number) for each in self.sessions()]
         known = {each for both in numbers for each in both if each}
         prefix = preferences.load(self.directory).branch_prefix()
+        if preferences.load(self.directory).submodules():
+            known |= submodules.numbers(self.repository, prefix)
         return branches.reserve(
             self.repository, prefix, known=known, base=base, begin=begin, dirty=dirty
         )
@@ -469,13 +472,13 @@ class Coordinator:
             return ""
         try:
             taken = self.repository.refs(session.names.dirty).get(session.names.dirty)
-            stay = stays.look(self.repository, taken)
+            branch = self._branch(session)
+            stay = stays.look(self.repository, taken, submodules.begun(branch))
             if stay.secrets and (patterns := preferences.load(self.directory).copy_files()):
                 went = copied.matched(self.repository, patterns)
-                stay = replace(
-                    stay, secrets=tuple(each for each in stay.secrets if each not in went)
-                )
-            return stays.described(stay)
+                secrets_left = tuple(each for each in stay.secrets if each not in went)
+                stay = replace(stay, secrets=secrets_left)
+            return stays.described(replace(stay, lfs=()) if branch.with_lfs else stay)
         except GitDaytonaError as problem:  # it is only said
             log.logger.warning("what stays here is not known: %s", problem.message)
             return ""
@@ -667,15 +670,30 @@ class Coordinator:
         try:
             return self.awake(session, lambda _: branch.sync(everything=everything, aside=aside))
         except SandboxGone:  # the branch gets what there is of it
-            branches.finish_turn(self.repository, session.names)
+            self._finish_turn(session)
             raise
+
+    def _finish_turn(self, session: Session) -> bool:
+        """Give the branches what was brought during a turn whose sandbox is gone; return whether
+        there was any."""
+        names = session.names
+        return any([branches.finish_turn(each, names) for each in self._repositories(session)])
 
     def _branch(self, session: Session) -> SandboxBranch:
         names = session.names
         commit = commits.text(self.state.get(session.id) or session, self.directory)
         base = self.repository.refs(names.base).get(names.base) if session.depth else None
         transport = self._transport((base, session.depth) if base else None)
-        return SandboxBranch(self.repository, transport, session.sandbox_id, names, commit)
+        here = SandboxBranch(self.repository, transport, session.sandbox_id, names, commit)
+        preferred = preferences.load(self.directory)
+        here = replace(here, with_lfs=preferred.lfs())
+        if not preferred.submodules():
+            return here
+        # each worktree has submodules of its own
+        begun_in = Path(session.worktree)
+        if begun_in in (tree.path for tree in self.repository.worktrees()):
+            here = replace(here, repository=self.repository.at(begun_in))
+        return replace(here, with_submodules=True)
 
     def _transport(self, within: tuple[str, int] | None = None) -> Transport:
         return Transport(self.repository, self.transfers, self.tell, self.show, within)
@@ -770,7 +788,7 @@ class Coordinator:
                     outcome = self._bring_back(current, force=force)
                     if merged and not self.is_merged(current):
                         raise _unmerged(current)
-                    kept = branches.keep_branches(self.repository, current.names)
+                    kept = self._keep_branches(current)
                 self._delete_sandbox(current)
             except (Elsewhere, Unmerged):
                 self.state.edit(current.id, deleting=current.deleting)
@@ -787,6 +805,18 @@ class Coordinator:
             if was and before and before.git_return.state == state.FAILED:
                 self.state.note(session.id, state.PENDING, "its deletion was taken back")
         return was
+
+    def _keep_branches(self, session: Session) -> list[Kept]:
+        kept: list[Kept] = []
+        for repository in self._repositories(session):
+            kept += branches.keep_branches(repository, session.names)
+        return kept
+
+    def _repositories(self, session: Session) -> list[Repository]:
+        """The repositories here that have refs of a session's."""
+        if not preferences.load(self.directory).submodules():
+            return [self.repository]
+        return list(submodules.repositories(self._branch(session)))
 
     def _delete_sandbox(self, session: Session) -> None:
         """Delete a session's sandbox, on which no work depends any more."""
@@ -806,7 +836,8 @@ class Coordinator:
 
     def _remove(self, session: Session) -> None:
         if session.number is not None:
-            branches.remove_remote(self.repository, session.names)
+            for repository in self._repositories(session):
+                branches.remove_remote(repository, session.names)
         self.state.remove(session.id)
 
     def forget(self, name: str) -> Session | None:
@@ -820,7 +851,7 @@ class Coordinator:
         session = self.find_anywhere(name)
         with self.one_at_a_time(session.id):
             if session.number is not None:
-                branches.keep_branches(self.repository, session.names)
+                self._keep_branches(session)
             self._remove(session)
         return session
 

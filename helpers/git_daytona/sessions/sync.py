@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from git_daytona.api.cloud import Cloud
 from git_daytona.base import log
@@ -11,12 +11,14 @@ from git_daytona.base.secret import printable
 from git_daytona.base.threads import concurrently
 from git_daytona.git import branches
 from git_daytona.git.branches import Integrated, Kept
-from git_daytona.git.refs import INVENTORY, SANDBOX_BRANCH, UPDATES, Names
+from git_daytona.git.refs import INVENTORY, PROJECT, SANDBOX_BRANCH, UPDATES, Names
 from git_daytona.git.repository import Repository
 from git_daytona.sandbox import ownership
 from git_daytona.sandbox import report as sandbox
 from git_daytona.sandbox.report import CommitText, Report
 from git_daytona.sandbox.transport import Transport
+from git_daytona.sessions import lfs, submodules
+from git_daytona.sessions.submodules import Synced
 from git_daytona.transfer.failures import RefGone
 
 MESSAGE_LENGTH = 4000
@@ -53,6 +55,15 @@ class SandboxBranch:
     names: Names
     commit: CommitText = field(default_factory=CommitText)
     """What the commit of pending changes says."""
+    with_submodules: bool = False
+    with_lfs: bool = False
+    path: str = ""
+    """Of a submodule, within its project."""
+
+    def submodule(self, repository: Repository, path: str) -> "SandboxBranch":
+        """Make the branch of a submodule."""
+        transport = self.transport.submodule(repository, path)
+        return replace(self, repository=repository, transport=transport, path=path)
 
     @property
     def cloud(self) -> Cloud:
@@ -71,12 +82,17 @@ class SandboxBranch:
         with (
             transport.ahead(self.sandbox_id) if early else nullcontext() as ahead,
             concurrently(
-                lambda: branches.set_remote(repository, names, endpoint, ownership.owner_here())
+                lambda: (
+                    None  # in a submodule nobody could fetch from it
+                    if self.path
+                    else branches.set_remote(repository, names, endpoint, ownership.owner_here())
+                )
             ) as remote,
         ):
             transport.tell("preparing its repository")
             how = "fresh" if fresh else ""
-            there = sandbox.prepare(self.cloud, self.sandbox_id, repository.object_format, how)
+            words = (self.cloud, self.sandbox_id, repository.object_format, how, transport.place)
+            there = sandbox.prepare(*words)
             remote.result()
             if there.head is None and head is not None:
                 transport.tell(f"pushing {head[:10]}")
@@ -86,6 +102,9 @@ class SandboxBranch:
                 # As a push to a remote by name would: then a first turn without changes needs no
                 # fetch.
                 repository.git("update-ref", f"{names.tracking}{SANDBOX_BRANCH}", head)
+                if self.with_lfs:
+                    lfs.send(self, f"{head}^{{tree}}", ready=there.has_lfs)
+        submodules.set_up(self)
 
     def sync(self, *, everything: bool = False, aside: bool = False) -> Outcome:
         """Commit what is pending in the sandbox and bring its branches back; with ``everything``,
@@ -95,11 +114,12 @@ class SandboxBranch:
         names, repository = self.names, self.repository
         with log.event("session.sync", sandbox=self.sandbox_id, number=names.number) as event:
             kept: list[Kept] = []
+            inner = submodules.sync(self, everything=everything, aside=aside)
             # The refs here are looked up while the sandbox's answer is waited for.
             known = self._known() if everything else None
             with concurrently(self._here) as refs:
                 try:
-                    report = self._report("aside" if aside else "", known=known)
+                    report = self._report("aside" if aside else "", known=known, inner=inner)
                 finally:
                     here = refs.result()
                     if names.resetting in here:
@@ -111,9 +131,12 @@ class SandboxBranch:
             if report.missing is not None and aside:  # it may just be about to be made
                 return Outcome(False, None, message=f"the sandbox's {report.missing} is not there")
             if report.missing is not None:
+                if self.path:
+                    return Outcome(changed=False, head=None)
                 branches.finish_turn(repository, names)
                 report = self._restore(report.missing, known)
-            outcome = self._take(report, here, kept, aside=aside)
+            outcome = inner.joined(self._take(report, here, kept, inner, aside=aside))
+            outcome = lfs.fetched(self, outcome) if self.with_lfs else outcome
             event.update(changed=outcome.changed, head=outcome.head, kept=len(outcome.kept))
             return outcome
 
@@ -121,7 +144,7 @@ class SandboxBranch:
         """Fetch the sandbox's branches into the tracking refs, and nothing else."""
         before = self.repository.refs(self.names.tracking)
         branches.forget_incoming(self.repository, self.names)
-        self._fetch(sandbox.refs(self.cloud, self.sandbox_id))
+        self._fetch(sandbox.refs(self.cloud, self.sandbox_id, self.transport.place))
         kept = branches.integrate(self.repository, self.names, None, None).kept
         changed = self.repository.refs(self.names.tracking) != before
         message = "fetched" if changed else "nothing new in the sandbox"
@@ -136,7 +159,7 @@ class SandboxBranch:
                 f"there is no local branch '{names.branch}'",
                 hint=f"get it: git daytona sync {names.number}",
             )
-        report = ready_for_push(self.cloud, self.sandbox_id, names.number, self.commit)
+        report = self._ready_for_push()
         if report.head != local:
             head, here = report.head, self.repository
             if head and not (here.resolve(head) and here.contains([local], head)):
@@ -147,6 +170,8 @@ class SandboxBranch:
             known = [head] if head else []
             refspec = f"{local}:{report.branch}"
             self.transport.push(self.sandbox_id, refspec, known, relaxed=report.filters)
+            self._send_lfs(local, known)
+        submodules.push(self)
         return local
 
     def update(self, commit: str, what: str) -> bool:
@@ -154,14 +179,17 @@ class SandboxBranch:
         checked out; return whether that was new there. What is pending there is committed first.
         Raises TransferFailed, also for a conflict, which is left to the agent."""
         names, here = self.names, self.repository
-        report = ready_for_push(self.cloud, self.sandbox_id, names.number, self.commit)
+        new = submodules.update(self, commit, what)
+        report = self._ready_for_push()
         known = [report.head] if report.head and here.resolve(report.head) else []
         if known and here.contains(known, commit):
-            return False
+            return new
         refspec = f"{commit}:{UPDATES}{commit}"
         self.transport.push(self.sandbox_id, refspec, known, relaxed=report.filters)
         message = f"Merge {what} into the session"
-        merged = sandbox.merge(self.cloud, self.sandbox_id, commit, message)
+        place = self.transport.place
+        merged = sandbox.merge(self.cloud, self.sandbox_id, commit, message, place)
+        self._send_lfs(commit, known)
         if merged.conflicts:
             raise TransferFailed(
                 f"conflicts in the sandbox: {', '.join(merged.conflicts)}",
@@ -187,8 +215,27 @@ class SandboxBranch:
         refs = self.repository.refs(self.names.ref, self.names.base, self.names.kept)
         return list(dict.fromkeys(oid for _, oid in sorted(refs.items(), reverse=True)))
 
-    def _report(self, purpose: str = "", *, known: Sequence[str] | None = None) -> Report:
-        return sandbox.report(self.cloud, self.sandbox_id, self.commit, purpose, known=known)
+    def _report(
+        self,
+        purpose: str = "",
+        *,
+        known: Sequence[str] | None = None,
+        inner: Synced | None = None,
+    ) -> Report:
+        return sandbox.report(
+            *(self.cloud, self.sandbox_id, self.commit, purpose),
+            known=known,
+            place=self.transport.place,
+            submodules=list(inner.there) if inner else [],
+        )
+
+    def _send_lfs(self, commit: str, known: Sequence[str]) -> None:
+        if self.with_lfs:
+            lfs.send(self, commit, *(f"^{each}" for each in known))
+
+    def _ready_for_push(self) -> Report:
+        words = (self.cloud, self.sandbox_id, self.names.number, self.commit)
+        return ready_for_push(*words, self.transport.place)
 
     def _fetch(self, report: Report) -> None:
         """Fetch what the report names, nothing else, to where ``branches.integrate`` expects it."""
@@ -200,7 +247,13 @@ class SandboxBranch:
             self.transport.fetch(self.sandbox_id, report.refs, refspecs, here)
 
     def _take(
-        self, report: Report, here: Mapping[str, str], kept: list[Kept], *, aside: bool = False
+        self,
+        report: Report,
+        here: Mapping[str, str],
+        kept: list[Kept],
+        inner: Synced,
+        *,
+        aside: bool,
     ) -> Outcome:
         changed, where = _moved(self.names, report, here, aside=aside), ""
         if changed:
@@ -210,8 +263,9 @@ class SandboxBranch:
                 self._fetch(report)
             except RefGone:  # deleted since the report: the next one does not name it
                 again = self._known() if report.inventory.complete else None
-                report = self._report("aside" if aside else "", known=again)
+                report = self._report("aside" if aside else "", known=again, inner=inner)
                 self._fetch(report)
+            inner.complete(self.repository, report.head)
             done = branches.integrate(
                 self.repository,
                 self.names,
@@ -236,7 +290,7 @@ class SandboxBranch:
             "what cannot be read stays in the sandbox": report.inventory.unread,
         }
         behind = "; ".join(f"{what}: {', '.join(which)}" for what, which in left.items() if which)
-        remarks = _remarks(self.names, report, kept, behind)
+        remarks = _remarks(self.names, report, kept, behind, with_lfs=self.with_lfs)
         if pending:
             remarks = f"a turn goes on: what is not committed there is {self.names.turn}; {remarks}"
             remarks = remarks.removesuffix("; ")
@@ -283,13 +337,19 @@ class SandboxBranch:
         what = ".git" if missing == "repository" else "project directory"
         if local is not None:
             again.notes.append(f"the sandbox's {what} was gone and was made again")
+        if missing == "project":
+            if local is not None:
+                self._send_lfs(f"{local}^{{tree}}", [])
+            submodules.set_up(self)
         return again
 
 
-def ready_for_push(cloud: Cloud, sandbox_id: str, session: int | str, commit: CommitText) -> Report:
+def ready_for_push(
+    cloud: Cloud, sandbox_id: str, session: int | str, commit: CommitText, place: str = PROJECT
+) -> Report:
     """Commit what is pending in a sandbox that is to be pushed to; return its report. Raises
     TransferFailed where a push would be in the agent's way."""
-    report = sandbox.report(cloud, sandbox_id, commit, "push")
+    report = sandbox.report(cloud, sandbox_id, commit, "push", place=place)
     if report.missing is not None:
         raise TransferFailed(
             "the sandbox has no repository any more",
@@ -353,14 +413,14 @@ def _renamed(names: Names, report: Report) -> str:
     return renamed and f"branches that cannot have their own names here: {renamed}"
 
 
-def _remarks(names: Names, report: Report, kept: list[Kept], left: str) -> str:
+def _remarks(names: Names, report: Report, kept: list[Kept], left: str, *, with_lfs: bool) -> str:
     parts = [
         report.operation and f"{branches.running(report.operation)} in the sandbox",
         *report.notes,
         kept and branches.describe(kept),
         _renamed(names, report),
         left,
-        report.lfs and f"{report.lfs} LFS objects stay in the sandbox",
+        not with_lfs and report.lfs and f"{report.lfs} LFS objects stay in the sandbox",
         _ignored(report.inventory.ignored),
     ]
     return "; ".join(part for part in parts if part)[:MESSAGE_LENGTH]

@@ -32,6 +32,8 @@ START_DIRTY = "daytona.startDirty"
 SETUP = "daytona.setup"
 COPY_FILES = "daytona.copyFiles"
 SETUPS = ("ask", "always", "never")
+SUBMODULES = "daytona.submodules"
+LFS = "daytona.lfs"
 TRANSPORTS = ("auto", "ssh", "api")
 DEFAULTS = {
     BRANCH_PREFIX: SANDBOX_BRANCH,
@@ -46,6 +48,8 @@ DEFAULTS = {
     START_DIRTY: "false",
     SETUP: "ask",
     COPY_FILES: None,
+    SUBMODULES: "false",
+    LFS: "false",
     ALLOW_HOST_TOOLS: None,
 }
 """All preferences but those of order.py, and what counts where they are unset."""
@@ -55,6 +59,8 @@ FETCH_BYTES = 4 * 1024**3
 _TYPES = {
     SYNC_ON_IDLE: ("bool", "true|false", "is neither true nor false"),
     START_DIRTY: ("bool", "true|false", "is neither true nor false"),
+    SUBMODULES: ("bool", "true|false", "is neither true nor false"),
+    LFS: ("bool", "true|false", "is neither true nor false"),
     KEPT_AGE: ("expiry-date", r"\d{1,20}", "is no age such as 90.days, nor 'never'"),
     MAX_FETCH_SIZE: ("int", r"[1-9]\d{0,18}", "is no size such as 512m or 16g"),
 }
@@ -163,6 +169,14 @@ class Preferences:
         """Whether a new session takes uncommitted and untracked work along."""
         return self._typed(START_DIRTY, "false") == "true"
 
+    def submodules(self) -> bool:
+        """Whether submodules that are checked out here take part in sessions."""
+        return self._typed(SUBMODULES, "false") == "true"
+
+    def lfs(self) -> bool:
+        """Whether LFS objects travel with the commits that point to them."""
+        return self._typed(LFS, "false") == "true"
+
     def author(self) -> tuple[str, str]:
         """Name and address of the author of a sync's commits; empty for the sandbox's own."""
         preference = self.get(AUTHOR)
@@ -203,7 +217,7 @@ class Preferences:
         reads = (
             *(self.branch_prefix, self.sync_on_idle, self.sync_every, self.kept_until),
             *(self.max_fetch_bytes, self.transport, self.editor, self.author, self.start_dirty),
-            self.setup,
+            *(self.setup, self.submodules, self.lfs),
         )
         for read in reads:
             try:

@@ -23,7 +23,7 @@ from git_daytona.base.run import Limits, Result, run
 from git_daytona.base.secret import Secret, printable
 from git_daytona.base.threads import concurrently
 from git_daytona.git import environment
-from git_daytona.git.refs import url
+from git_daytona.git.refs import PROJECT, url
 from git_daytona.git.repository import Repository, failure, to_bytes
 from git_daytona.settings import preferences
 from git_daytona.settings.preferences import MAX_FETCH_SIZE
@@ -52,13 +52,15 @@ _LOCAL = (
 # The server's side of git, with what its repository needs for being pushed to and for "dubious
 # ownership" (the SSH side may be another user than the toolbox): given with the command, so that
 # nothing of it has to be configured, or can be changed, in the sandbox. The gateway takes no
-# environment: variables are part of the command, too (the wrapper adds GIT_PROTOCOL).
+# environment: variables are part of the command, too (the wrapper adds GIT_PROTOCOL). git-lfs there
+# has nothing to fetch from: its files are pointers until their objects come.
 _HOOKS = (
     "reference-transaction pre-receive update proc-receive post-receive post-update"
     " push-to-checkout post-checkout post-index-change"
 )
 SERVER = "env -u LD_PRELOAD" + "".join(f" -u GIT_{name}" for name in _LOCAL.split())
-SERVER += " LC_ALL=C git -c 'safe.directory=*' -c core.hooksPath=/dev/null -c receive.autogc=false"
+SERVER += " LC_ALL=C GIT_LFS_SKIP_SMUDGE=1 git -c 'safe.directory=*' -c core.hooksPath=/dev/null"
+SERVER += " -c receive.autogc=false"
 SERVER += "".join(f" -c hook.{event}.enabled=false" for event in _HOOKS.split())
 UPLOAD_PACK = f"{SERVER} upload-pack"
 _RECEIVING = (
@@ -91,6 +93,8 @@ class _Job:
     refspecs: Sequence[str]
     show: bool
     blocked: Callable[[], bool] = lambda: False
+    place: str = PROJECT
+    """Where the repository lies in the sandbox."""
 
     @property
     def arguments(self) -> list[str]:
@@ -121,13 +125,14 @@ class Transfers:
         *,
         show: bool = False,
         blocked: Callable[[], bool] = lambda: False,
+        place: str = PROJECT,
     ) -> Trust:
         """Fetch by explicit refspecs, objects checked; returns the trust it was made under.
 
         ``blocked`` is asked before the last try. Raises Blocked, TransferFailed and its kinds,
         HostKeyRefused, and what minting raises.
         """
-        return self._transfer(_Job(repository, _FETCH, refspecs, show, blocked), sandbox_id)
+        return self._transfer(_Job(repository, _FETCH, refspecs, show, blocked, place), sandbox_id)
 
     def push(
         self,
@@ -139,12 +144,13 @@ class Transfers:
         ahead: Callable[[], Leased] | None = None,
         relaxed: Sequence[str] = (),
         blocked: Callable[[], bool] = lambda: False,
+        place: str = PROJECT,
     ) -> Trust:
         """Push by explicit refspecs, without hooks, signatures, tags or submodules; fast-forward
         only unless a refspec has a ``+``. The first try uses the lease ``ahead``; the sandbox's
         checkout passes the ``relaxed`` filters by."""
         command = (*_PUSH, f"--receive-pack={receive_pack(relaxed)}")
-        job = _Job(repository, command, refspecs, show, blocked)
+        job = _Job(repository, command, refspecs, show, blocked, place)
         return self._transfer(job, sandbox_id, ahead)
 
     @contextlib.contextmanager
@@ -209,7 +215,7 @@ class Transfers:
                 )
             # before anything is minted, and so is the gateway's key
             configured = configuration(job.repository)
-            _check_address(configured, url(self.check().endpoint))
+            _check_address(configured, url(self.check().endpoint, job.place))
             early = ahead if attempts == 1 else None
             with early() if early else self.lease(sandbox_id, background=True) as (access, trust):
                 event.update(gateway=trust.endpoint, attempt=attempts)
@@ -223,7 +229,7 @@ class Transfers:
     def _once(
         self, job: _Job, token: Secret, trust: Trust, configured: Sequence[tuple[str, str]]
     ) -> None:
-        address = url(trust.endpoint)
+        address = url(trust.endpoint, job.place)
         # of another gateway, perhaps, than was known before the token was minted
         _check_address(configured, address)
         shield = [f"url.{address}.insteadOf={address}", f"url.{address}.pushInsteadOf={address}"]

@@ -72,6 +72,8 @@ say_modules() { # folder
     looked=$((looked + 1))
     place=${name%/objects}
     at="--git-dir=$place --work-tree=."
+    files=$(cd "$place" && cd "$(g config core.worktree)" 2>/dev/null && pwd -P)
+    ! travels "${files#"$project"/}/" || continue
     [ "$looked" -le 100 ] && [ -z "$( { only_there
         [ ! -f "$place/index" ] || g diff-index --cached HEAD
       } 2>&1)" ] || say nested "${place#"$1/"}/"

@@ -77,7 +77,8 @@ say_nested() { # what goes before the names
   looked=0
   repositories | while read -r name; do
     looked=$((looked + 1))
-    if [ "$looked" -gt 100 ] || own_work "$(unquote "$name")"; then say nested "$1$name"
+    if [ -z "$1" ] && travels "$(unquote "$name")"; then continue
+    elif [ "$looked" -gt 100 ] || own_work "$(unquote "$name")"; then say nested "$1$name"
     elif [ -n "$inventory" ]; then
       (at= && cd "./$(unquote "$name")" && [ "$(common_dir)" != "$common" ] && say_ignored "$1$name")
     fi

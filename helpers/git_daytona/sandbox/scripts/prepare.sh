@@ -29,4 +29,5 @@ g config user.name >/dev/null || g config user.name OpenCode
 g config user.email >/dev/null || g config user.email opencode@localhost
 say head "$(g rev-parse -q --verify HEAD || echo -)"
 for name in $(lacking); do say filter "$name"; done
+! command -v git-lfs >/dev/null || say git-lfs yes
 say end ok

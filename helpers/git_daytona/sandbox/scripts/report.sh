@@ -15,6 +15,7 @@ author_email=${5:-}
 
 # A project that was moved has still all that was not synced, and nobody has deleted its files.
 missing() { # what
+  [ -z "$submodule" ] || { say missing "$1"; exit 0; }
   for place in "$project"/* "$project"/.[!.]*; do
     case ${place##*/} in '*' | '.[!.]*' | .git) ;; *) say missing "$1"; exit 0 ;; esac
   done
@@ -31,6 +32,7 @@ missing() { # what
   exit 0
 }
 [ -e "$project" ] || [ -L "$project" ] || missing project
+[ -z "$submodule" ] || [ ! -L "$project" ] || missing repository
 cd -P "$project" || give_up "cannot enter $project in the sandbox"
 is_there || missing repository
 dir=$PWD/.git

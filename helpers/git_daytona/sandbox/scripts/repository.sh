@@ -1,7 +1,7 @@
 # Goes before the scripts that work on the project's repository. git is told where that is, so that
 # nothing in its configuration (core.bare, core.worktree) hides it, and which formats are meant.
 command -v git >/dev/null 2>&1 || give_up "git is not installed in the sandbox"
-export GIT_TERMINAL_PROMPT=0
+export GIT_TERMINAL_PROMPT=0 GIT_LFS_SKIP_SMUDGE=1
 # Hooks of git's configuration (git 2.54).
 hooks_off=
 for event in pre-commit prepare-commit-msg commit-msg post-commit post-index-change \
