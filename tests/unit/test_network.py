@@ -355,7 +355,7 @@ def test_case_95_refusals_in_the_servers_words():
         (403, "Access denied", None): (Forbidden, keys),
         (429, "ThrottlerException: Too Many Requests", None): (RateLimited, "wait a minute"),
         (429, "Rate limit reached", "7"): (RateLimited, "wait a minute"),
-        (405, "Method gone", None): (errors.BadAnswer, "update"),
+        (405, "Method gone", None): (errors.NotOffered, "update"),
         (408, "request timeout", None): (errors.TimedOut, "more time"),
         (413, "Payload too large", None): (errors.BadAnswer, "DAYTONA_API_URL"),
         (451, "Not in your country", None): (errors.BadAnswer, "DAYTONA_API_URL"),

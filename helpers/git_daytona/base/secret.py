@@ -10,7 +10,7 @@ from typing import NoReturn
 from urllib.parse import quote, quote_plus
 
 REDACTED = "[redacted]"
-REDACTED_FROM = 8
+REDACTED_FROM = 6
 """Characters from which a secret is looked for in texts: a shorter one, such as a variable's value,
 may be any word."""
 KEY_CHARACTERS = 4096

@@ -677,7 +677,7 @@ class Coordinator:
         """Give the branches what was brought during a turn whose sandbox is gone; return whether
         there was any."""
         names = session.names
-        return any([branches.finish_turn(each, names) for each in self._repositories(session)])
+        return sum(branches.finish_turn(each, names) for each in self._repositories(session)) > 0
 
     def _branch(self, session: Session) -> SandboxBranch:
         names = session.names
