@@ -30,7 +30,7 @@ TRANSITIONAL = frozenset(
     ).split()
 )
 """States that a sandbox leaves by itself."""
-SNAPSHOT_MOVES = frozenset(("pending", "pulling", "building", "validating_image", "validating"))
+SNAPSHOT_MOVES = frozenset(("pending", "pulling", "building", "snapshotting"))
 """States that a snapshot leaves by itself."""
 SNAPSHOT_SECONDS = 1800.0
 """Limit for a snapshot to be made of a sandbox."""
