@@ -338,7 +338,7 @@ class Coordinator:
             begin, dirty = beginning.first(self.repository, self.directory)
         before = mark.ordered or (earlier or forked).ordered or {}
         record = order.record() or before
-        order, remark = self.ordered(order, before)
+        order, lost = self.ordered(order, before)
         mark = replace(mark, ordered=record, origin=forked.id, begin=begin)
         repository = self._repository
         name = state.name_of(repository) if repository else self.directory.name
@@ -348,9 +348,10 @@ class Coordinator:
         if names is None and synced and earlier is None:
             names = self.reserve(begin=begin, dirty=dirty)
             mark = mark.write(names.number, names.prefix)
-        copied = info.name == mark.copy_name
-        remark = "" if copied else remark
-        told = "; ".join(filter(None, (forked.told(copied=copied), remark)))
+        lost = [name for name in lost if name not in info.variables]  # an earlier start's; a copy
+        remark = LACKING.format(", ".join(lost)) if lost else ""
+        told = forked.told(copied=info.name == mark.copy_name)
+        told = "; ".join(filter(None, (told, remark)))
         depth = (earlier or (forked if forked.id else beginning)).depth
         session = self.record(session_id, info.id, names, earlier=earlier, notice=told, depth=depth)
         if record:
@@ -368,17 +369,20 @@ class Coordinator:
         lost = [each for each in lost if each not in order.members]
         return order, LACKING.format(", ".join(lost)) if lost else ""
 
-    def ordered(self, order: Order, before: Mapping[str, Any] = NO_RECORD) -> tuple[Order, str]:
+    def ordered(
+        self, order: Order, before: Mapping[str, Any] = NO_RECORD
+    ) -> tuple[Order, list[str]]:
         """Return all that is ordered for a new sandbox, by an order or else as was recorded of one
-        ``before``, and what could not be had. Raises UsageError, BadSetting."""
+        ``before``, and the names of what could not be had. Raises UsageError, BadSetting."""
         lost: list[str] = []
         if not order:
             order, lost = Order.recorded(before)
-        preferred = preferences.load(self.directory)
+        # a bare repository may have come with the files of another one: it orders nothing
+        is_bare = self._repository is not None and self.worktree is None
+        preferred = preferences.load(Path(self.directory.anchor) if is_bare else self.directory)
         order, unset = combined(preferred, self.settings, order).settled()
         self.cloud.settings = order.applied(self.settings)  # for what messages say
-        lost = [*(name for name in lost if name not in order.env), *unset]
-        return order, LACKING.format(", ".join(lost)) if lost else ""
+        return order, [*(name for name in lost if name not in order.env), *unset]
 
     def mark(self, session_id: str) -> Mark:
         """Return the mark of a session's creation, as it is on disk or as it would be."""
