@@ -172,14 +172,17 @@ def test_orders_are_kept_for_a_sandbox_that_replaces_another(
     assert (third.auto_stop_interval, third.env) == (33, {"NAMED": "one"})
 
 
-def test_an_interrupted_start_goes_on_as_ordered(local, made, repo, coordinate, monkeypatch):
-    coordinator = coordinate(repo.path)
+@pytest.mark.parametrize("lost", ["before", "after"])
+def test_an_interrupted_start_goes_on_as_ordered(local, made, repo, coordinate, lost):
+    """Whether the sandbox was made or not; one that was has its variables."""
     with (
-        local.faults.call(route="^(create|list)$", drop="before"),
+        local.faults.call(route="^(create|list)$", drop=lost),
         pytest.raises(ApiUnreachable),
     ):
-        coordinator.start("cut", order=order.given({"auto-stop": "44"}))
-    assert made(coordinate(repo.path).start("cut").session).auto_stop_interval == 44
+        coordinate(repo.path).start("cut", order=order.given({"auto-stop": "44"}, env=["GIVEN=1"]))
+    started = coordinate(repo.path).start("cut")
+    assert made(started.session).auto_stop_interval == 44
+    assert ("lacks GIVEN" in started.remark) == (lost == "before")
 
 
 @pytest.mark.parametrize(

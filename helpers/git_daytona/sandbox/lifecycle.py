@@ -32,7 +32,7 @@ TRANSITIONAL = frozenset(
 """States that a sandbox leaves by itself."""
 BEFORE_SECONDS = 300.0
 """How long before it destroys itself a sandbox is brought back."""
-SNAPSHOT_MOVES = frozenset(("pending", "pulling", "building", "validating_image", "validating"))
+SNAPSHOT_MOVES = frozenset(("pending", "pulling", "building", "snapshotting"))
 """States that a snapshot leaves by itself."""
 SNAPSHOT_SECONDS = 1800.0
 """Limit for a snapshot to be made of a sandbox."""

@@ -355,7 +355,7 @@ class Coordinator:
             begin, dirty = beginning.first(self.repository, self.directory)
         before = mark.ordered or (earlier or forked).ordered or {}
         record = order.record() or before
-        order, remark = self.ordered(order, before)
+        order, lost = self.ordered(order, before)
         if synced and self._repository:
             order = self.provision.completed(order, earlier, begin)
         mark = replace(mark, ordered=record, origin=forked.id, begin=begin)
@@ -367,9 +367,10 @@ class Coordinator:
         if names is None and synced and earlier is None:
             names = self.reserve(begin=begin, dirty=dirty)
             mark = mark.write(names.number, names.prefix)
-        copied = info.name == mark.copy_name
-        remark = "" if copied else remark
-        told = "; ".join(filter(None, (forked.told(copied=copied), remark)))
+        lost = [name for name in lost if name not in info.variables]  # an earlier start's; a copy
+        remark = LACKING.format(", ".join(lost)) if lost else ""
+        told = forked.told(copied=info.name == mark.copy_name)
+        told = "; ".join(filter(None, (told, remark)))
         depth = (earlier or (forked if forked.id else beginning)).depth
         session = self.record(session_id, info.id, names, earlier=earlier, notice=told, depth=depth)
         if record:
@@ -389,9 +390,11 @@ class Coordinator:
         lost = [each for each in lost if each not in order.members]
         return order, LACKING.format(", ".join(lost)) if lost else ""
 
-    def ordered(self, order: Order, before: Mapping[str, Any] = NO_RECORD) -> tuple[Order, str]:
+    def ordered(
+        self, order: Order, before: Mapping[str, Any] = NO_RECORD
+    ) -> tuple[Order, list[str]]:
         """Return all that is ordered for a new sandbox, by an order or else as was recorded of one
-        ``before``, and what could not be had. Raises UsageError, BadSetting."""
+        ``before``, and the names of what could not be had. Raises UsageError, BadSetting."""
         lost: list[str] = []
         if not order:
             order, lost = Order.recorded(before)
@@ -400,8 +403,7 @@ class Coordinator:
         preferred = preferences.load(Path(self.directory.anchor) if is_bare else self.directory)
         order, unset = combined(preferred, self.settings, order).settled()
         self.cloud.settings = order.applied(self.settings)  # for what messages say
-        lost = [*(name for name in lost if name not in order.env), *unset]
-        return order, LACKING.format(", ".join(lost)) if lost else ""
+        return order, [*(name for name in lost if name not in order.env), *unset]
 
     def mark(self, session_id: str) -> Mark:
         """Return the mark of a session's creation, as it is on disk or as it would be."""
