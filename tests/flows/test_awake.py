@@ -9,6 +9,9 @@ from dataclasses import replace
 import pytest
 
 from git_daytona.base import run
+from git_daytona.git import branches
+from git_daytona.git.refs import Names
+from git_daytona.git.repository import discover
 from git_daytona.local.core.registry import Timings
 from git_daytona.local.server import LocalDaytona
 from git_daytona.service import awake, dispatcher
@@ -170,6 +173,21 @@ def test_what_a_lost_sandbox_had_during_its_turn_is_in_the_next(service, repo, l
     service.coordinator.cloud.delete(service.session().sandbox_id)
     service.coordinator.delete("ses_a")
     assert repo.show("opencode/1", "c") == "c", "or nobody has it any more"
+
+
+def test_what_cannot_be_the_branch_is_kept(repo):
+    work = repo.git("commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "work")
+    repo.git("update-ref", "refs/daytona/turn/7", work)
+    repo.git("branch", "opencode")
+    assert not branches.finish_turn(discover(repo.path), Names(7))
+    assert [*repo.kept().values()] == [work]
+    repo.git("update-ref", "refs/daytona/turn/7", work)
+    repo.git("branch", "-D", "opencode")
+    assert branches.finish_turn(discover(repo.path), Names(7))
+    assert repo.git("rev-parse", "opencode/7") == work
+    assert "turn" not in repo.git("for-each-ref") and not branches.finish_turn(
+        discover(repo.path), Names(7)
+    )
 
 
 STATES = {
@@ -377,3 +395,16 @@ def test_what_destroys_itself_is_brought_back_before_while_a_command_runs(
     with ending.brought_before(session.coordinator, found):
         until(lambda: repo.git("for-each-ref", "refs/daytona/turn"), "the work")
     assert "session 1: its sandbox destroys itself on " in capsys.readouterr().err
+
+
+def test_somebody_looks_at_the_clock(service, local, monkeypatch):
+    """One thread, as long as there is something to look at."""
+    monkeypatch.setattr(awake, "TICK_SECONDS", 0.01)
+    service.busy()
+    service.bash("true")
+    CLOCK.now += 600
+    until(lambda: local.counts["activity"] == 1, "the sandbox is kept awake")
+    service.idle()
+    until(lambda: not service.awake._running, "the thread's end")
+    service.busy()
+    assert service.awake._running
