@@ -9,6 +9,9 @@ from dataclasses import replace
 import pytest
 
 from git_daytona.base import run
+from git_daytona.git import branches
+from git_daytona.git.refs import Names
+from git_daytona.git.repository import discover
 from git_daytona.local.core.registry import Timings
 from git_daytona.local.server import LocalDaytona
 from git_daytona.service import awake, dispatcher
@@ -96,6 +99,7 @@ def serve(local, repo, monkeypatch):
         return made[-1]
 
     monkeypatch.setattr(awake, "now", lambda: awake.Moment(CLOCK.now, CLOCK.now))
+    monkeypatch.setattr(awake, "TICK_SECONDS", 3600.0)  # only a test looks
     yield start
     local.faults.clear()
     for each in made:
@@ -172,17 +176,29 @@ def test_what_a_lost_sandbox_had_during_its_turn_is_in_the_next(service, repo, l
     assert repo.show("opencode/1", "c") == "c", "or nobody has it any more"
 
 
+def test_what_cannot_be_the_branch_is_kept(repo):
+    work = repo.git("commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "work")
+    repo.git("update-ref", "refs/daytona/turn/7", work)
+    repo.git("branch", "opencode")
+    assert not branches.finish_turn(discover(repo.path), Names(7))
+    assert [*repo.kept().values()] == [work]
+    repo.git("update-ref", "refs/daytona/turn/7", work)
+    repo.git("branch", "-D", "opencode")
+    assert branches.finish_turn(discover(repo.path), Names(7))
+    assert repo.git("rev-parse", "opencode/7") == work
+    assert "turn" not in repo.git("for-each-ref") and not branches.finish_turn(
+        discover(repo.path), Names(7)
+    )
+
+
 STATES = {
     "rebase": "git checkout -qb side; echo x > README; git commit -qam x; git checkout -q opencode;"
     " echo y > README; git commit -qam y; ! git rebase side >/dev/null 2>&1",
-    "merge": "git checkout -qb side2; echo x > f; git add f; git commit -qm x;"
-    " git checkout -q opencode; echo y > f; git add f; git commit -qm y;"
-    " ! git merge -q side2 >/dev/null 2>&1",
     "a lock": "touch .git/index.lock",
     "detached": "git checkout -q --detach",
     "without a commit": "git checkout -q --orphan new",
-    "staged": "echo x > s; git add s; echo y > s; git rm -q --cached README",
-    "stashed": "echo x > README; git stash -q",
+    "staged and stashed": "echo x > README; git stash -q; echo x > s; git add s; echo y > s;"
+    " git rm -q --cached README",
 }
 
 
@@ -194,11 +210,12 @@ def test_a_state_of_gits_is_left_as_it_is(repo, begin):
     )
     base = repo.git("rev-parse", "HEAD")
     wrong = {}
+    look = f"{GIT}; ls -A .git/*.lock; git stash list"
     for what, script in STATES.items():
-        session.agent(f"({clean} {base}; git clean -qfdx; {script}; echo '{what}' > new) >&2")
-        before = session.agent(f"{GIT}; ls -A .git/*.lock 2>&1; git stash list")
+        made = f"{clean} {base}; git clean -qfdx; {script}; echo '{what}' > new"
+        before = session.agent(f"({made}) >/dev/null 2>&1; {look}; true")
         session.coordinator.sync_aside(session.name)
-        after = session.agent(f"{GIT}; ls -A .git/*.lock 2>&1; git stash list")
+        after = session.agent(f"{look}; true")
         listed = repo.git("for-each-ref", "--format=%(refname)", "refs/daytona").splitlines()
         shown = [repo.git("show", f"{ref}:new", check=False) for ref in listed]
         if before != after or what not in shown:
@@ -377,3 +394,17 @@ def test_what_destroys_itself_is_brought_back_before_while_a_command_runs(
     with ending.brought_before(session.coordinator, found):
         until(lambda: repo.git("for-each-ref", "refs/daytona/turn"), "the work")
     assert "session 1: its sandbox destroys itself on " in capsys.readouterr().err
+
+
+def test_somebody_looks_at_the_clock(service, local, monkeypatch):
+    """One thread, as long as there is something to look at."""
+    monkeypatch.setattr(awake, "TICK_SECONDS", 0.01)
+    service.busy()
+    service.bash("true")
+    local.forget_calls()
+    CLOCK.now += 600
+    until(lambda: local.counts["activity"], "the sandbox is kept awake")
+    service.idle()
+    until(lambda: not service.awake._running, "the thread's end")
+    service.busy()
+    assert service.awake._running

@@ -461,7 +461,7 @@ def forget_turn(repository: Repository, names: Names) -> None:
 
 def finish_turn(repository: Repository, names: Names) -> bool:
     """Make what was brought during a turn, whose sandbox is lost since, the branch's tip, as the
-    turn's end would have; return whether there was any. Raises TransferFailed."""
+    turn's end would have; return whether it is. Where that cannot be, it is kept."""
     here = repository.refs(names.turn, names.tracking)
     turn = here.pop(names.turn, None)
     if turn is None:
@@ -471,9 +471,14 @@ def finish_turn(repository: Repository, names: Names) -> bool:
     for name, oid in _below(here, names.tracking).items():
         commands.append(f"create {names.incoming}heads/{name} {oid}")
     repository.update_refs(commands)
-    integrate(repository, names, turn, None)
+    try:
+        finished = not integrate(repository, names, turn, None).in_use
+    except TransferFailed as problem:  # a branch is in the way, say
+        log.logger.warning("branch.turn number=%d %s", names.number, problem.message)
+        keep_branches(repository, names)
+        finished = False
     forget_turn(repository, names)
-    return True
+    return finished
 
 
 def running(operation: str) -> str:
