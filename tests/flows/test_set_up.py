@@ -53,7 +53,7 @@ def ended(session: Session) -> bytes:
     return b"".join(shown)
 
 
-def test_consent_set_up_and_variables(
+def test_consent_and_set_up(
     repo: Repo,
     begin: Callable[..., Session],
     local: LocalDaytona,
@@ -91,7 +91,7 @@ def test_consent_set_up_and_variables(
     assert setup(session) == replace(setup(session), state=DONE, run=2)
 
 
-def test_a_change_asks_again_and_a_failure_is_said(
+def test_a_change_asks_again(
     repo: Repo, begin: Callable[..., Session], tell: Callable[..., Told], local: LocalDaytona
 ) -> None:
     def git_daytona(*words: str, status: int = 0) -> Told:
