@@ -3,11 +3,13 @@
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from git_daytona.local.server import LocalDaytona
 from git_daytona.sessions import consent
+from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.sessions.provision import DONE, WAITING
 from git_daytona.sessions.state import SetUp
 from support.program import Told, tell
@@ -53,7 +55,7 @@ def ended(session: Session) -> bytes:
     return b"".join(shown)
 
 
-def test_consent_set_up_and_variables(
+def test_consent(
     repo: Repo,
     begin: Callable[..., Session],
     local: LocalDaytona,
@@ -91,8 +93,11 @@ def test_consent_set_up_and_variables(
     assert setup(session) == replace(setup(session), state=DONE, run=2)
 
 
-def test_a_change_asks_again_and_a_failure_is_said(
-    repo: Repo, begin: Callable[..., Session], tell: Callable[..., Told], local: LocalDaytona
+def test_a_change_asks_again(
+    repo: Repo,
+    coordinate: Callable[[Path], Coordinator],
+    tell: Callable[..., Told],
+    local: LocalDaytona,
 ) -> None:
     def git_daytona(*words: str, status: int = 0) -> Told:
         done = tell("git-daytona", *words, cwd=repo.path)
@@ -120,26 +125,24 @@ def test_a_change_asks_again_and_a_failure_is_said(
         True,
     )
 
-    # what was allowed runs by itself; anything else does not
-    repo.commit(FILE, '{"postCreateCommand": "echo well >well"}')
+    # the consent was to that alone, and is taken back
+    repo.commit(FILE, '{"containerEnv": {"COLOUR": "blue"}, "postCreateCommand": "echo well"}')
     assert "git daytona allow\n" in git_daytona("start").err
-    git_daytona("allow", "--revoke")
-    later = repo.git("rev-parse", "HEAD")
-    repo.git("checkout", "-q", "HEAD~")
-    assert "git daytona allow\n" in git_daytona("start").err
-    assert f"git daytona allow {later[:10]}" in git_daytona("setup", "2", status=7).err
-    repo.git("checkout", "-q", "-")
+    assert git_daytona("allow", "--revoke").out.startswith("revoked: 1;")
+    assert "has not been allowed" in git_daytona("setup", "1", status=7).err
+
+    # what counts without a question is there from the beginning, and what the user sets before it
     repo.git("config", "daytona.setup", "always")
-    assert git_daytona("setup", "2").out.endswith("set up\n")
-    repo.commit(FILE, '{"postCreateCommand": "true", "remoteEnv": {"A": "${localEnv:HOME}"}}')
-    assert "you have not allowed" in git_daytona("start").err
+    git_daytona("start")
+    session = coordinate(repo.path).find("3")
+    printed = coordinate(repo.path).cloud.execute(session.sandbox_id, "echo $COLOUR", timeout=60)
+    assert printed.output.strip() == "blue"
+    assert "well\n" in git_daytona("logs", "--setup", "-f", "3").out
     repo.git("config", "daytona.setup", "never")
-    assert "devcontainer.json" not in git_daytona("start").err
+    assert "daytona.setup is 'never'" in git_daytona("setup", "1", status=13).err
 
 
-def test_ignored_files_come_along_and_never_back(
-    repo: Repo, begin: Callable[..., Session], local: LocalDaytona
-) -> None:
+def test_ignored_files(repo: Repo, begin: Callable[..., Session], local: LocalDaytona) -> None:
     repo.commit(".gitignore", ".env*\n*.pem\nlocal/\nodd*\n")
     outside = repo.path.parent / "secret"
     outside.write_text("not of the project")

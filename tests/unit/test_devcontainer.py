@@ -121,7 +121,7 @@ def test_what_is_shown_hides_nothing() -> None:
     ]
 
 
-def test_the_hash_is_of_all_that_would_run_and_of_nothing_else() -> None:
+def test_the_hash() -> None:
     first = plan(postCreateCommand={"a": "1", "b": "2"}, containerEnv={"A": "1"}, name="x")
     same = plan(containerEnv={"A": "1"}, postCreateCommand={"b": "2", "a": "1"}, forwardPorts=[1])
     assert first.digest == same.digest

@@ -41,7 +41,7 @@ class _PortsLast(click.Command):
 @common.session
 @click.argument(
     "ports",
-    metavar="[LOCAL:]PORT...",
+    metavar="[[LOCAL:]PORT]...",
     nargs=-1,
     callback=_pairs,
     shell_complete=common.complete_ports,
