@@ -136,6 +136,14 @@ def test_without_the_setting_it_is_as_before(local, repo, module, begin):
     assert session.agent("ls -A lib") == ""
     session.sync()
     assert module.git("for-each-ref", "refs/daytona", "refs/heads/opencode") == ""
+    own, before = begin(module), tip(module)  # of the same number
+    repo.git("config", "daytona.submodules", "true")
+    session.agent(
+        "git init -q lib; cd lib; echo x >x; git add .; git commit -qm x; cd ..; rm -rf lib"
+    )
+    session.sync()
+    session.coordinator.delete("1")
+    assert tip(module) == before and not own.sync().changed
 
 
 def test_the_project_follows_its_submodules(repo, module, begin, monkeypatch):

@@ -29,8 +29,9 @@ from git_daytona.sandbox.lifecycle import Mark, Sandboxes, dangers, mark_for
 from git_daytona.sandbox.transport import Transport
 from git_daytona.sessions import choice, commits, home, state, submodules, working
 from git_daytona.sessions.beginning import HEAD, Beginning
+from git_daytona.sessions.branch import Outcome
 from git_daytona.sessions.state import GitReturn, Session, StateFile
-from git_daytona.sessions.sync import Outcome, SandboxBranch
+from git_daytona.sessions.sync import SandboxBranch
 from git_daytona.settings import preferences
 from git_daytona.settings.settings import Settings
 from git_daytona.transfer import leases
@@ -419,7 +420,8 @@ class Coordinator:
         try:
             taken = self.repository.refs(session.names.dirty).get(session.names.dirty)
             branch = self._branch(session)
-            found = stays.look(self.repository, taken, submodules.begun(branch))
+            inner = {path: each.repository for path, each in submodules.of(branch).items()}
+            found = stays.look(self.repository, taken, inner)
             return stays.described(replace(found, lfs=()) if branch.with_lfs else found)
         except GitDaytonaError as problem:  # it is only said
             log.logger.warning("what stays here is not known: %s", problem.message)
