@@ -1,14 +1,14 @@
 """daytona.lfs: objects of Git LFS go with the commits that point to them, and come back."""
 
 import hashlib
-import shutil
 
 import pytest
 
 from git_daytona.git import lfs
 from git_daytona.git import repository as git
+from support.lacking import needs
 
-needs_lfs = pytest.mark.skipif(not shutil.which("git-lfs"), reason="git-lfs is not installed")
+needs_lfs = needs("git-lfs", "git-lfs")
 
 
 def oid(text: str) -> str:

@@ -54,9 +54,7 @@ def gitlink(repo, path="lib", revision="opencode/1"):
     return repo.git("rev-parse", f"{revision}:{path}")
 
 
-@pytest.mark.parametrize("way", ["ssh", "api"])
-def test_work_in_submodules_comes_back(local, repo, module, tmp_path, begin, way):
-    repo.git("config", "daytona.transport", way)
+def test_work_in_submodules_comes_back(repo, module, tmp_path, begin):
     deep = add(module, made(tmp_path / "deep"), "in/deep")
     repo.git("commit", "-qam", "Nest")
     odd = Repo(repo.path / ODD)  # git takes no such name into .gitmodules
@@ -89,7 +87,8 @@ def test_work_in_submodules_comes_back(local, repo, module, tmp_path, begin, way
     assert "sandbox-1" not in module.git("config", "--list")
 
 
-def test_histories_that_are_written_anew_are_kept(repo, module, begin):
+def test_histories_that_are_written_anew_are_kept(local, repo, module, begin):
+    repo.git("config", "daytona.transport", "api")
     session = begin(repo)
     session.agent(f"cd lib; echo 1 >new; {COMMIT}")
     session.sync()
@@ -105,6 +104,7 @@ def test_histories_that_are_written_anew_are_kept(repo, module, begin):
     session.coordinator.delete("1")
     objects = module.git("rev-list", "--objects", "--no-object-names", "--all").split()
     assert module.git("hash-object", "--stdin", stdin="gone\n") in objects
+    assert "mint" not in local.counts
 
 
 def test_what_takes_no_part_is_named(repo, module, source, tmp_path, begin):
@@ -130,12 +130,17 @@ def test_what_takes_no_part_is_named(repo, module, source, tmp_path, begin):
     assert tip(module) == module.git("rev-parse", "HEAD")
 
 
-def test_without_the_setting_it_is_as_before(local, repo, module, begin):
+def test_without_the_setting_it_is_as_before(repo, module, begin):
     repo.git("config", "--unset", "daytona.submodules")
     session = begin(repo)
     assert session.agent("ls -A lib") == ""
     session.sync()
     assert module.git("for-each-ref", "refs/daytona", "refs/heads/opencode") == ""
+    own, before = begin(module), tip(module)  # of the same number
+    repo.git("config", "daytona.submodules", "true")
+    session.coordinator.delete("1")
+    assert tip(module) == before and not own.sync().changed
+    assert begin(repo).number == 2 and begin(module).number == 3
 
 
 def test_the_project_follows_its_submodules(repo, module, begin, monkeypatch):
@@ -167,14 +172,6 @@ def test_the_project_follows_its_submodules(repo, module, begin, monkeypatch):
         " git update-ref CHERRY_PICK_HEAD HEAD"  # or the sync would commit what is there
     )
     assert "'lib' is recorded at 1111111111, which it does not have" in session.sync().message
-
-
-def test_numbers_of_its_own(repo, module, begin):
-    begin(module)
-    session = begin(repo)
-    assert session.number == 2
-    session.sync()
-    assert begin(module).number == 3
 
 
 def test_updates_and_pushes_go_along(repo, module, begin):

@@ -12,7 +12,7 @@ from git_daytona.service.toasts import Toasts
 from git_daytona.service.turns import Turns
 from git_daytona.service.workspace import Workspace
 from git_daytona.sessions import recovery, state
-from git_daytona.sessions.sync import Outcome
+from git_daytona.sessions.branch import Outcome
 from git_daytona.settings import preferences
 
 CANARY = "dtn_canary0123456789abcdef"

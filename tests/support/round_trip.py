@@ -14,8 +14,8 @@ from git_daytona.api.cloud import Cloud, Execution
 from git_daytona.git import repository as git
 from git_daytona.local.server import LocalDaytona
 from git_daytona.sandbox import report
+from git_daytona.sessions.branch import Outcome
 from git_daytona.sessions.coordinator import Coordinator
-from git_daytona.sessions.sync import Outcome
 from git_daytona.settings import settings
 
 BIN = Path(__file__).parents[2] / "bin"

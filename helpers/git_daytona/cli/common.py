@@ -20,9 +20,9 @@ from git_daytona.git.refs import number_in
 from git_daytona.sandbox import report
 from git_daytona.service import previews
 from git_daytona.sessions import recovery, state
+from git_daytona.sessions.branch import Outcome
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.sessions.state import Session
-from git_daytona.sessions.sync import Outcome
 from git_daytona.settings import settings
 
 warn = partial(messages.warning, "git-daytona")

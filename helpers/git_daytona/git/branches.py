@@ -125,10 +125,12 @@ def reserve(
 
 
 def begin(repository: Repository, names: Names, commit: str) -> bool:
-    """Create ``opencode/N`` at a commit where it is not there yet; False for a commit that is not
-    here."""
-    if repository.refs(names.ref, names.base):
+    """Create ``opencode/N`` at a commit where the session has not begun yet; False for a commit
+    that is not here, and where the branch is another's or cannot be."""
+    if repository.refs(names.base):
         return True
+    if in_the_way(repository, names.prefix):
+        return False
     commands = [f"create {ref} {commit}" for ref in (names.ref, names.base)]
     last, counter, _ = _used(repository, names.prefix)
     if last < names.number:  # it is no other session's any more

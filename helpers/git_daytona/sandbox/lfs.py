@@ -50,9 +50,10 @@ def fetch(
         try:
             parts.upload(io.BytesIO(listing))
             lines = parts.run("send-lfs", parts.folder, str(PART_BYTES), str(most + 1))
-            if len(lines) * PART_BYTES > most + (len(wanted) + 2) * PART_BYTES:
+            sent = [line for line in lines if line.startswith("part ")]
+            if len(sent) * PART_BYTES > most + PART_BYTES:
                 raise too_large(most)
-            parts.download(lines, content)
+            parts.download(sent, content)
             if content.tell() > most:
                 raise too_large(most)
         finally:

@@ -14,7 +14,7 @@ from git_daytona.service.queues import Lane
 from git_daytona.service.toasts import Toasts, look_at
 from git_daytona.service.workspace import Workspace
 from git_daytona.sessions import state
-from git_daytona.sessions.sync import Outcome
+from git_daytona.sessions.branch import Outcome
 
 LAST_SECONDS = 10.0
 """After a drain's time is over: for what was ended to revoke its token."""

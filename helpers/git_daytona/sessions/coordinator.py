@@ -30,10 +30,11 @@ from git_daytona.sandbox.lifecycle import Mark, Sandboxes, dangers, mark_for
 from git_daytona.sandbox.transport import Transport
 from git_daytona.sessions import choice, commits, copied, home, state, submodules, working
 from git_daytona.sessions.beginning import HEAD, Beginning
+from git_daytona.sessions.branch import Outcome
 from git_daytona.sessions.forks import NOBODY, Origin
 from git_daytona.sessions.provision import WAITING, Provision
 from git_daytona.sessions.state import GitReturn, Session, StateFile
-from git_daytona.sessions.sync import Outcome, SandboxBranch
+from git_daytona.sessions.sync import SandboxBranch
 from git_daytona.settings import preferences
 from git_daytona.settings.order import NOTHING, Order, combined
 from git_daytona.settings.settings import Settings
@@ -475,7 +476,8 @@ class Coordinator:
         try:
             taken = self.repository.refs(session.names.dirty).get(session.names.dirty)
             branch = self._branch(session)
-            stay = stays.look(self.repository, taken, submodules.begun(branch))
+            inner = {path: each.repository for path, each in submodules.of(branch).items()}
+            stay = stays.look(self.repository, taken, inner)
             if stay.secrets and (patterns := preferences.load(self.directory).copy_files()):
                 went = copied.matched(self.repository, patterns)
                 secrets_left = tuple(each for each in stay.secrets if each not in went)

@@ -2,17 +2,14 @@
 after it, and come back after it."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from git_daytona.git import lfs
 from git_daytona.sandbox import lfs as objects
+from git_daytona.sessions.branch import Branch, Outcome, said
 from git_daytona.transfer.transfer import most_bytes
 
-if TYPE_CHECKING:
-    from git_daytona.sessions.sync import Outcome, SandboxBranch
 
-
-def send(branch: "SandboxBranch", *revisions: str, ready: bool = True) -> None:
+def send(branch: Branch, *revisions: str, ready: bool = True) -> None:
     """Send what revisions point to and is here, to a sandbox that is ``ready``: git-lfs is there.
     Raises SandboxCommandFailed."""
     repository, tell = branch.repository, branch.transport.tell
@@ -32,7 +29,7 @@ def send(branch: "SandboxBranch", *revisions: str, ready: bool = True) -> None:
         objects.send(branch.cloud, branch.sandbox_id, branch.transport.place, store, here)
 
 
-def fetched(branch: "SandboxBranch", outcome: "Outcome") -> "Outcome":
+def fetched(branch: Branch, outcome: Outcome) -> Outcome:
     """Fetch what the session's commits point to and is not here; say how much of it did not come.
     Raises TransferFailed, SandboxCommandFailed."""
     repository, names = branch.repository, branch.names
@@ -46,15 +43,16 @@ def fetched(branch: "SandboxBranch", outcome: "Outcome") -> "Outcome":
     words = (branch.cloud, branch.sandbox_id, branch.transport.place, store, missing)
     came = objects.fetch(*words, most_bytes(repository))
     lacking = len(missing) - len(came)
-    said = f"LFS objects that are not in the sandbox, or not what they should be: {lacking}"
+    lack = f"LFS objects that are not in the sandbox, or not what they should be: {lacking}"
+    lack = lack if lacking else ""
     parts = (
         outcome.message if outcome.changed or not came else "",
         f"LFS objects that came: {len(came)}" if came else "",
-        said if lacking else "",
+        lack,
     )
     return replace(
         outcome,
         changed=outcome.changed or bool(came),
-        message="; ".join(filter(None, parts)),
-        remarks="; ".join(filter(None, (outcome.remarks, said if lacking else ""))),
+        message=said(*parts),
+        remarks=said(outcome.remarks, lack),
     )

@@ -4,24 +4,21 @@ comes before the repository that records it, so that no branch moves to what is 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from git_daytona.base.errors import CutShort, GitDaytonaError, SandboxCommandFailed
 from git_daytona.base.secret import printable
 from git_daytona.git import branches, submodules
 from git_daytona.git.repository import Repository
-
-if TYPE_CHECKING:
-    from git_daytona.sessions.sync import Outcome, SandboxBranch
+from git_daytona.sessions.branch import Branch, Outcome, said
 
 
 @dataclass
 class Synced:
     """What a sync found in a repository's submodules."""
 
-    there: "dict[str, SandboxBranch]" = field(default_factory=dict)
+    there: dict[str, Branch] = field(default_factory=dict)
     """Those that are repositories in the sandbox, too, by path."""
-    outcomes: "dict[str, Outcome]" = field(default_factory=dict)
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     absent: dict[str, str] = field(default_factory=dict)
     """Commits that the branch records, and that did not come."""
@@ -33,29 +30,40 @@ class Synced:
         for path, inner in self.there.items():
             commit = recorded.get(path)
             if commit and not inner.repository.resolve(commit):
-                self.outcomes[path] = _and(self.outcomes[path], inner.sync())
+                with naming(path):
+                    self.outcomes[path] = _and(self.outcomes[path], inner.sync())
                 if not inner.repository.resolve(commit):
                     self.absent[path] = commit
 
-    def joined(self, outcome: "Outcome") -> "Outcome":
+    def joined(self, outcome: Outcome) -> Outcome:
         """Add what is to be said of the submodules to their project's outcome."""
         for path, inner in self.outcomes.items():
             outcome = _and(outcome, inner, f"submodule '{shown(path)}'")
-        said = [
+        absent = [
             f"submodule '{shown(path)}' is recorded at {commit[:10]}, which it does not have"
             for path, commit in self.absent.items()
         ]
         return replace(
             outcome,
-            left_behind=_text(outcome.left_behind, *self.failed),
-            message=_text(outcome.message, *self.failed, *said),
-            remarks=_text(outcome.remarks, *self.failed, *said),
+            left_behind=said(outcome.left_behind, *self.failed),
+            message=said(outcome.message, *self.failed, *absent),
+            remarks=said(outcome.remarks, *self.failed, *absent),
         )
 
 
-def of(branch: "SandboxBranch") -> "dict[str, SandboxBranch]":
-    """Find the submodules that take part, by path: those of the commit that the session began with
-    that are checked out here."""
+def of(branch: Branch) -> dict[str, Branch]:
+    """Find the submodules that the session has begun in, by path."""
+    names = branch.names
+    return {
+        path: inner
+        for path, inner in _candidates(branch).items()
+        if inner.repository.refs(names.base)
+    }
+
+
+def _candidates(branch: Branch) -> dict[str, Branch]:
+    """Find the submodules that may take part, by path: those of the commit that the session began
+    with that are checked out here, unless a session of their own has its number."""
     repository, names = branch.repository, branch.names
     refs = repository.refs(names.base, names.ref) if branch.with_submodules else {}
     begun = refs.get(names.base) or refs.get(names.ref)
@@ -63,20 +71,11 @@ def of(branch: "SandboxBranch") -> "dict[str, SandboxBranch]":
     return {
         path: branch.submodule(inner, path)
         for path, inner in found.items()
-        if inner.refs(names.ref) or not branches.in_the_way(inner, names.prefix)
+        if not inner.section(f"remote.{names.remote}")
     }
 
 
-def begun(branch: "SandboxBranch") -> dict[str, Repository]:
-    """Find those whose commits went to the sandbox."""
-    return {
-        path: inner.repository
-        for path, inner in of(branch).items()
-        if inner.repository.refs(branch.names.base)
-    }
-
-
-def repositories(branch: "SandboxBranch") -> Iterator[Repository]:
+def repositories(branch: Branch) -> Iterator[Repository]:
     """Give the repository of a branch, and those of all its submodules."""
     yield branch.repository
     for inner in of(branch).values():
@@ -92,10 +91,10 @@ def numbers(repository: Repository, prefix: str) -> set[int]:
     return found
 
 
-def set_up(branch: "SandboxBranch") -> None:
+def set_up(branch: Branch) -> None:
     """Push what a branch records of its submodules, if that is here, and check it out there."""
     names, repository = branch.names, branch.repository
-    found = of(branch)
+    found = _candidates(branch)
     refs = repository.refs(names.ref, names.base) if found else {}
     tip = refs.get(names.ref) or refs.get(names.base)
     recorded = submodules.recorded(repository, tip) if tip else {}
@@ -105,7 +104,7 @@ def set_up(branch: "SandboxBranch") -> None:
                 inner.set_up(fresh=False)
 
 
-def sync(branch: "SandboxBranch", *, everything: bool, aside: bool) -> Synced:
+def sync(branch: Branch, *, everything: bool, aside: bool) -> Synced:
     """Sync all submodules. One that its sandbox's git cannot use is left there, and named."""
     found = Synced()
     for path, inner in of(branch).items():
@@ -122,7 +121,7 @@ def sync(branch: "SandboxBranch", *, everything: bool, aside: bool) -> Synced:
     return found
 
 
-def update(branch: "SandboxBranch", commit: str, what: str) -> bool:
+def update(branch: Branch, commit: str, what: str) -> bool:
     """Merge what a commit of the user's records of submodules into them; tell whether any of it was
     new there."""
     recorded = submodules.recorded(branch.repository, commit) if branch.with_submodules else {}
@@ -134,7 +133,7 @@ def update(branch: "SandboxBranch", commit: str, what: str) -> bool:
     return new
 
 
-def push(branch: "SandboxBranch") -> None:
+def push(branch: Branch) -> None:
     """Push the branch of each submodule that has one here."""
     for path, inner in of(branch).items():
         if inner.repository.refs(branch.names.ref):
@@ -156,20 +155,16 @@ def shown(path: str) -> str:
     return printable(path).replace("\n", "?")[:100]
 
 
-def _and(outcome: "Outcome", more: "Outcome", name: str = "") -> "Outcome":
+def _and(outcome: Outcome, more: Outcome, name: str = "") -> Outcome:
     """Join two outcomes; of the second one it is said whose it is."""
-    said = more.message if more.changed else more.remarks
+    message = more.message if more.changed else more.remarks
     begin = f"{name}: " if name else ""
     return replace(
         outcome,
         changed=outcome.changed or more.changed,
         head=outcome.head if name else more.head,
         kept=(*outcome.kept, *more.kept),
-        left_behind=_text(outcome.left_behind, more.left_behind and begin + more.left_behind),
-        message=_text(outcome.message, said and begin + said),
-        remarks=_text(outcome.remarks, more.remarks and begin + more.remarks),
+        left_behind=said(outcome.left_behind, more.left_behind and begin + more.left_behind),
+        message=said(outcome.message, message and begin + message),
+        remarks=said(outcome.remarks, more.remarks and begin + more.remarks),
     )
-
-
-def _text(*parts: str) -> str:
-    return "; ".join(filter(None, parts))[:4000]

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
 
 from git_daytona.api.cloud import Cloud
 from git_daytona.base import log
@@ -12,62 +11,20 @@ from git_daytona.base.threads import concurrently
 from git_daytona.git import branches
 from git_daytona.git.branches import Integrated, Kept
 from git_daytona.git.refs import INVENTORY, PROJECT, SANDBOX_BRANCH, UPDATES, Names
-from git_daytona.git.repository import Repository
 from git_daytona.sandbox import ownership
 from git_daytona.sandbox import report as sandbox
 from git_daytona.sandbox.report import CommitText, Report
-from git_daytona.sandbox.transport import Transport
 from git_daytona.sessions import lfs, submodules
+from git_daytona.sessions.branch import MESSAGE_LENGTH, Branch, Outcome
 from git_daytona.sessions.submodules import Synced
 from git_daytona.transfer.failures import RefGone
-
-MESSAGE_LENGTH = 4000
-"""The longest message of a sync, characters."""
 
 MOST_IGNORED = 5
 """How many ignored files a deletion's message names."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a sync did: ``message`` is one line for people and the state file, ``left_behind`` what
-    could not come back and is still only in the sandbox."""
-
-    changed: bool
-    head: str | None
-    kept: tuple[Kept, ...] = ()
-    ports: tuple[int, ...] = ()
-    left_behind: str = ""
-    message: str = ""
-    before: str | None = None
-    """The commit that the branch was at, or began with."""
-    remarks: str = ""
-    """The message without where the branch is."""
-
-
-@dataclass(frozen=True)
-class SandboxBranch:
-    """A session's branch here and the sandbox that works on it; ``transport`` is told each step."""
-
-    repository: Repository
-    transport: Transport
-    sandbox_id: str
-    names: Names
-    commit: CommitText = field(default_factory=CommitText)
-    """What the commit of pending changes says."""
-    with_submodules: bool = False
-    with_lfs: bool = False
-    path: str = ""
-    """Of a submodule, within its project."""
-
-    def submodule(self, repository: Repository, path: str) -> "SandboxBranch":
-        """Make the branch of a submodule."""
-        transport = self.transport.submodule(repository, path)
-        return replace(self, repository=repository, transport=transport, path=path)
-
-    @property
-    def cloud(self) -> Cloud:
-        return self.transport.transfers.cloud
+class SandboxBranch(Branch):
+    """What is done with a session's branch and its sandbox; ``transport`` is told each step."""
 
     def set_up(self, *, fresh: bool) -> None:
         """Give the session its remote, its sandbox's repository, and HEAD in it; the push checks
@@ -231,7 +188,7 @@ class SandboxBranch:
 
     def _send_lfs(self, commit: str, known: Sequence[str]) -> None:
         if self.with_lfs:
-            lfs.send(self, commit, *(f"^{each}" for each in known))
+            lfs.send(self, f"{commit}^{{tree}}", *(f"^{each}" for each in known))
 
     def _ready_for_push(self) -> Report:
         words = (self.cloud, self.sandbox_id, self.names.number, self.commit)
@@ -339,7 +296,7 @@ class SandboxBranch:
             again.notes.append(f"the sandbox's {what} was gone and was made again")
         if missing == "project":
             if local is not None:
-                self._send_lfs(f"{local}^{{tree}}", [])
+                self._send_lfs(local, [])
             submodules.set_up(self)
         return again
 
