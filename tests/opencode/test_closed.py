@@ -124,7 +124,6 @@ export default { id: "git-daytona", server: broken, setup: broken }
     "text",
     [
         pytest.param(None, id="no directory"),
-        pytest.param("export default {{", id="syntax"),
         pytest.param(THROWS, id="throws"),
     ],
 )

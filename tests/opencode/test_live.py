@@ -121,7 +121,7 @@ def test_not_installed(opencode: Path, look: Look) -> None:
     assert "run no agent here" in hint and "git daytona install" in hint
 
 
-@each_major
+@only_opencode_2
 def test_named_by_its_old_path(opencode: Path, look: Look) -> None:
     old = registration.PLUGIN.with_name("daytona.js").as_uri()
     opencode.write_text(json.dumps({"plugin": [old]}))

@@ -3,12 +3,12 @@
 import subprocess
 import threading
 
-from support.opencode_hosts import each_major, every_release
+from support.opencode_hosts import each_major, service_decides
 from support.plugin import state
 from support.processes import until
 
 
-@every_release
+@each_major
 def test_case_43_and_case_57_a_sub_agent_shares_its_roots_sandbox(
     opencode, model, repo, local, sandboxes
 ):
@@ -90,7 +90,7 @@ def test_case_48_and_case_63_a_deletion_that_must_be_refused_leaves_the_sandbox(
     assert state(repo)["sessions"][root]["gitReturn"]["state"] == "failed"
 
 
-@each_major
+@service_decides
 def test_case_57_two_first_calls_at_once_make_one_sandbox(opencode, model, repo, local, sandboxes):
     call = ("bash", {"command": "echo $HOME; ls README", "description": "look"})
     model.scripts["both"] = [[call, call], "ok"]
@@ -109,7 +109,7 @@ def test_case_57_a_chat_without_tools_makes_no_sandbox(opencode, model, repo, lo
     assert repo.git("branch", "--list", "opencode/*") == ""
 
 
-@each_major
+@service_decides
 def test_two_opencodes_in_one_repository(opencode, model, repo, local, sandboxes):
     both = threading.Event()
 
@@ -133,7 +133,7 @@ def test_two_opencodes_in_one_repository(opencode, model, repo, local, sandboxes
     assert local.live_tokens() == 0
 
 
-@each_major
+@service_decides
 def test_a_directory_without_a_repository(opencode, model, tmp_path, local, sandboxes):
     place = tmp_path / "plain"
     place.mkdir()

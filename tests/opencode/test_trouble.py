@@ -4,7 +4,7 @@ and the toasts."""
 import json
 import subprocess
 
-from support.opencode_hosts import each_major, every_release
+from support.opencode_hosts import each_major, service_decides
 
 LOOK = [[("bash", {"command": "ls", "description": "look"})], "ok"]
 
@@ -17,7 +17,7 @@ def run(opencode, model, repo):
     return said
 
 
-@every_release
+@each_major
 def test_no_key(opencode, model, repo, monkeypatch, sandboxes):
     monkeypatch.delenv("DAYTONA_API_KEY")
     said = run(opencode, model, repo)
@@ -44,7 +44,7 @@ def test_case_70_a_key_in_dotenv(canary, opencode, model, repo, monkeypatch, loc
     assert canary.leaks() == []
 
 
-@each_major
+@service_decides
 def test_the_api_is_down(opencode, model, repo, monkeypatch):
     monkeypatch.setenv("DAYTONA_API_URL", "http://127.0.0.1:1/api")
     said = run(opencode, model, repo)
@@ -53,7 +53,7 @@ def test_the_api_is_down(opencode, model, repo, monkeypatch):
     assert "nothing listens there" in opencode.toast("Daytona is not available")
 
 
-@each_major
+@service_decides
 def test_the_gateways_key_changed(opencode, model, repo, local, home, tmp_path):
     subprocess.run(
         ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", tmp_path / "other"),
