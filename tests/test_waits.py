@@ -122,7 +122,6 @@ ENDLESS = {
         "self._question.result()",
     ): "a question to the user; ended by an abort, and by the end of the host",
     ("base.run", "process.wait()"): "a person's own command in the foreground",
-    ("cli.daytona_local", "child.wait()"): "a person's own command",
     ("cli.daytona_local", "ended.wait()"): "daytona-local serve, until Ctrl-C",
     ("base.threads", "future.result()"): "after its end has been waited for",
     ("sessions.sync", "remote.result()"): "the same",
@@ -189,7 +188,7 @@ def test_children_start_in_one_place_and_with_a_limit():
             r"\bsubprocess\.(Popen|run|call|check_\w+)\(|os\.(fork|posix_spawn)", path.read_text()
         )
     }
-    assert started == {"base.run", "ssh", "cli.daytona_local"}
+    assert started == {"base.run", "ssh"}
 
 
 @pytest.mark.parametrize(

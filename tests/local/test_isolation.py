@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import git_daytona
-from git_daytona.local.core.model import ApiError, Isolation, Sandbox
+from git_daytona.local.core.model import ApiError, Isolation, Program, Sandbox
 from git_daytona.local.isolation import enclosed, plain
 from git_daytona.local.isolation.choose import choose
 from git_daytona.local.isolation.plain import replace_home
@@ -36,7 +36,8 @@ def make(folder: Path, name: str) -> Sandbox:
 
 def run(isolation: Isolation, sandbox: Sandbox, script: str, **more: object) -> tuple[int, str]:
     """Status and both streams of a shell script."""
-    process = isolation.popen(sandbox, ["sh", "-c", script], stderr=subprocess.STDOUT, **more)  # type: ignore[arg-type]
+    command = Program(["sh", "-c", script], stderr=subprocess.STDOUT, **more)
+    process = isolation.popen(sandbox, command)
     out, _ = process.communicate(timeout=SECONDS)
     return process.returncode, out.decode()
 
@@ -114,7 +115,9 @@ def any_sandbox(any_isolation: Isolation, root: Path) -> Iterator[Sandbox]:
 
 
 def test_status_and_streams(any_isolation: Isolation, any_sandbox: Sandbox) -> None:
-    process = any_isolation.popen(any_sandbox, ["sh", "-c", "echo out; echo err >&2; exit 7"])
+    process = any_isolation.popen(
+        any_sandbox, Program(["sh", "-c", "echo out; echo err >&2; exit 7"])
+    )
     assert process.communicate(timeout=SECONDS) == (b"out\n", b"err\n")
     assert process.returncode == 7
 
@@ -126,7 +129,7 @@ def test_a_signal_is_reported_as_such(any_isolation: Isolation, any_sandbox: San
 
 def test_input_ends_when_it_is_closed(any_isolation: Isolation, any_sandbox: Sandbox) -> None:
     data = os.urandom(1 << 20)
-    process = any_isolation.popen(any_sandbox, ["cat"], stdin=subprocess.PIPE)
+    process = any_isolation.popen(any_sandbox, Program(["cat"], stdin=subprocess.PIPE))
     out, _ = process.communicate(data, timeout=SECONDS)
     assert out == data
     assert process.returncode == 0
@@ -203,7 +206,7 @@ def test_killing_the_group_ends_command_and_children(
 ) -> None:
     mark = sleeper()
     process = any_isolation.popen(
-        any_sandbox, ["sh", "-c", f"sleep {mark} & sleep {mark} & echo up; wait"]
+        any_sandbox, Program(["sh", "-c", f"sleep {mark} & sleep {mark} & echo up; wait"])
     )
     assert process.stdout is not None
     assert process.stdout.readline() == b"up\n"
@@ -219,7 +222,7 @@ def test_start_and_stop_may_be_repeated(any_isolation: Isolation, any_sandbox: S
         assert run(any_isolation, any_sandbox, "true")[0] == 0
         list(pool.map(lambda _: any_isolation.stop(any_sandbox), range(8)))
     with pytest.raises(ApiError) as refused:
-        any_isolation.popen(any_sandbox, ["true"])
+        any_isolation.popen(any_sandbox, Program(["true"]))
     assert refused.value.status == 409
     any_isolation.start(any_sandbox)
     assert run(any_isolation, any_sandbox, "true")[0] == 0
@@ -253,16 +256,16 @@ SERVER = """
 import sys
 from pathlib import Path
 from git_daytona.local.isolation.choose import choose
-from git_daytona.local.core.model import Sandbox
+from git_daytona.local.core.model import Program, Sandbox
 root, mode, mark = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 isolation = choose(root, mode=mode)
 sandbox = Sandbox(id=mark, name="one", directory=root / "one")
 isolation.start(sandbox)
 command = f"setsid sleep {mark} & sleep {mark} & echo up; wait"
-process = isolation.popen(sandbox, ["sh", "-c", command])
+process = isolation.popen(sandbox, Program(["sh", "-c", command]))
 assert process.stdout.readline() == b"up\\n"
 command = f"sleep {mark} >/dev/null 2>&1 & exit"
-isolation.popen(sandbox, ["sh", "-c", command], stdout=None, stderr=None).wait()
+isolation.popen(sandbox, Program(["sh", "-c", command], stdout=None, stderr=None)).wait()
 print("up", flush=True)
 sys.stdin.read()
 """
@@ -439,7 +442,7 @@ def test_loopback_is_shared(isolation: Isolation, sandbox: Sandbox) -> None:
 
 def test_tools_are_found_and_missing_ones_reported(isolation: Isolation, sandbox: Sandbox) -> None:
     assert run(isolation, sandbox, "command -v git sh bash")[0] == 0
-    process = isolation.popen(sandbox, ["no-such-program"])
+    process = isolation.popen(sandbox, Program(["no-such-program"]))
     process.communicate(timeout=SECONDS)
     assert process.returncode == 127
 
@@ -460,14 +463,14 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("patient")
 def test_stopped_processes_do_not_hold_stop_up(isolation: Isolation, sandbox: Sandbox) -> None:
-    process = isolation.popen(sandbox, ["sh", "-c", "kill -STOP $$"])
+    process = isolation.popen(sandbox, Program(["sh", "-c", "kill -STOP $$"]))
     isolation.stop(sandbox)
     process.communicate(timeout=SECONDS)
 
 
 @pytest.mark.usefixtures("patient")
 def test_a_killed_command_does_not_hold_stop_up(isolation: Isolation, sandbox: Sandbox) -> None:
-    process = isolation.popen(sandbox, ["sleep", "900"])
+    process = isolation.popen(sandbox, Program(["sleep", "900"]))
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=SECONDS)
     isolation.stop(sandbox)
@@ -603,7 +606,7 @@ import os, sys, tempfile
 import uuid
 from pathlib import Path
 from git_daytona.local.isolation.choose import choose
-from git_daytona.local.core.model import ApiError, Sandbox
+from git_daytona.local.core.model import ApiError, Program, Sandbox
 with tempfile.TemporaryDirectory() as folder:
     root = Path(folder, "daytona")
     try:
@@ -617,7 +620,7 @@ with tempfile.TemporaryDirectory() as folder:
         "touch file /tmp/file && ! touch /etc/x && ! mount -o remount,rw / &&"
         "git init -q p && ps -e | wc -l"
     )
-    process = isolation.popen(sandbox, ["sh", "-c", script])
+    process = isolation.popen(sandbox, Program(["sh", "-c", script]))
     out, err = process.communicate()
     isolation.stop(sandbox)
     assert process.returncode == 0, err

@@ -18,7 +18,7 @@ from git_daytona.agents.table import INPUT, REASON, Agent
 from git_daytona.base.errors import GitDaytonaError
 from git_daytona.base.secret import printable
 from git_daytona.service import host_tools, payloads
-from git_daytona.settings.preferences import ALLOW_HOST_TOOLS
+from git_daytona.service.jsonrpc import word
 
 ANSWER_SECONDS = 20
 """How long one call may be thought about; agents give a hook 30 seconds, or more."""
@@ -60,8 +60,8 @@ def denial(agent: Agent, why: str) -> Answer:
 def _judged(agent: Agent, payload: dict[str, Any], here: Path) -> Mapping[str, Any] | None:
     """Return the arguments that a call runs with instead of its own; None if it runs as it is.
     Raises NotRun."""
-    tool, arguments = payload.get("tool_name"), payload.get("tool_input")
-    if not isinstance(tool, str) or not tool:
+    tool, arguments = word(payload, "tool_name"), payload.get("tool_input")
+    if tool is None:
         raise NotRun("the call names no tool")
     if agent.ours(tool, payload.get("mcp_context")):
         if agent.rewritten is None:
@@ -96,12 +96,7 @@ def _refusal(agent: Agent, tool: str) -> str:
     advice = "Use the tools that act there"
     if instead:
         advice = f"Use {agent.prefix}{instead}, which acts there"
-    name = tool if re.fullmatch(r"[\w:.-]{1,100}", tool) else "true"
-    return (
-        f"'{tool[:100]}' is blocked: it would act on the user's machine, and this session runs in "
-        f"a Daytona sandbox. {advice}. "
-        f"(The user may allow it: git config {ALLOW_HOST_TOOLS} {name})"
-    )
+    return host_tools.blocked(tool, advice)
 
 
 def _object(arguments: Any) -> dict[str, Any]:

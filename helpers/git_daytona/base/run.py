@@ -9,13 +9,12 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
-from git_daytona.base import inherited, messages, progress
+from git_daytona.base import inherited, messages, progress, signals
 from git_daytona.base.errors import MissingProgram, TimedOut
 from git_daytona.base.secret import redact
 
@@ -93,18 +92,6 @@ def end_group(process: Process) -> None:
 
 
 @contextlib.contextmanager
-def _handling(
-    numbers: Sequence[signal.Signals], handle: Callable[[int, FrameType | None], Any]
-) -> Iterator[None]:
-    before = {number: signal.signal(number, handle) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
 def _noted_signals() -> Iterator[list[int]]:
     """Note SIGTERM, SIGHUP and Ctrl-C while a child runs in a session of its own, and raise the
     first when the block has ended: an exception within Popen, or within the ending of the group,
@@ -115,7 +102,7 @@ def _noted_signals() -> Iterator[list[int]]:
     ours = (signal.SIG_DFL, signal.default_int_handler)
     numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
     handled = [each for each in numbers if main and signal.getsignal(each) in ours]
-    with _handling(handled, lambda number, _frame: came.append(number)):
+    with signals.handling(handled, came.append):
         yield came
     if came:
         raise KeyboardInterrupt if came[0] == signal.SIGINT else SystemExit(128 + came[0])
@@ -302,6 +289,9 @@ async def beside(
 
 # -- a person's own commands -----------------------------------------------------------------------
 
+FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH)
+PASSED_ON = (*FROM_TERMINAL, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
 
 def foreground(
     argv: Sequence[str],
@@ -319,17 +309,17 @@ def foreground(
     early: list[int] = []
     process: Process | None = None
 
-    def pass_on(number: int, _frame: object) -> None:
+    def pass_on(number: int) -> None:
         # Ctrl-C reaches the command by itself, through the terminal's process group; a signal to us
         # alone has to be handed on.
+        if number in FROM_TERMINAL and _has_terminal():
+            return
         if process is None:
             early.append(number)
-        elif number in (signal.SIGTERM, signal.SIGHUP) or not os.isatty(0):
+        else:
             process.send_signal(number)
 
-    numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
-    handled = [each for each in numbers if signal.getsignal(each) is not inherited.ignore]
-    with _handling(handled, pass_on):
+    with signals.handling(PASSED_ON, pass_on):
         progress.give_way()
         with inherited.passed_on():
             process = _start(argv, env, None, stdin=stdin, pass_fds=tuple(pass_fds))
@@ -337,3 +327,11 @@ def foreground(
             process.send_signal(number)
         status = process.wait()
     return 128 - status if status < 0 else status
+
+
+def _has_terminal() -> bool:
+    """Whether the terminal sends its signals to our process group, and so to our commands."""
+    try:
+        return os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return False

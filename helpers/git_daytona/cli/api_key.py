@@ -12,10 +12,10 @@ from dataclasses import replace
 import click
 
 from git_daytona.api.account import Account, KeyInfo
-from git_daytona.base import messages
+from git_daytona.base import messages, signals
 from git_daytona.base.errors import GitDaytonaError, KeyRefused, UsageError
 from git_daytona.base.secret import KEY_CHARACTERS, Secret, key_problem, printable
-from git_daytona.cli import options, signals
+from git_daytona.cli import options
 from git_daytona.cli.sandbox_tokens import PROGRAM, settings_here, warn
 from git_daytona.settings import cli_profile, keystore
 from git_daytona.settings.settings import DEFAULT_API_URL, KEYS_PAGE, Settings

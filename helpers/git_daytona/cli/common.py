@@ -126,11 +126,7 @@ def go_to(name: str) -> str:
     number = number_in(name)
     if number is not None and repository.find(repository.here()):
         return name
-    found = [
-        each
-        for each in state.all_sessions()
-        if each.sandbox_id and (each.sandbox_id == name or (number and each.number == number))
-    ]
+    found = [each for each in state.all_sessions() if _is_called(each, name, number)]
     if number is not None and len(found) > 1:
         raise UsageError(
             f"there are {len(found)} sessions {number} on this machine",
@@ -141,6 +137,11 @@ def go_to(name: str) -> str:
             os.chdir(each.worktree)
         return each.sandbox_id
     return name
+
+
+def _is_called(session: Session, name: str, number: int | None) -> bool:
+    by_number = number is not None and session.number == number
+    return bool(session.sandbox_id) and (by_number or session.sandbox_id == name)
 
 
 def warn_of_dangers(coordinator: Coordinator, session: Session) -> None:

@@ -6,7 +6,6 @@ import logging
 import os
 import shlex
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -18,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from git_daytona.base import inherited, messages, paths
-from git_daytona.base.errors import BadSetting, GitDaytonaError
+from git_daytona.base import messages, paths, run
+from git_daytona.base.errors import BadSetting, GitDaytonaError, MissingProgram
 from git_daytona.base.secret import key_out_of_environment
+from git_daytona.base.signals import handling, unwind
 from git_daytona.cli import options
 from git_daytona.cli.options import number
 from git_daytona.cli.program import program
-from git_daytona.cli.signals import handling, unwind
 from git_daytona.service import charge
 
 if TYPE_CHECKING:
@@ -40,8 +39,6 @@ CONTRADICTING = ("DAYTONA_SERVER_URL", "DAYTONA_JWT_TOKEN", "DAYTONA_ORGANIZATIO
 """Variables that would make the SDKs ignore the URL or the key that `exec` sets."""
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-FORWARDED = (*ENDING, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)
-FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH)
 
 SECTIONS = {
     "Commands": {
@@ -279,48 +276,13 @@ def _server(
 
 
 def _run(command: tuple[str, ...], environment: Mapping[str, str]) -> int:
-    """The command's exit status; 128 and the signal's number when one ended it.
-
-    It stays in our process group and has our terminal, so Ctrl-C and Ctrl-Z reach it by themselves;
-    signals that are sent to us alone are passed on.
-    """
-    child: subprocess.Popen[bytes] | None = None
-    early: list[int] = []
-
-    def forward(number: int) -> None:
-        if number in FROM_TERMINAL and _in_foreground():
-            return
-        if child is None:
-            early.append(number)
-        else:
-            child.send_signal(number)
-
-    with handling(FORWARDED, forward):
-        try:
-            # Not by run.py: that one is for children without a terminal, and with a limit of time.
-            with inherited.passed_on():
-                child = subprocess.Popen(command, env=environment)
-        except OSError as error:
-            messages.error(
-                PROGRAM,
-                GitDaytonaError(
-                    f"cannot run '{command[0]}': {error.strerror}", hint="check its name and PATH"
-                ),
-            )
-            missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-            return NOT_FOUND if missing else NOT_EXECUTABLE
-        for number in early:
-            child.send_signal(number)
-        status = child.wait()
-    return status if status >= 0 else 128 - status
-
-
-def _in_foreground() -> bool:
-    """Whether the terminal sends its signals to our process group, and so to the child."""
+    """The command's exit status; 128 and the signal's number when one ended it."""
     try:
-        return os.tcgetpgrp(0) == os.getpgrp()
-    except OSError:
-        return False
+        return run.foreground(command, environment)
+    except MissingProgram as problem:
+        messages.error(PROGRAM, problem)
+        missing = isinstance(problem.__cause__, FileNotFoundError | NotADirectoryError)
+        return NOT_FOUND if missing else NOT_EXECUTABLE
 
 
 @contextmanager

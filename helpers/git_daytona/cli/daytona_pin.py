@@ -89,12 +89,11 @@ def verify_(live: bool, offline: bool, as_json: bool) -> int:
     try:
         report = verify.look(_policy(), offline=offline, probe=presented.all_keys if live else None)
     except HostKeyRefused as problem:
-        status = verify.MISMATCH
         if as_json:
-            verdict = {"verdict": problem.message, "status": status, "advice": problem.hint}
-            options.print_json(verdict)
+            verdict = {"verdict": problem.message, "status": verify.MISMATCH}
+            options.print_json(verdict | {"advice": problem.hint})
         messages.error(PROGRAM, problem)
-        return status
+        return verify.MISMATCH
     document = {
         "mode": report.mode.value,
         "gateway": _gateway(report.endpoint),
@@ -197,8 +196,7 @@ def forget(host: Endpoint | None, yes: bool, as_json: bool) -> None:
 @options.as_json
 def import_(file: Path, host: Endpoint | None, yes: bool, as_json: bool) -> None:
     """Pin a gateway's keys of FILE, in known_hosts form, in place of those pinned before."""
-    place, lines = paths.pin_file(), _read(file)
-    policy = _policy()
+    lines, policy = _read(file), _policy()
     endpoint = host or _ask_endpoint(policy, lines)
     found = Evidence(policy.settings, endpoint, file, Pins(lines=tuple(lines)), None)
     if not found.has_line:
@@ -209,17 +207,25 @@ def import_(file: Path, host: Endpoint | None, yes: bool, as_json: bool) -> None
             f"'{file}' vouches for no key of '{endpoint.known_hosts_name}'",
             hint="look for @revoked lines in it",
         )
+    before = _pin_instead(endpoint, keys, f"'{printable(str(file.resolve()))}'", yes)
+    _print_change(endpoint, before, as_json)
+
+
+def _pin_instead(
+    endpoint: Endpoint, keys: Sequence[HostKey], origin: str, yes: bool
+) -> Sequence[HostKey]:
+    """Pin keys in place of those that are pinned; return these."""
+    place = paths.pin_file()
     with pin_file.changing(place):
         pins = pin_file.load(place)
         before = keys_of(pins.serving(endpoint))
         fresh = [key for key in keys if key not in before]
         if dropped := [key for key in before if key not in keys]:
             _confirm(endpoint, dropped, yes)
-            pins, fresh = pin_file.forget(place, pins, endpoint), keys
+            pins, fresh = pin_file.forget(place, pins, endpoint), [*keys]
         if fresh:
-            origin = f"'{printable(str(file.resolve()))}'"
             pin_file.add(place, pins, endpoint, fresh, origin)
-    _print_change(endpoint, before, as_json)
+    return before
 
 
 def _read(file: Path) -> Sequence[Line]:

@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 
 from git_daytona import ssh
-from git_daytona.base import files, messages, paths, run
+from git_daytona.base import files, messages, paths, run, signals
 from git_daytona.base.errors import BadSetting, GitDaytonaError, MissingProgram, UsageError
-from git_daytona.cli import common, options, signals
+from git_daytona.cli import common, options
 from git_daytona.cli.options import flag
 from git_daytona.git.refs import PROJECT
 from git_daytona.sessions import ssh_config
@@ -34,9 +34,9 @@ def ssh_config_(install: bool, uninstall: bool, dry_run: bool) -> None:
     """
     if install and uninstall:
         raise click.UsageError("--install and --uninstall exclude each other")
-    if dry_run and not (install or uninstall):
-        raise click.UsageError("--dry-run is for --install and --uninstall")
     if not (install or uninstall):
+        if dry_run:
+            raise click.UsageError("--dry-run is for --install and --uninstall")
         click.echo(_entries(), nl=False)
         return
     path = paths.home() / ".ssh" / "config"

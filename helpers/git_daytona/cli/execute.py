@@ -12,10 +12,10 @@ from typing import TextIO
 import click
 
 from git_daytona.agents import command_line
-from git_daytona.base import inherited, messages
+from git_daytona.base import inherited, messages, signals
 from git_daytona.base.errors import UsageError
 from git_daytona.base.secret import printable
-from git_daytona.cli import boundary, common, options, signals
+from git_daytona.cli import boundary, common, options
 from git_daytona.cli.options import flag, number
 from git_daytona.git.refs import PROJECT
 from git_daytona.sandbox import terminal
@@ -59,15 +59,7 @@ def exec_(
     agents = None
     if for_agent is not None:
         agents, line = Path(_decoded("DIR", for_agent)), _decoded("COMMAND", line)
-    if len(line.encode("utf-8", "surrogateescape")) > COMMAND_BYTES or "\0" in line:
-        raise UsageError(
-            f"the command is longer than {COMMAND_BYTES >> 10} KiB",
-            hint="copy it there as a file (git daytona cp), and run that",
-        )
-    if tty and not terminal.is_there():
-        raise UsageError(
-            "-t needs a terminal for input and output", hint="leave it out in scripts and pipes"
-        )
+    _check(line, tty)
     with common.coordinator(agents, anywhere=True, step="running the command") as coordinator:
         place = execution.place(coordinator, agents)
         if agents:
@@ -100,6 +92,18 @@ def exec_(
         if notice:
             common.warn(notice)
         return status
+
+
+def _check(line: str, tty: bool) -> None:
+    if len(line.encode("utf-8", "surrogateescape")) > COMMAND_BYTES or "\0" in line:
+        raise UsageError(
+            f"the command is longer than {COMMAND_BYTES >> 10} KiB",
+            hint="copy it there as a file (git daytona cp), and run that",
+        )
+    if tty and not terminal.is_there():
+        raise UsageError(
+            "-t needs a terminal for input and output", hint="leave it out in scripts and pipes"
+        )
 
 
 def _decoded(name: str, word: str) -> str:

@@ -67,19 +67,23 @@ def _delete(file: StateFile, session: Session, variables: Mapping[str, str]) -> 
     if place and session.number is not None:
         begun = place.refs(session.names.base).get(session.names.base)
     try:
-        if coordinator.busy(session.id):
-            raise GitDaytonaError("another process is at work on it")
-        try:
-            outcome = coordinator.delete(session.id)
-            said = outcome.message if outcome is not None and outcome.changed else ""
-        except GitDaytonaError as problem:
-            said = f"what had not come back is lost: {problem.message}"
-            coordinator.delete(session.id, force=True)
+        said = _deleted(coordinator, session.id)
     finally:
         coordinator.close()
     if place and (number := _number(session)):
         branches.give_back(place, Names(number, session.prefix), begun)
     return said
+
+
+def _deleted(coordinator: Coordinator, session_id: str) -> str:
+    if coordinator.busy(session_id):
+        raise GitDaytonaError("another process is at work on it")
+    try:
+        outcome = coordinator.delete(session_id)
+        return outcome.message if outcome is not None and outcome.changed else ""
+    except GitDaytonaError as problem:
+        coordinator.delete(session_id, force=True)
+        return f"what had not come back is lost: {problem.message}"
 
 
 def _number(session: Session) -> int | None:

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from git_daytona.base import run
+from git_daytona.base import run, signals
 from git_daytona.base.errors import GitDaytonaError
-from git_daytona.cli import signals, table
+from git_daytona.cli import table
 from git_daytona.git import environment
 
 ENTER = "\x1b[?1049h\x1b[?25l"

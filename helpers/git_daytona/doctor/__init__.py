@@ -29,18 +29,20 @@ def examine(
         repository[0] = find_repository(start)
         return repository[0]
 
-    def here() -> Repository | None:
-        return repository[0]
+    def inside() -> Path | None:
+        return repository[0].worktree if repository[0] else None
 
     def worktree() -> Path:
-        found = here()
-        return (found.worktree or start) if found else start
+        return inside() or start
 
     service = Service(start)
 
     def load() -> Seen:
         service.directory = worktree()
         return service.settings()
+
+    def sessions() -> Seen:
+        return service.sessions(repository[0])
 
     tried: list[Check] = []
     if daytona is not None:
@@ -52,8 +54,8 @@ def examine(
             Check("plugin file", machine.shim),
             Check("git", machine.git_version),
             Check("repository", partial(machine.repository, find, start), ("git",)),
-            Check("opencode", lambda: machine.opencode(here(), start)),
-            Check("plugin", lambda: machine.plugin(here(), start)),
+            Check("opencode", lambda: machine.opencode(inside(), start)),
+            Check("plugin", lambda: machine.plugin(inside(), start)),
             Check("confined", lambda: confinement.confined(worktree())),
             Check("ssh", partial(machine.ssh_version, os.environ)),
             Check("files", machine.own_files),
@@ -65,9 +67,7 @@ def examine(
             Check("snapshot", service.snapshot, ("key accepted",)),
             Check("gateway", service.gateway, ("api",)),
             Check("leases", service.leases, ("settings", "files")),
-            Check(
-                "sessions", lambda: service.sessions(here()), ("settings", "files", "repository")
-            ),
+            Check("sessions", sessions, ("settings", "files", "repository")),
             Check("daytona-local", lambda: machine.isolation(isolation, matters=service.is_local)),
             *tried,
         ]

@@ -45,8 +45,7 @@ def find_opencode() -> str | None:
     return shutil.which("opencode", path=ssh.search_path(os.environ.get("PATH", "")))
 
 
-def opencode(repository: Repository | None, start: Path) -> Seen:
-    worktree = repository.worktree if repository else None
+def opencode(worktree: Path | None, start: Path) -> Seen:
     program = find_opencode()
     if program is None:
         own, _ = _registered(worktree, start)
@@ -77,13 +76,12 @@ def opencode(repository: Repository | None, start: Path) -> Seen:
     return ok(text)
 
 
-def plugin(repository: Repository | None, start: Path) -> Seen:
+def plugin(worktree: Path | None, start: Path) -> Seen:
     """Whether OpenCode, run here, loads our plugin, once, and not Daytona's other one as well."""
-    worktree = repository.worktree if repository else None
     own, others = _registered(worktree, start)
-    if not own and find_opencode() is None:
-        return skipped(UNUSED)
     if not own:
+        if find_opencode() is None:
+            return skipped(UNUSED)
         return fail("OpenCode's configuration does not name it", INSTALL)
     for file, (first, *_) in own.items():
         if not (file / "index.js").is_file():

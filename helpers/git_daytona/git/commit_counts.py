@@ -66,6 +66,11 @@ def _counted(repository: Repository, pairs: Sequence[Pair]) -> dict[Pair, int]:
     lines = listing.text.splitlines()
     if listing.status != 0 or len(lines) == WALKED:
         return _counted_singly(repository, pairs)
+    return _walked([line.split(" ") for line in lines], pairs)
+
+
+def _walked(history: Sequence[Sequence[str]], pairs: Sequence[Pair]) -> dict[Pair, int]:
+    """Count for pairs, given each commit and its parents, children first."""
     # For each commit, as bits, the pairs whose base and whose tip contain it.
     in_base: defaultdict[str, int] = defaultdict(int)
     in_tip: defaultdict[str, int] = defaultdict(int)
@@ -73,8 +78,7 @@ def _counted(repository: Repository, pairs: Sequence[Pair]) -> dict[Pair, int]:
         in_base[base] |= 1 << place
         in_tip[tip] |= 1 << place
     commits: Counter[int] = Counter()
-    for line in lines:  # children before parents
-        oid, *parents = line.split(" ")
+    for oid, *parents in history:
         commits[in_tip[oid] & ~in_base[oid]] += 1
         for parent in parents:
             in_base[parent] |= in_base[oid]

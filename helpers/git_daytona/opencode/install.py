@@ -20,19 +20,9 @@ def install(worktree: Path | None) -> Change:
     """Plan for the project's configuration, or with None for that of all projects. Raises
     BadSetting for a file that cannot be edited."""
     entry = registration.entry()
-    paths = _files(worktree)
-    there = [found for path in paths if (found := registration.read(path)) is not None]
-    chosen = next((found for found in there if found.path.name in registration.NAMES), None)
-    if worktree is None:
-        # There the last array counts: another file would have no effect, or hide the plugins of
-        # this one.
-        better = [found for found in reversed(there) if found.document.root.item("plugin")]
-    else:
-        better = [found for found in there if found.own()]
-    chosen = next(iter(better), chosen)
-    if chosen is None:
-        path = next(path for path in paths if path.name in registration.NAMES)
-        return Change(path, None, _fresh(entry))
+    chosen = _chosen(worktree)
+    if isinstance(chosen, Path):
+        return Change(chosen, None, _fresh(entry))
     text = chosen.document.text
     own = [spec for spec in chosen.specs() if registration.is_ours(spec.text)]
     if not own:
@@ -43,6 +33,21 @@ def install(worktree: Path | None) -> Change:
     text = closing.add(text)
     replaced = tuple(spec.text for spec in own if spec.text != entry)
     return _checked(chosen, text, replaced, expected={entry})
+
+
+def _chosen(worktree: Path | None) -> Config | Path:
+    """The file that the plugin belongs into; its path where it has to be made."""
+    paths = _files(worktree)
+    there = [found for path in paths if (found := registration.read(path)) is not None]
+    if worktree is None:
+        # There the last array counts: another file would have no effect, or hide the plugins of
+        # this one.
+        better = [found for found in reversed(there) if found.document.root.item("plugin")]
+    else:
+        better = [found for found in there if found.own()]
+    named = [found for found in there if found.path.name in registration.NAMES]
+    missing = next(path for path in paths if path.name in registration.NAMES)
+    return next(iter((*better, *named)), missing)
 
 
 def uninstall(worktree: Path | None) -> list[Change]:

@@ -165,13 +165,7 @@ def append(document: Document, container: Node, item: str) -> str:
     with a comma where the last one has one, behind that one's comments."""
     text = document.text
     if not container.items:
-        inner = text[container.start + 1 : container.end - 1]
-        if _LINE.search(inner):
-            item = document.newline + _indentation(text, container.start) + _unit(document) + item
-        elif container.kind == "array" and not inner:
-            # padded, so that remove() can tell it from an array that was added with the item in it
-            item = f" {item} "
-        return text[: container.start + 1] + item + text[container.start + 1 :]
+        return _append_first(document, container, item)
     last = container.items[-1]
     indentation = _own_line(text, last)
     if indentation is None and _LINE.search(text, last.value.end, container.end - 1):
@@ -184,6 +178,17 @@ def append(document: Document, container: Node, item: str) -> str:
         return f"{text[:tail]}{gap}{item},{text[tail:]}"
     comma = tail if indentation is None else behind
     return f"{text[:comma]},{text[comma:tail]}{gap}{item}{text[tail:]}"
+
+
+def _append_first(document: Document, container: Node, item: str) -> str:
+    text = document.text
+    inner = text[container.start + 1 : container.end - 1]
+    if _LINE.search(inner):
+        item = document.newline + _indentation(text, container.start) + _unit(document) + item
+    elif container.kind == "array" and not inner:
+        # padded, so that remove() can tell it from an array that was added with the item in it
+        item = f" {item} "
+    return text[: container.start + 1] + item + text[container.start + 1 :]
 
 
 def replace(document: Document, node: Node, value: str) -> str:

@@ -266,11 +266,19 @@ def ports(cloud: Cloud, sandbox_id: str) -> list[int]:
 def parse(result: Execution, mark: str) -> Report:
     """Read the records that a script said (scripts/records.sh): ``KEY VALUE``."""
     found, ended = Report(), False
+    listed = {
+        "conflicted": found.conflicts,
+        "nested": found.nested,
+        "note": found.notes,
+        "ignored": found.inventory.ignored,
+        "unread": found.inventory.unread,
+    }
     for record in _records(result.output, mark):
         key, _, value = record.partition(" ")
         ended |= key == "end"
+        if key in listed and len(listed[key]) < NOTES:
+            listed[key].append(_shown(value))
         _read(found, key, value)
-        _read_inventory(found.inventory, key, value)
     _forget_earlier_inventory(found)
     # What is only there comes first, should there be too many.
     ordered = sorted(found.refs, key=lambda name: not name.startswith(INVENTORY))
@@ -330,12 +338,6 @@ def _read(found: Report, key: str, value: str) -> None:
         case "ref" if len(found.refs) <= 2 * MOST:  # branches, and an inventory
             oid, _, name = value.partition(" ")
             found.refs[name] = _oid(oid)
-        case "conflicted" if len(found.conflicts) < NOTES:
-            found.conflicts.append(_shown(value))
-        case "nested" if len(found.nested) < NOTES:
-            found.nested.append(_shown(value))
-        case "note" if len(found.notes) < NOTES:
-            found.notes.append(_shown(value))
         case "left" if len(found.left) < NOTES:
             reason, _, name = value.partition("\t")
             found.left.append(f"{_shown(name)} ({_shown(reason.strip())})")
@@ -351,19 +353,11 @@ def _read(found: Report, key: str, value: str) -> None:
             found.has_lfs = True
         case "missing" if value in ("project", "repository"):
             found.missing = value
-
-
-def _read_inventory(found: Inventory, key: str, value: str) -> None:
-    match key:
-        case "held" if len(found.held) <= MOST:
+        case "held" if len(found.inventory.held) <= MOST:
             oid, _, name = value.partition(" ")
-            found.held[_oid(oid)] = _shown(name)
-        case "ignored" if len(found.ignored) < NOTES:
-            found.ignored.append(_shown(value))
-        case "unread" if len(found.unread) < NOTES:
-            found.unread.append(_shown(value))
+            found.inventory.held[_oid(oid)] = _shown(name)
         case "inventory":
-            found.complete = True
+            found.inventory.complete = True
 
 
 def _failed(key: str, value: str) -> SandboxCommandFailed:

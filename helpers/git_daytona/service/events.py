@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from git_daytona.base.errors import GitDaytonaError
-from git_daytona.service.jsonrpc import Closed, Peer, Refused
+from git_daytona.service.jsonrpc import Closed, Peer, Refused, word
 from git_daytona.service.queues import Lane
 from git_daytona.sessions import working
 
@@ -45,37 +45,37 @@ class Events:
 
     def handle(self, kind: str, properties: Mapping[str, Any]) -> None:
         """One event of OpenCode's; one that we do not know, or names no session, is ignored."""
-        info = properties.get("info")
-        info = info if isinstance(info, dict) else {}
-        session_id = properties.get("sessionID") or info.get("id")
-        if not isinstance(session_id, str) or not session_id:
+        info, status = (_object(properties.get(name)) for name in ("info", "status"))
+        session_id = word(properties, "sessionID") or word(info, "id")
+        if session_id is None:
             return
-        status = properties.get("status")
-        idle = kind == "session.idle" or (isinstance(status, dict) and status.get("type") == "idle")
-        if isinstance(title := info.get("title"), str) and kind in (
-            "session.created",
-            "session.updated",
-        ):
-            self._called(session_id, title)
-        if kind == "session.prompted" and isinstance(prompt := info.get("prompt"), str):
-            with self._lock:
-                self._prompts.setdefault(session_id, prompt.strip().partition("\n")[0])
+        if kind in ("session.created", "session.updated"):
+            self._called(session_id, info.get("title"))
         if kind == "session.created":
-            parent = info.get("parentID") or properties.get("parentID")
-            self._born(session_id, parent if isinstance(parent, str) and parent else None)
+            self._born(session_id, word(info, "parentID") or word(properties, "parentID"))
+        elif kind == "session.prompted":
+            self._prompted(session_id, info.get("prompt"))
         elif kind == "session.deleted":
-            with self._lock:
-                child = bool(self._parents.pop(session_id, None) or info.get("parentID"))
-                self._titles.pop(session_id, None)
-                self._known_titles.pop(session_id, None)
-                self._prompts.pop(session_id, None)
-            if not child:
-                self._turns.delete(session_id)
+            self._deleted(session_id, info)
         elif kind in ("session.idle", "session.status") and self._is_root(session_id):
+            idle = kind == "session.idle" or status.get("type") == "idle"
             self._notes.submit(lambda: self.note_title(session_id))
             self._notes.submit(lambda: self._note_turn(session_id, idle=idle))
             # A sub-agent's end is not the turn's: its root goes on, and ends later.
             (self._turns.ended if idle else self._turns.begun)(session_id)
+
+    def _prompted(self, session_id: str, prompt: object) -> None:
+        if isinstance(prompt, str):
+            with self._lock:
+                self._prompts.setdefault(session_id, prompt.strip().partition("\n")[0])
+
+    def _deleted(self, session_id: str, info: Mapping[str, Any]) -> None:
+        with self._lock:
+            parent = self._parents.pop(session_id, None)
+            for known in (self._titles, self._known_titles, self._prompts):
+                known.pop(session_id, None)
+        if not (parent or info.get("parentID")):
+            self._turns.delete(session_id)
 
     def root(self, session_id: str) -> str:
         """The session whose sandbox a tool call is for. A session that we never heard of (we, or
@@ -107,7 +107,7 @@ class Events:
             answer = self._peer.ask("fork", {"sessionID": session_id}).result(PARENT_SECONDS)
         except (Refused, Closed, TimeoutError):
             return []
-        ids = answer.get("sessionIDs") if isinstance(answer, dict) else None
+        ids = _object(answer).get("sessionIDs")
         return [each for each in ids if isinstance(each, str)] if isinstance(ids, list) else []
 
     def _parent(self, session_id: str) -> str | None:
@@ -118,13 +118,11 @@ class Events:
         if found is None:
             try:
                 answer = self._peer.ask("parent", {"sessionID": session_id}).result(PARENT_SECONDS)
-                found = answer.get("parentID") if isinstance(answer, dict) else None
+                found = word(_object(answer), "parentID")
             # a client that cannot say: its sessions have no sub-agents
             except (Refused, Closed, TimeoutError):
                 found = None
-        self._born(
-            session_id, found if isinstance(found, str) and found and found != session_id else None
-        )
+        self._born(session_id, found if found != session_id else None)
         with self._lock:
             return self._parents.get(session_id)
 
@@ -141,10 +139,12 @@ class Events:
         except GitDaytonaError:
             pass
 
-    def _called(self, session_id: str, title: str) -> None:
+    def _called(self, session_id: str, title: object) -> None:
         """A session's title, which OpenCode repeats with everything that happens in it."""
+        if not isinstance(title, str) or DEFAULT_TITLE.match(title):
+            return
         with self._lock:
-            if self._known_titles.get(session_id) == title or DEFAULT_TITLE.match(title):
+            if self._known_titles.get(session_id) == title:
                 return
             self._known_titles[session_id] = self._titles[session_id] = title
         self._notes.submit(lambda: self.note_title(session_id))
@@ -181,3 +181,7 @@ class Events:
     def _is_root(self, session_id: str) -> bool:
         with self._lock:
             return self._parents.get(session_id) is None
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -54,11 +54,15 @@ def refusal(
         tool.startswith(f"{re.sub(r'[^a-zA-Z0-9_-]', '_', server)}_") for server in servers
     ):
         return ""
-    name = tool if re.fullmatch(r"[\w-]+", tool) else "true"
+    return blocked(tool, "Use the tools that act there instead")
+
+
+def blocked(tool: str, advice: str) -> str:
+    """Say why a tool may not run, and what the agent should do."""
+    name = tool if re.fullmatch(r"[\w:.-]{1,100}", tool) else "true"
     return (
-        f"'{tool}' is blocked: it would act on the user's machine, and this session runs in "
-        "a Daytona sandbox. Use the tools that act"
-        f" there instead. (The user may allow it: git config {KEY} {name})"
+        f"'{tool[:100]}' is blocked: it would act on the user's machine, and this session runs in "
+        f"a Daytona sandbox. {advice}. (The user may allow it: git config {KEY} {name})"
     )
 
 

@@ -39,10 +39,15 @@ class Refused(Exception):
 
 def text(params: Mapping[str, Any], name: str) -> str:
     """A parameter that must be a string and not empty; raises Refused."""
-    value = params.get(name)
-    if not isinstance(value, str) or not value:
+    if (value := word(params, name)) is None:
         raise Refused(INVALID_PARAMS, f"'{name}' must be a string")
     return value
+
+
+def word(params: Mapping[str, Any], name: str) -> str | None:
+    """A parameter that is a string and not empty; None for anything else."""
+    value = params.get(name)
+    return value if isinstance(value, str) and value else None
 
 
 class Closed(Exception):

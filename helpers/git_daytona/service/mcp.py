@@ -32,7 +32,7 @@ from git_daytona.base.errors import GitDaytonaError, NotFound
 from git_daytona.git.refs import PROJECT
 from git_daytona.git.repository import find
 from git_daytona.service.dispatcher import Dispatcher
-from git_daytona.service.jsonrpc import Refused, Request, SilentPeer
+from git_daytona.service.jsonrpc import Refused, Request, SilentPeer, word
 from git_daytona.service.toasts import described
 from git_daytona.tools import review
 from git_daytona.tools.context import Tool
@@ -181,7 +181,8 @@ class _Session(SilentPeer):
             dispatcher = await self._ready(context)
             arguments = dict(params.arguments or {})
             if self._hooked:
-                self._id = _named(arguments.pop("session", None))
+                self._id = _named(arguments)
+                del arguments["session"]
             self._begin(dispatcher, context)
             self._turns.add(self._id)
             words = {"name": params.name, "arguments": arguments, "sessionID": self._id}
@@ -285,8 +286,8 @@ async def _root(context: "ServerRequestContext[Any]") -> Path | None:
     """The first directory among the roots of a client that has some. The newest revision of the
     protocol has no roots any more."""
     session = context.session
-    capabilities = session.client_capabilities
-    if capabilities is None or capabilities.roots is None or not session.can_send_request:
+    has_roots = getattr(session.client_capabilities, "roots", None) is not None
+    if not has_roots or not session.can_send_request:
         return None
     try:
         async with asyncio.timeout(ROOTS_SECONDS):
@@ -309,9 +310,9 @@ def _session_id(dispatcher: Dispatcher, name: str) -> str:
         return name
 
 
-def _named(session: Any) -> str:
+def _named(arguments: Mapping[str, Any]) -> str:
     """The session that a hook has put into a call. Raises Refused."""
-    if not isinstance(session, str) or not session:
+    if (session := word(arguments, "session")) is None:
         raise Refused(
             protocol.INVALID_PARAMS,
             "the agent's hook did not run, so this call was not made: "

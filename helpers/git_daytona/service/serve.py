@@ -25,6 +25,7 @@ from git_daytona.service.jsonrpc import (
     Refused,
     Request,
     text,
+    word,
 )
 from git_daytona.tools.registry import TOOLS
 
@@ -128,8 +129,8 @@ class Service:
         if not directory.is_absolute():
             raise Refused(INVALID_PARAMS, "'directory' must be absolute")
         client = request.params.get("client")
-        given, project = request.params.get("worktree"), request.params.get("projectID")
-        worktree = given if isinstance(given, str) and given not in ("", "/") else str(directory)
+        worktree = word(request.params, "worktree") or "/"
+        worktree = str(directory) if worktree == "/" else worktree
         tools = {tool.name: tool for tool in TOOLS}
         chosen = opted_in(directory)
         request.answer(
@@ -153,7 +154,7 @@ class Service:
             tools,
             directory,
             worktree,
-            project if isinstance(project, str) and project else None,
+            word(request.params, "projectID"),
             client if isinstance(client, dict) else {},
         )
         self._dispatcher.workspace.begin()

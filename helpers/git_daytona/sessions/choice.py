@@ -23,13 +23,12 @@ def meant(sessions: Sequence[Session], repository: Repository | None) -> Session
     if not sessions:
         raise NotFound("no sessions here yet", hint="start one: git daytona start")
     branch = _branch(repository) if repository else ""
-    on_branch = [each for each in sessions if branch and each.branch == branch]
-    prefixes = {f"{each.prefix}/" for each in sessions}
-    if not on_branch and len(sessions) == 1 and not branch.startswith(tuple(prefixes)):
-        return sessions[0]
-    if not on_branch:
+    for each in sessions:
+        if branch and each.branch == branch:
+            return each
+    if len(sessions) > 1 or branch.startswith(f"{sessions[0].prefix}/"):
         raise which(sessions)
-    return on_branch[0]
+    return sessions[0]
 
 
 def which(sessions: Sequence[Session]) -> WhichSession:

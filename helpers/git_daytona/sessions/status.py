@@ -121,19 +121,22 @@ def overview(coordinator: Coordinator, *, offline: bool) -> Overview:
                 files.write_whole(memory, json.dumps(look.seen).encode())
         except GitDaytonaError as failed:
             problem = failed
-    positions: dict[int, BranchPosition] = {}
+    positions = _positions(coordinator, sessions)
+
+    def busy(each: Session) -> bool:
+        return working.is_marked(coordinator.git_dir, each.id) or coordinator.busy(each.id)
+
+    rows = (_row(each, look, positions, working=busy(each)) for each in sessions)
+    return Overview(tuple(rows), problem)
+
+
+def _positions(coordinator: Coordinator, sessions: Sequence[Session]) -> dict[int, BranchPosition]:
     synced = [each.names for each in sessions if each.number is not None]
     if synced and coordinator.has_repository:
         # a repository that git cannot read: the sessions are shown all the same
         with suppress(GitDaytonaError):
-            positions = branch_positions(coordinator.repository, synced)
-    busy = {
-        each.id
-        for each in sessions
-        if working.is_marked(coordinator.git_dir, each.id) or coordinator.busy(each.id)
-    }
-    rows = (_row(each, look, positions, working=each.id in busy) for each in sessions)
-    return Overview(tuple(rows), problem)
+            return branch_positions(coordinator.repository, synced)
+    return {}
 
 
 def everywhere(coordinator: Coordinator, *, offline: bool) -> Overview:

@@ -18,6 +18,13 @@ _ASCII = str.maketrans(
     "''''\"\"\"\"------- ",
 ) | {ord("\u2026"): "..."}
 
+_MISPLACED = {
+    "add": " of a new file must begin with '+'",
+    "delete": ": nothing may follow '*** Delete File:'",
+    "": " stands before the first header",
+}
+"""What is wrong with a line below the header of a section."""
+
 Line = tuple[str, str]  # its sign (" ", "-" or "+"), and the line without
 
 
@@ -39,6 +46,11 @@ class Section:
     target: str  # where it moves to; else the same as ``path``
     chunks: list[Chunk] = field(default_factory=list)
     added: list[str] = field(default_factory=list)  # the lines of a new file
+
+    @property
+    def changes_nothing(self) -> bool:
+        is_moved = self.target != self.path
+        return self.action == "update" and not is_moved and not any(it.lines for it in self.chunks)
 
 
 class Rejected(ToolError):
@@ -69,8 +81,7 @@ def parse(text: str) -> list[Section]:
     if not sections:
         raise ToolError("patch rejected: empty patch")
     for section in sections:
-        has_hunks = any(chunk.lines for chunk in section.chunks)
-        if section.action == "update" and section.target == section.path and not has_hunks:
+        if section.changes_nothing:
             raise Rejected(f"no hunks found for {section.path}")
     return sections
 
@@ -86,12 +97,8 @@ def _add(section: Section, row: str, number: int) -> None:
         _add_to_chunks(section.chunks, row, number)
     elif section.action == "add" and row.startswith("+"):
         section.added.append(row[1:] + "\n")
-    elif row.strip() and section.action == "add":
-        raise Rejected(f"line {number} of a new file must begin with '+': {row[:200]}")
-    elif row.strip() and section.action == "delete":
-        raise Rejected(f"line {number}: nothing may follow '*** Delete File:': {row[:200]}")
     elif row.strip():
-        raise Rejected(f"line {number} stands before the first header: {row[:200]}")
+        raise Rejected(f"line {number}{_MISPLACED[section.action]}: {row[:200]}")
 
 
 def _add_to_chunks(chunks: list[Chunk], row: str, number: int) -> None:

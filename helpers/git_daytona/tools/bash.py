@@ -28,6 +28,14 @@ _ENDED = re.compile(
     r"ended (?P<status>[0-9]{1,15}) (?P<reason>exit|time|size|cancel) (?P<size>[0-9]{1,15}) "
     r"[0-9]{1,15} (?P<alive>yes|no) (?P<log>.+)"
 )
+_ENDINGS = {
+    "time": "shell tool terminated command after exceeding timeout {limit} ms. If this command is "
+    "expected to take longer and is not waiting for interactive input, retry with a larger timeout "
+    "value in milliseconds.",
+    "size": f"shell tool terminated command because it wrote more than {OVERFLOW // 2**20} MiB of "
+    "output",
+    "cancel": "User aborted the command",
+}
 _LEFT = re.compile(r"left (?P<pid>[0-9]{1,15}) (?P<log>.+)")
 
 
@@ -105,25 +113,13 @@ class _Call:
         shown = answers.tail(printed)
         cut = shown != printed or int(ended["size"]) > SENT
         status, log = int(ended["status"]), name(ended["log"])
-        metadata = self._metadata(printed) | {"exit": None, "truncated": cut}
-        note = ""
-        if ended["reason"] == "exit":
-            metadata["exit"] = status
-            if ended["alive"] == "yes":
-                note = f"a process of this command is still running; its output goes to {log}"
-            elif status and not shown:
-                note = f"exit status {status}"
-        elif ended["reason"] == "time":
-            note = (
-                f"shell tool terminated command after exceeding timeout {self.limit} ms. If this "
-                "command is expected to take longer and is not waiting for interactive input, "
-                "retry with a larger timeout value in milliseconds."
-            )
-        elif ended["reason"] == "size":
-            most = f"{OVERFLOW // 2**20} MiB"
-            note = f"shell tool terminated command because it wrote more than {most} of output"
-        else:
-            note = "User aborted the command"
+        own = status if ended["reason"] == "exit" else None
+        metadata = self._metadata(printed) | {"exit": own, "truncated": cut}
+        note = _ENDINGS.get(ended["reason"], "").format(limit=self.limit)
+        if own is not None and ended["alive"] == "yes":
+            note = f"a process of this command is still running; its output goes to {log}"
+        elif own and not shown:
+            note = f"exit status {status}"
         text = shown or "(no output)"
         if cut:
             text = f"...output truncated...\n\nFull output saved to: {log}\n\n{text}"

@@ -70,6 +70,12 @@ class Evidence:
         return Published(self.endpoint)
 
     @property
+    def common(self) -> set[HostKey] | None:
+        """The published keys that are trusted, too; None where one side has nothing to compare."""
+        keys = self.published.keys
+        return set(keys) & set(self.trusted) if self.lines and keys else None
+
+    @property
     def offered(self) -> tuple[HostKey, ...]:
         """The published keys that the file does not revoke."""
         keys = self.published.keys
@@ -116,38 +122,49 @@ def decide(it: Evidence, *, report: bool = False) -> Outcome:
     A transfer goes on without the API's answer, and where it contradicts itself: those are outcomes
     of a ``report`` only.
     """
-    keys, lines = it.published.keys, it.lines
-    both, agreed = lines and keys, set(keys) & set(it.trusted)
-    if it.complaint and it.file is None and not it.complaint.other_host:
-        return Outcome.USER_SSH if keys or not it.settings.auto_pin else Outcome.NOWHERE
     if it.complaint:
         return _of_complaint(it, it.complaint)
     if report and it.published.contradicted:
         return Outcome.CONTRADICTED
-    if it.published.unreadable and not (keys or lines):
+    found = _of_keys(it)
+    if report and not found and isinstance(it.answer, GitDaytonaError):
+        return Outcome.NOT_ASKED
+    return found or _of_file(it)
+
+
+def _of_keys(it: Evidence) -> Outcome | None:
+    """What is wrong with the published, trusted and presented keys; None if nothing is."""
+    keys = it.published.keys
+    if it.published.unreadable and not (keys or it.lines):
         return Outcome.UNREADABLE
-    if both and not agreed:
+    if it.common == set():
         return Outcome.DISJOINT
     if it.refused:
         return _of_complaint(it, it.refused)
     if keys and it.shown not in (None, *keys):
         return Outcome.TRUSTED_ONLY
-    if both and agreed.isdisjoint(it.offered):
+    if it.common and it.common.isdisjoint(it.offered):
         return Outcome.REVOKED_PIN
-    if report and isinstance(it.answer, GitDaytonaError):
-        return Outcome.NOT_ASKED
+    return None
+
+
+def _of_file(it: Evidence) -> Outcome:
+    """What follows where nothing is wrong."""
     if it.mode is Mode.MANUAL and not it.has_line:
         return Outcome.NO_LINE
-    if not lines and _is_unknown(it):
+    if not it.lines and _is_unknown(it):
         return Outcome.UNKNOWN
-    if it.mode is Mode.INHERITED and not (keys and it.presented):
+    if it.mode is Mode.INHERITED and not (it.published.keys and it.presented):
         return Outcome.INHERIT
-    return Outcome.KEEP if lines or it.presented is not None else Outcome.PIN
+    return Outcome.KEEP if it.lines or it.presented is not None else Outcome.PIN
 
 
 def _of_complaint(it: Evidence, refused: Complaint) -> Outcome:
     if refused.other_host:
         return Outcome.OTHER_HOST
+    if it.complaint and it.file is None:
+        is_nowhere = it.settings.auto_pin and not it.published.keys
+        return Outcome.NOWHERE if is_nowhere else Outcome.USER_SSH
     if refused.no_type:
         return Outcome.NO_TYPE
     if refused.revoked:

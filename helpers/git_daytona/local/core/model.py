@@ -20,6 +20,20 @@ UMASK = 0o022
 Stream = int | IO[bytes] | None
 
 
+@dataclass(frozen=True)
+class Program:
+    """A command for a sandbox. ``cwd`` is a path of the sandbox (default HOME; relative ones are
+    relative to HOME); ``env`` is added to a clean base environment (see `environment`) and the
+    sandbox's own ``env``."""
+
+    argv: Sequence[str]
+    cwd: str | None = None
+    env: Mapping[str, str] | None = None
+    stdin: Stream = subprocess.DEVNULL
+    stdout: Stream = subprocess.PIPE
+    stderr: Stream = subprocess.PIPE
+
+
 class ApiError(Exception):
     """A request that is refused; becomes Daytona's error envelope.
 
@@ -98,24 +112,10 @@ class Isolation(Protocol):
     def stop(self, sandbox: Sandbox) -> None:
         """End every process of the sandbox; idempotent; returns when they are gone."""
 
-    def popen(
-        self,
-        sandbox: Sandbox,
-        argv: Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        stdin: Stream = subprocess.DEVNULL,
-        stdout: Stream = subprocess.PIPE,
-        stderr: Stream = subprocess.PIPE,
-    ) -> "subprocess.Popen[bytes]":
-        """Run argv inside the started sandbox, in a new session (so that its process group can be
-        signalled).
-
-        ``cwd`` is a path of the sandbox (default HOME; relative ones are relative to HOME); ``env``
-        is added to a clean base environment (see `environment`) and the sandbox's own ``env``.
-        Nothing of the host's environment goes in. The exit status is the command's; killing the
-        returned process's group ends the command and its children in the sandbox.
+    def popen(self, sandbox: Sandbox, command: Program) -> "subprocess.Popen[bytes]":
+        """Run a command inside the started sandbox, in a new session (so that its process group can
+        be signalled). Nothing of the host's environment goes in. The exit status is the command's;
+        killing the returned process's group ends the command and its children in the sandbox.
         """
 
     def path(self, sandbox: Sandbox, path: str) -> Path:

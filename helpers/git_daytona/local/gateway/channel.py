@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import IO, Any
 
 from git_daytona.local.core import pipes
-from git_daytona.local.core.model import ApiError, Isolation, Sandbox
+from git_daytona.local.core.model import ApiError, Isolation, Program, Sandbox
 from git_daytona.local.core.model import Stream as Source
 from git_daytona.local.gateway.streams import Access, Stream
 from git_daytona.local.isolation.builders import child_of
@@ -169,9 +169,8 @@ class Session(Stream):
         self, argv: list[str], env: dict[str, str], stream: Source
     ) -> "subprocess.Popen[bytes]":
         access = self.access
-        self._process = access.isolation.popen(
-            access.sandbox, argv, env=env, stdin=stream, stdout=stream, stderr=stream
-        )
+        command = Program(argv, env=env, stdin=stream, stdout=stream, stderr=stream)
+        self._process = access.isolation.popen(access.sandbox, command)
         return self._process
 
     async def _feed(self, pipe: IO[bytes]) -> None:

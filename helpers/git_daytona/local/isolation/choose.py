@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from git_daytona.local.core.model import ApiError, Isolation, Sandbox
+from git_daytona.local.core.model import ApiError, Isolation, Program, Sandbox
 from git_daytona.local.isolation import builders
 from git_daytona.local.isolation.enclosed import Enclosed
 from git_daytona.local.isolation.plain import Plain
@@ -56,9 +56,8 @@ def probe(isolation: Isolation, root: Path) -> None:
         sandbox = Sandbox(id="probe", name="probe", directory=Path(folder))
         try:
             isolation.start(sandbox)
-            command = isolation.popen(
-                sandbox, ["sh", "-c", "test -w . && test ! -w /etc && git --version"]
-            )
+            script = "test -w . && test ! -w /etc && git --version"
+            command = isolation.popen(sandbox, Program(["sh", "-c", script]))
             try:
                 _, said = command.communicate(timeout=PROBE_SECONDS)
             except subprocess.TimeoutExpired:

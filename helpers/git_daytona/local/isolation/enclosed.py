@@ -2,17 +2,18 @@
 command."""
 
 import os
+import posixpath
 import shutil
 import signal
 import subprocess
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from git_daytona.local.core.model import HOME, UMASK, ApiError, Sandbox, Stream
+from git_daytona.local.core.model import HOME, UMASK, ApiError, Program, Sandbox, Stream
 from git_daytona.local.isolation.builders import READY, child_of
 from git_daytona.local.isolation.environment import apart, environment
 from git_daytona.local.isolation.terminal import open_pair
@@ -149,17 +150,7 @@ class Enclosed:
         running.holder.wait()
         os.close(running.root)
 
-    def popen(
-        self,
-        sandbox: Sandbox,
-        argv: Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        stdin: Stream = subprocess.DEVNULL,
-        stdout: Stream = subprocess.PIPE,
-        stderr: Stream = subprocess.PIPE,
-    ) -> "subprocess.Popen[bytes]":
+    def popen(self, sandbox: Sandbox, command: Program) -> "subprocess.Popen[bytes]":
         """See `Isolation.popen`. With a terminal as stdin the command is a session leader that has
         it as controlling terminal."""
         running = self._find(sandbox)
@@ -177,24 +168,24 @@ class Enclosed:
             drop.append("--clear-groups")
         else:
             enter += ["--user", "--preserve-credentials"]
-        terminal = [self._setsid, "--ctty"] if _is_terminal(stdin) else []
-        variables, late = apart(environment(sandbox, env))
-        directory = f"{HOME}/{cwd}" if cwd and not cwd.startswith("/") else cwd or HOME
-        command = subprocess.Popen(
+        terminal = [self._setsid, "--ctty"] if _is_terminal(command.stdin) else []
+        variables, late = apart(environment(sandbox, command.env))
+        directory = posixpath.join(HOME, command.cwd or HOME)
+        process = subprocess.Popen(
             [
                 *(*self._limits(sandbox), *enter, "--", *drop),
-                *(self._env, f"--chdir={directory}", "--", *terminal, *late, *argv),
+                *(self._env, f"--chdir={directory}", "--", *terminal, *late, *command.argv),
             ],
             cwd="/",
             env=variables,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
+            stdin=command.stdin,
+            stdout=command.stdout,
+            stderr=command.stderr,
             umask=UMASK,
             start_new_session=True,
         )
-        running.commands.add(command)
-        return command
+        running.commands.add(process)
+        return process
 
     def _limits(self, sandbox: Sandbox) -> list[str]:
         """The command that limits another one, and all that it starts, to the sandbox's size, as

@@ -7,10 +7,9 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from git_daytona.local.core.model import HOME, UMASK, ApiError, Sandbox, Stream
+from git_daytona.local.core.model import HOME, UMASK, ApiError, Program, Sandbox
 from git_daytona.local.isolation.environment import MARK, environment
 from git_daytona.local.isolation.view import Bind, View, hidden_places, resolve
 
@@ -113,17 +112,7 @@ class Plain:
         if running is not None:
             running.end(sandbox)
 
-    def popen(
-        self,
-        sandbox: Sandbox,
-        argv: Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        stdin: Stream = subprocess.DEVNULL,
-        stdout: Stream = subprocess.PIPE,
-        stderr: Stream = subprocess.PIPE,
-    ) -> "subprocess.Popen[bytes]":
+    def popen(self, sandbox: Sandbox, command: Program) -> "subprocess.Popen[bytes]":
         """See `Isolation.popen`; in arguments and variables, /home/daytona is replaced by the
         host's folder."""
         with self._lock:
@@ -131,25 +120,25 @@ class Plain:
         if running is None:
             raise ApiError(409, f"sandbox '{sandbox.id}' is not running")
         home = str(sandbox.home.resolve())
-        variables = {**sandbox.env, **(env or {})}
+        variables = {**sandbox.env, **(command.env or {})}
         variables = {name: replace_home(value, home) for name, value in variables.items()}
-        command = [replace_home(argument, home) for argument in argv]
+        argv, stdin = [replace_home(word, home) for word in command.argv], command.stdin
         if isinstance(stdin, int) and stdin >= 0 and os.isatty(stdin):
             # A session leader without a controlling terminal gets the one that it opens.
-            command = ["/bin/sh", "-c", 'exec "$@" <>"$0"', os.ttyname(stdin), *command]
-        directory = self.path(sandbox, cwd or HOME)
+            argv = ["/bin/sh", "-c", 'exec "$@" <>"$0"', os.ttyname(stdin), *argv]
+        directory = self.path(sandbox, command.cwd or HOME)
         if not directory.is_dir():
-            raise ApiError(400, f"'{cwd}' is not a folder of the sandbox")
+            raise ApiError(400, f"'{command.cwd}' is not a folder of the sandbox")
         with running.lock:
             if running.stopped:
                 raise ApiError(409, f"sandbox '{sandbox.id}' is not running")
         child = subprocess.Popen(
-            command,
+            argv,
             cwd=directory,
             env=environment(sandbox, {**variables, "PATH": _path()}, home=home),
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
+            stdin=command.stdin,
+            stdout=command.stdout,
+            stderr=command.stderr,
             umask=UMASK,
             start_new_session=True,
         )

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from git_daytona.local.core import pipes
 from git_daytona.local.core.answers import json_response
-from git_daytona.local.core.model import ApiError
+from git_daytona.local.core.model import ApiError, Program
 from git_daytona.local.toolbox.call import (
     Call,
     environment,
@@ -127,16 +127,10 @@ class Commands:
             # In Go's words, which name the program where the folder is meant.
             return Result(-1, f"fork/exec {argv[0]}: no such file or directory")
         async with self.slots:
-            process = await asyncio.to_thread(
-                call.isolation.popen,
-                call.sandbox,
-                argv,
-                cwd=None if cwd is None else visible(cwd),
-                env=env,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-            )
+            place = None if cwd is None else visible(cwd)
+            streams = {"stdin": subprocess.PIPE, "stderr": subprocess.STDOUT}
+            program = Program(argv, place, env, **streams)
+            process = await asyncio.to_thread(call.isolation.popen, call.sandbox, program)
             return await _finish(process, script(call.isolation, call.sandbox, text), timeout, call)
 
 

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from git_daytona.local.core import pipes
 from git_daytona.local.core.answers import json_response
-from git_daytona.local.core.model import ApiError
+from git_daytona.local.core.model import ApiError, Program
 from git_daytona.local.toolbox.call import Call, Handler, member, optional, strings, visible
 
 SECONDS = 300
@@ -53,7 +53,7 @@ async def git(
     argv = ["git", "-c", "safe.directory=*", *place, *arguments]
 
     def run() -> Done:
-        process = call.isolation.popen(call.sandbox, argv, env={**QUIET, **(env or {})})
+        process = call.isolation.popen(call.sandbox, Program(argv, env={**QUIET, **(env or {})}))
         try:
             stdout, stderr = process.communicate(timeout=SECONDS)
         except subprocess.TimeoutExpired:

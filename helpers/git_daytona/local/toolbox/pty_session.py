@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from git_daytona.local.core import pipes
+from git_daytona.local.core.model import Program
 from git_daytona.local.isolation.terminal import Terminals
 from git_daytona.local.toolbox.call import Call
 
@@ -77,15 +78,9 @@ class Pty:
         try:
             termios.tcsetwinsize(slave, (self.rows, self.cols))
             os.set_blocking(master, False)
-            self.process = isolation.popen(
-                call.sandbox,
-                [shell, "-i", "-l"],
-                cwd=self.cwd,
-                env=self.envs,
-                stdin=slave,
-                stdout=slave,
-                stderr=slave,
-            )
+            streams = {"stdin": slave, "stdout": slave, "stderr": slave}
+            command = Program([shell, "-i", "-l"], self.cwd, self.envs, **streams)
+            self.process = isolation.popen(call.sandbox, command)
         except BaseException:
             os.close(master)
             raise

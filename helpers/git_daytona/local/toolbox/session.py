@@ -22,7 +22,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from git_daytona.local.core import pipes
-from git_daytona.local.core.model import ApiError, Isolation, Sandbox
+from git_daytona.local.core.model import ApiError, Isolation, Program, Sandbox
 from git_daytona.local.toolbox.command_log import STDERR, STDOUT, CommandLog
 from git_daytona.local.toolbox.places import changeable
 from git_daytona.local.toolbox.session_pipes import Streams
@@ -101,13 +101,9 @@ class Session:
                 with changeable(isolation, sandbox, f"{place.folder}/any", parents=True) as entry:
                     folder = os.dup(entry.parent)
                 stack.callback(os.close, folder)
-                process = isolation.popen(
-                    sandbox,
-                    [shell],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                )
+                nothing = subprocess.DEVNULL
+                command = Program([shell], stdin=subprocess.PIPE, stdout=nothing, stderr=nothing)
+                process = isolation.popen(sandbox, command)
                 assert process.stdin is not None
                 os.set_blocking(process.stdin.fileno(), False)
                 stack.callback(process.stdin.close)

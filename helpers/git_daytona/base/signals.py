@@ -1,4 +1,4 @@
-"""Signals that a command handles for a while."""
+"""Signals that are handled for a while."""
 
 import signal
 from collections.abc import Callable, Iterable, Iterator
