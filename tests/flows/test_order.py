@@ -9,10 +9,12 @@ from click.testing import CliRunner
 from git_daytona.base.errors import ApiUnreachable, BadSetting, GitDaytonaError, UsageError
 from git_daytona.base.secret import Secret
 from git_daytona.cli import work
+from git_daytona.git import repository as git
 from git_daytona.sessions import copy
+from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.settings import order, preferences
 from git_daytona.settings.settings import Settings
-from support.round_trip import execute
+from support.round_trip import Repo, execute
 from support.secret_search import reprs, shown
 
 VALUE = "Planted+Ordered=Canary/0123456789 'x'"
@@ -170,14 +172,17 @@ def test_orders_are_kept_for_a_sandbox_that_replaces_another(
     assert (third.auto_stop_interval, third.env) == (33, {"NAMED": "one"})
 
 
-def test_an_interrupted_start_goes_on_as_ordered(local, made, repo, coordinate, monkeypatch):
-    coordinator = coordinate(repo.path)
+@pytest.mark.parametrize("lost", ["before", "after"])
+def test_an_interrupted_start_goes_on_as_ordered(local, made, repo, coordinate, lost):
+    """Whether the sandbox was made or not; one that was has its variables."""
     with (
-        local.faults.call(route="^(create|list)$", drop="before"),
+        local.faults.call(route="^(create|list)$", drop=lost),
         pytest.raises(ApiUnreachable),
     ):
-        coordinator.start("cut", order=order.given({"auto-stop": "44"}))
-    assert made(coordinate(repo.path).start("cut").session).auto_stop_interval == 44
+        coordinate(repo.path).start("cut", order=order.given({"auto-stop": "44"}, env=["GIVEN=1"]))
+    started = coordinate(repo.path).start("cut")
+    assert made(started.session).auto_stop_interval == 44
+    assert ("lacks GIVEN" in started.remark) == (lost == "before")
 
 
 @pytest.mark.parametrize(
@@ -247,6 +252,10 @@ def test_which_order_counts(repo, monkeypatch, tmp_path):
     assert order.configured(preferences.load(repo.path)).inherit == ("A", "B", "C")
     monkeypatch.setenv("DAYTONA_SNAPSHOT", "environment")
     assert body() == {"snapshot": "environment"}
+    monkeypatch.setenv("DAYTONA_OUTBOUND_PROXY", "http://me:secret@p")
+    assert body()["outboundProxyUrl"].reveal() == "http://me:secret@p"
+    assert body(outbound_proxy="http://p:3128")["outboundProxyUrl"] == "http://p:3128"
+    monkeypatch.delenv("DAYTONA_OUTBOUND_PROXY")
     assert body(image="alpine")["buildInfo"] == {"dockerfileContent": "FROM alpine\n"}
     repo.git("config", "daytona.image", "")
     repo.git("config", "daytona.env", "")
@@ -256,3 +265,19 @@ def test_which_order_counts(repo, monkeypatch, tmp_path):
         "networkAllowList": "10.0.0.0/8,192.0.2.1/32",
         "spot": False,
     }
+
+
+def test_what_a_repository_orders(repo, coordinate, monkeypatch, tmp_path):
+    """Neither its files nor a bare repository among them take anything of ours along."""
+    monkeypatch.setenv("TOKEN", VALUE)
+    repo.write(".env", "DAYTONA_ENV=TOKEN\nDAYTONA_IMAGE=theirs\nDAYTONA_OUTBOUND_PROXY=http://p\n")
+    repo.write(".gitconfig", "[daytona]\n\tenv = TOKEN\n")
+    assert coordinate(repo.path).ordered(order.NOTHING)[0].body() == {}
+    repo.git("clone", "-q", "--bare", ".", "theirs")
+    theirs = Repo(repo.path / "theirs")
+    theirs.git("config", "daytona.env", "TOKEN")
+    theirs.git("config", "daytona.image", "theirs")
+    bare = git.discover(theirs.path)
+    assert Coordinator(bare, Settings()).ordered(order.NOTHING)[0].body() == {}
+    theirs.git("config", "--global", "daytona.env", "TOKEN")
+    assert set(Coordinator(bare, Settings()).ordered(order.NOTHING)[0].env) == {"TOKEN"}

@@ -67,6 +67,8 @@ class SandboxInfo:
     """Whether its ports are open to all."""
     ordered: Mapping[str, str | int | bool] = field(default_factory=dict)
     """What it was made with, by the members of the API's request, as far as the API says."""
+    variables: frozenset[str] = frozenset()
+    """The names of those it was made with."""
 
 
 class Toolbox(Account):
@@ -255,4 +257,5 @@ def described(answer: object, doing: str) -> SandboxInfo:
         is_spot=answer.get("spot") is True,
         is_public=answer.get("public") is True,
         ordered=order.seen(answer),
+        variables=frozenset(env) if isinstance(env := answer.get("env"), dict) else frozenset(),
     )

@@ -10,6 +10,9 @@ from typing import NoReturn
 from urllib.parse import quote, quote_plus
 
 REDACTED = "[redacted]"
+REDACTED_FROM = 8
+"""Characters from which a secret is looked for in texts: a shorter one, such as a variable's value,
+may be any word."""
 KEY_CHARACTERS = 4096
 """No API key is longer. Daytona's have 68; those of self-hosted servers may be JSON Web Tokens."""
 
@@ -73,7 +76,7 @@ def redact(text: str) -> str:
     """Take out all secrets of this process (raw, percent-encoded), and what looks like one."""
     for secret in list(_alive):
         value = secret.reveal()
-        if len(value) >= 4:  # else it is too short to be told from ordinary text
+        if len(value) >= REDACTED_FROM:
             for form in {value, quote(value, safe=""), quote(value), quote_plus(value)}:
                 text = text.replace(form, REDACTED)
     for pattern, replacement in _PATTERNS:

@@ -47,7 +47,7 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _variables(handle: IO[str]) -> dict[str, Secret]:
-    hint = "it has to be a text of lines NAME=VALUE"
+    hint = "it has to be a text of lines NAME=VALUE, of at most 1 MiB"
     try:
         found, bad = _read(handle)
     except (OSError, ValueError):  # which hold what was read
@@ -59,5 +59,8 @@ def _variables(handle: IO[str]) -> dict[str, Secret]:
 
 
 def _read(handle: IO[str]) -> tuple[dict[str, Secret], list[int]]:
-    found, bad = settings.parse_dotenv(handle.read(settings.DOTENV_BYTES))
+    text = handle.read(settings.DOTENV_BYTES + 1)
+    if len(text) > settings.DOTENV_BYTES:
+        raise ValueError("it is too large")
+    found, bad = settings.parse_dotenv(text)
     return {name: Secret(value) for name, value in found.items()}, bad

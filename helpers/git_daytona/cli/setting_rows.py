@@ -67,7 +67,9 @@ def collect() -> tuple[Settings, list[SettingRow], list[GitDaytonaError]]:
         rows.append(_row(name, value, value and f"the environment variable {name}"))
     for name, default in {**preferences.DEFAULTS, **dict.fromkeys(order.KEYS)}.items():
         if preference := preferred.get(name):
-            rows.append(SettingRow(name, preference.value, preference.source))
+            is_secret = name in order.KEYS and order.may_be_secret(name, preference.value)
+            value = NOT_SHOWN if is_secret else preference.value
+            rows.append(SettingRow(name, value, preference.source, secret=is_secret))
         else:
             rows.append(_row(name, default, None))
     try:

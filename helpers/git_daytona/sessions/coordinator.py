@@ -356,8 +356,8 @@ class Coordinator:
         mark = self.mark(session_id)
         before = mark.ordered or (earlier and earlier.ordered) or {}
         record = order.record() or before
-        order, remark = self.ordered(order, before)
-        if synced and self._repository:
+        order, lost = self.ordered(order, before)
+        if synced:
             order = self.provision.completed(order, earlier, begin)
         mark = replace(mark, ordered=record)
         repository = self._repository
@@ -369,6 +369,8 @@ class Coordinator:
             names = self.reserve(begin=begin, dirty=dirty)
             mark = mark.write(names.number, names.prefix)
         depth = earlier.depth if earlier else beginning.depth
+        lost = [name for name in lost if name not in info.variables]  # it may be an earlier start's
+        remark = LACKING.format(", ".join(lost)) if lost else ""
         told = "; ".join(filter(None, (told, remark)))
         session = self.record(session_id, info.id, names, earlier=earlier, notice=told, depth=depth)
         if record:
@@ -376,17 +378,20 @@ class Coordinator:
         mark.path.unlink(missing_ok=True)
         return session, remark
 
-    def ordered(self, order: Order, before: Mapping[str, Any] = NO_RECORD) -> tuple[Order, str]:
+    def ordered(
+        self, order: Order, before: Mapping[str, Any] = NO_RECORD
+    ) -> tuple[Order, list[str]]:
         """Return all that is ordered for a new sandbox, by an order or else as was recorded of one
-        ``before``, and what could not be had. Raises UsageError, BadSetting."""
+        ``before``, and the names of what could not be had. Raises UsageError, BadSetting."""
         lost: list[str] = []
         if not order:
             order, lost = Order.recorded(before)
-        preferred = preferences.load(self.directory)
+        # a bare repository may have come with the files of another one: it orders nothing
+        is_bare = self._repository is not None and self.worktree is None
+        preferred = preferences.load(Path(self.directory.anchor) if is_bare else self.directory)
         order, unset = combined(preferred, self.settings, order).settled()
         self.cloud.settings = order.applied(self.settings)  # for what messages say
-        lost = [*(name for name in lost if name not in order.env), *unset]
-        return order, LACKING.format(", ".join(lost)) if lost else ""
+        return order, [*(name for name in lost if name not in order.env), *unset]
 
     def mark(self, session_id: str) -> Mark:
         """Return the mark of a session's creation, as it is on disk or as it would be."""

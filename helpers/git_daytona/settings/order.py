@@ -5,7 +5,6 @@ Of the places where a user orders, each later one wins: the snapshot of ``.env``
 configuration, the environment, the command line. Nothing else of a repository's files decides.
 """
 
-import ipaddress
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -67,6 +66,8 @@ def _gpu_types(text: str) -> list[str]:
 
 
 def _networks(text: str) -> str:
+    import ipaddress  # which few starts need
+
     try:
         return ",".join(str(ipaddress.IPv4Network(each)) for each in _list(text))
     except ValueError as problem:
@@ -81,12 +82,12 @@ def _domains(text: str) -> str:
     return ",".join(found)
 
 
-def _proxy(text: str) -> Secret:
-    """Read a URL, which may hold a password."""
+def _proxy(text: str) -> str | Secret:
+    """Read a URL; one that holds a password is a Secret."""
     parts = urlsplit(_word(text))
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("is no http(s) URL")
-    return Secret(text)
+    return Secret(text) if "@" in text else text
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -373,6 +374,11 @@ def configured(preferred: Preferences) -> Order:
     )
 
 
+def may_be_secret(key: str, text: str) -> bool:
+    """Whether git's configuration has a value where it should not be."""
+    return "=" in text if key == ENV else "@" in text
+
+
 def _words(preferred: Preferences, key: str) -> list[str]:
     preference = preferred.get(key)
     return preference.value.replace(",", " ").split() if preference else []
@@ -407,12 +413,14 @@ def _read(option: Option, text: str, source: str, kind: type[UsageError] | type[
     try:
         value = option.read(text.strip())
     except ValueError as problem:
-        shown = "not to be shown" if "@" in text else f"'{printable(text)[:80]}'"
+        shown = (
+            "not to be shown" if may_be_secret(option.key, text) else f"'{printable(text)[:80]}'"
+        )
         raise kind(
             f"{source} is {shown}, which {problem}",
             hint=f"see {option.key} in git-daytona(1)",
         ) from None
-    if isinstance(value, Secret) and "@" in text and source != option.variable:
+    if isinstance(value, Secret) and source != option.variable:
         raise kind(
             f"{source} holds a user name or password", hint=f"set it in {option.variable} instead"
         )
