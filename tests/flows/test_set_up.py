@@ -1,5 +1,6 @@
 """What a sandbox gets beside the repository: devcontainer.json with consent, daytona.copyFiles."""
 
+import json
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +11,7 @@ import pytest
 from git_daytona.local.server import LocalDaytona
 from git_daytona.sessions import consent
 from git_daytona.sessions.coordinator import Coordinator
-from git_daytona.sessions.provision import DONE, WAITING
+from git_daytona.sessions.provision import DONE, RUNNING, WAITING
 from git_daytona.sessions.state import SetUp
 from support.program import Told, tell
 from support.round_trip import BIN, Repo, Session, execute, stop
@@ -190,3 +191,22 @@ def test_ignored_files(repo: Repo, begin: Callable[..., Session], local: LocalDa
     assert (repo.path / ".env.test").read_text() == "A=1\n"
     everything = repo.git("log", "--all", "--format=", "--name-only").split()
     assert {"README", ".gitignore"} == {*everything}
+
+
+def test_what_was_cut_off_goes_on_and_a_bad_path_stays_with_commands(
+    repo: Repo, begin: Callable[..., Session], local: LocalDaytona
+) -> None:
+    line = "echo begun >>log; [ -e again ] || /bin/sleep 100; echo over >>log"
+    plan = {"containerEnv": {"PATH": "/nowhere"}, "onCreateCommand": "echo a >>log"}
+    repo.commit(".gitignore", "log\n")
+    repo.commit(".devcontainer.json", json.dumps({**plan, "postCreateCommand": line}))
+    repo.git("config", "daytona.setup", "always")
+    session = begin(repo)
+    session.agent("until grep -q begun log; do sleep 0.1; done; touch again")
+    assert setup(session).state == RUNNING
+    stop(session.coordinator.cloud, session.sandbox_id)
+    session.agent("true")
+    ended(session)
+    assert (setup(session).state, setup(session).run) == (DONE, 2)
+    assert session.agent("cat log").split() == ["a", "begun", "begun", "over"]
+    assert session.sync().changed

@@ -357,7 +357,7 @@ class Coordinator:
         before = mark.ordered or (earlier or forked).ordered or {}
         record = order.record() or before
         order, lost = self.ordered(order, before)
-        if synced and self._repository:
+        if synced:
             order = self.provision.completed(order, earlier, begin)
         mark = replace(mark, ordered=record, origin=forked.id, begin=begin)
         repository = self._repository

@@ -115,12 +115,13 @@ class Plan:
         return "".join(f"{line}\n" for line in lines)
 
     def container_env(self) -> dict[str, str]:
-        """The variables that a sandbox can be created with: those that need nothing of it."""
+        """The variables that a sandbox can be created with: those that need nothing of it, and
+        whose values cannot keep our own scripts from working."""
         variables = self.wanted.get("containerEnv", {}).items()
         return {
             name: _resolved(value, str)
             for name, value in variables
-            if value is not None and "${containerEnv:" not in value
+            if value and name not in ("HOME", "PATH") and "${containerEnv:" not in value
         }
 
     def described(self) -> Iterator[str]:

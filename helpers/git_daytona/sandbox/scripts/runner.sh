@@ -72,6 +72,7 @@ watch >/dev/null &
 watcher=$!
 apart=$(command -v setsid)
 environment='~/.cache/git-daytona-setup/environment' # set-up.sh
+case $run in */setup-*) environment=/dev/null ;; esac # itself, which writes it
 # In a variable: no argument list has the command's text, which pkill looks for.
 c='echo "$$" >"$r/child"; [ ! -e "$r/cancel" ] || exit 130; unset c r; '
 c="$c[ ! -r $environment ] || . $environment; $command"
