@@ -59,7 +59,14 @@ class Service(SilentPeer):
         self.settle(session)
 
     def bash(self, command, session="ses_a"):
-        words = {"name": "bash", "sessionID": session, "arguments": {"command": command}}
+        return self.tool("bash", session, command=command)
+
+    def write_file(self):
+        """Use a tool in one call: bash may look at its command once more, and later."""
+        self.tool("write", filePath="a", content="a")
+
+    def tool(self, name, session="ses_a", **arguments):
+        words = {"name": name, "sessionID": session, "arguments": arguments}
         self.dispatcher.tool(self.request("tool", True, **words))
         return self.answers.get(timeout=40)["result"]["output"]
 
@@ -69,7 +76,7 @@ class Service(SilentPeer):
 
     def minutes(self, count):
         """Let so many minutes pass, and return the API calls that they took."""
-        until(lambda: self.local.live_tokens() == 0, "revocations")
+        self.revoked()
         self.local.forget_calls()
         for _ in range(count):
             CLOCK.now += 60
@@ -77,7 +84,11 @@ class Service(SilentPeer):
             self.awake.look()
             for lane in list(self.dispatcher._turns._lanes.values()):
                 assert lane.wait(time.monotonic() + 40)
+        self.revoked()
         return {each.route: self.local.counts[each.route] for each in self.local.calls}
+
+    def revoked(self):
+        until(lambda: self.local.counts["mint"] <= self.local.counts["revoke"], "revocations")
 
     @property
     def coordinator(self):
@@ -116,10 +127,10 @@ GIT = "sha256sum .git/index .git/HEAD; git status; git for-each-ref refs/heads; 
 
 def test_a_turn_keeps_its_sandbox_and_an_idle_one_is_let_go(service):
     service.busy()
-    service.bash("true")
+    service.write_file()
     taken = service.minutes(20)
     assert service.state() == "started"
-    assert taken == {"activity": 4, "process/execute": 1}, "the latter to see what was done"
+    assert taken == {"activity": 4, "process/execute": 1, "mint": 1, "revoke": 1}, "and one sync"
     service.idle()
     assert service.minutes(14) == {}, "no calls without a turn"
     assert service.state() == "started"
@@ -236,7 +247,7 @@ FAULTS = {
 def test_nobody_is_told_that_a_sandbox_cannot_be_kept_awake(service, local):
     """And it is not tried without end; where there is no such call, a command says the same."""
     service.busy()
-    service.bash("true")
+    service.write_file()
     service.minutes(6)
     told, found = len(service.told), {}
     for what, (fault, most) in FAULTS.items():
@@ -245,7 +256,7 @@ def test_nobody_is_told_that_a_sandbox_cannot_be_kept_awake(service, local):
             service.minutes(20)
         found[what] = 0 < met.seen <= most, service.state()
         assert [line for line in service.told[told:] if "Restoring" not in line] == [], what
-        service.bash("true")
+        service.write_file()
     awake_only_there = {what: most == 1 for what, (_, most) in FAULTS.items()}
     assert {what: state == "started" for what, (_, state) in found.items()} == awake_only_there
     assert all(bounded for bounded, _ in found.values()), found
@@ -256,7 +267,7 @@ def test_nobody_is_told_that_a_sandbox_cannot_be_kept_awake(service, local):
 
 def test_a_turn_whose_end_got_lost_does_not_keep_its_sandbox(service):
     service.busy()
-    service.bash("true")
+    service.write_file()
     service.minutes(119)
     assert service.state() == "started"
     service.minutes(2)
@@ -282,7 +293,7 @@ def test_a_session_deleted_in_its_turn_is_asked_for_nothing(service):
 
 def test_a_turn_that_ends_while_its_sandbox_is_kept_awake(service, local):
     service.busy()
-    service.bash("true")
+    service.write_file()
     service.minutes(1)
     with local.faults.call(route="activity", hang=True) as held:
         CLOCK.now += 300
@@ -400,7 +411,7 @@ def test_somebody_looks_at_the_clock(service, local, monkeypatch):
     """One thread, as long as there is something to look at."""
     monkeypatch.setattr(awake, "TICK_SECONDS", 0.01)
     service.busy()
-    service.bash("true")
+    service.write_file()
     local.forget_calls()
     CLOCK.now += 600
     until(lambda: local.counts["activity"], "the sandbox is kept awake")
