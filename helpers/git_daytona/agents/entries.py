@@ -31,10 +31,15 @@ class Entry:
 
 
 class Kind(Protocol):
-    """A format. Each function raises Unfit for a text that is not of it."""
+    """A format. Each function raises Unfit for a text that is not of it. The last three are for one
+    whose values ``parse`` gives as they are."""
 
-    FRESH: ClassVar[str]
+    FRESH: ClassVar[str] = ""
     """The file where there is none."""
+
+    @staticmethod
+    def parse(text: str) -> Any:
+        """Read it."""
 
     @staticmethod
     def add(text: str, entries: Sequence[Entry]) -> str:
@@ -48,17 +53,34 @@ class Kind(Protocol):
     def found(text: str, entries: Sequence[Entry]) -> bool:
         """Whether anything of ours is there."""
 
-    @staticmethod
-    def has(text: str, entries: Sequence[Entry]) -> bool:
+    @classmethod
+    def has(cls, text: str, entries: Sequence[Entry]) -> bool:
         """Whether all of them are there as they would be put in."""
+        values = cls.parse(text)
+        return all(
+            entry.value in (below(values, entry.keys) or ())
+            if entry.listed
+            else below(values, entry.keys) == entry.value
+            for entry in entries
+        )
 
-    @staticmethod
-    def others(text: str, entries: Sequence[Entry]) -> Any:
-        """What the text says besides them."""
+    @classmethod
+    def others(cls, text: str, entries: Sequence[Entry]) -> Any:
+        """What the text says besides them, without what is empty then."""
+        values = cls.parse(text)
+        for entry in entries:
+            *outer, key = entry.keys
+            inner = below(values, outer)
+            if isinstance(inner, dict) and entry.listed:
+                inner[key] = [each for each in inner.get(key) or [] if each != entry.value]
+            elif isinstance(inner, dict):
+                inner.pop(key, None)
+        return _pruned(values or {})
 
-    @staticmethod
-    def value(text: str, keys: Sequence[str]) -> Any:
+    @classmethod
+    def value(cls, text: str, keys: Sequence[str]) -> Any:
         """Return what is below some keys; None where nothing is."""
+        return below(cls.parse(text), keys)
 
 
 def is_ours(value: Any) -> bool:
@@ -82,44 +104,6 @@ def checked(text: str, entries: Sequence[Entry], kind: type[Kind]) -> str:
     if not undone or kind.others(after, entries) != kind.others(without, entries):
         raise Unfit("cannot be edited safely")
     return after
-
-
-class Parsed:
-    """What formats have in common whose values are read as a whole, by ``parse``."""
-
-    FRESH: ClassVar[str] = ""
-
-    @staticmethod
-    def parse(text: str) -> Any:
-        """Return the values. Raises Unfit."""
-        raise NotImplementedError
-
-    @classmethod
-    def has(cls, text: str, entries: Sequence[Entry]) -> bool:
-        values = cls.parse(text)
-        return all(
-            entry.value in (below(values, entry.keys) or ())
-            if entry.listed
-            else below(values, entry.keys) == entry.value
-            for entry in entries
-        )
-
-    @classmethod
-    def others(cls, text: str, entries: Sequence[Entry]) -> Any:
-        """The values without ours, and without what is empty then."""
-        values = cls.parse(text)
-        for entry in entries:
-            *outer, key = entry.keys
-            inner = below(values, outer)
-            if isinstance(inner, dict) and entry.listed:
-                inner[key] = [each for each in inner.get(key) or [] if each != entry.value]
-            elif isinstance(inner, dict):
-                inner.pop(key, None)
-        return _pruned(values or {})
-
-    @classmethod
-    def value(cls, text: str, keys: Sequence[str]) -> Any:
-        return below(cls.parse(text), keys)
 
 
 def _pruned(values: Any) -> Any:

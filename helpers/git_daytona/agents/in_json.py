@@ -4,20 +4,30 @@ import json
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from git_daytona.agents.entries import Entry, Unfit, is_ours
+from git_daytona.agents.entries import Entry, Kind, Unfit, is_ours
 from git_daytona.opencode import jsonc
 from git_daytona.opencode.jsonc import Document, Item, Node
 
 
-class Json:
+class Json(Kind):
     """JSON with comments."""
 
     FRESH: ClassVar[str] = "{\n}\n"
 
     @staticmethod
+    def parse(text: str) -> Document:
+        try:
+            document = jsonc.parse(text)
+        except jsonc.Malformed as problem:
+            raise Unfit(f"is not JSON with comments: {problem}") from problem
+        if document.root.kind != "object":
+            raise Unfit("holds no JSON object")
+        return document
+
+    @staticmethod
     def add(text: str, entries: Sequence[Entry]) -> str:
         for entry in entries:
-            text = _added(_document(text), entry)
+            text = _added(Json.parse(text), entry)
         return text
 
     @staticmethod
@@ -27,7 +37,7 @@ class Json:
         if not Json.found(text, entries):
             return text
         for entry in reversed(entries):
-            while (shorter := _removed(_document(text), entry)) is not None:
+            while (shorter := _removed(Json.parse(text), entry)) is not None:
                 text = shorter
                 if not is_ours(entry.value):
                     break
@@ -35,13 +45,12 @@ class Json:
 
     @staticmethod
     def found(text: str, entries: Sequence[Entry]) -> bool:
-        document = _document(text)
+        document = Json.parse(text)
         return any(_ours(document, entry) for entry in entries if is_ours(entry.value))
 
-    @staticmethod
-    def has(text: str, entries: Sequence[Entry]) -> bool:
-        """Whether all of them are there as they would be put in."""
-        document = _document(text)
+    @classmethod
+    def has(cls, text: str, entries: Sequence[Entry]) -> bool:
+        document = Json.parse(text)
         for entry in entries:
             items = _way(document, entry)
             if items is None or not any(
@@ -50,29 +59,18 @@ class Json:
                 return False
         return True
 
-    @staticmethod
-    def others(text: str, entries: Sequence[Entry]) -> None:
+    @classmethod
+    def others(cls, text: str, entries: Sequence[Entry]) -> None:
         """An edit in place touches nothing else."""
 
-    @staticmethod
-    def value(text: str, keys: Sequence[str]) -> Any:
-        """Return what is below some keys; None where nothing is."""
-        document = _document(text)
+    @classmethod
+    def value(cls, text: str, keys: Sequence[str]) -> Any:
+        document = Json.parse(text)
         node: Node | None = document.root
         for key in keys:
             item = node.item(key) if node is not None else None
             node = item.value if item else None
         return _value(document, node) if node is not None else None
-
-
-def _document(text: str) -> Document:
-    try:
-        document = jsonc.parse(text)
-    except jsonc.Malformed as problem:
-        raise Unfit(f"is not JSON with comments: {problem}") from problem
-    if document.root.kind != "object":
-        raise Unfit("holds no JSON object")
-    return document
 
 
 def _value(document: Document, node: Node) -> Any:

@@ -5,10 +5,10 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from git_daytona.agents.entries import Entry, Parsed, Unfit, at_end, below, marked, unmarked
+from git_daytona.agents.entries import Entry, Kind, Unfit, at_end, below, marked, unmarked
 
 
-class Toml(Parsed):
+class Toml(Kind):
     """Behind everything else: a table may be begun anywhere."""
 
     @staticmethod

@@ -6,10 +6,10 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from git_daytona.agents.entries import BEGIN, END, Entry, Parsed, Unfit, at_end, is_ours, unmarked
+from git_daytona.agents.entries import BEGIN, END, Entry, Kind, Unfit, at_end, is_ours, unmarked
 
 
-class Yaml(Parsed):
+class Yaml(Kind):
     """A mapping in block style; an entry is one line of flow style, which is JSON. A last line
     without its end may be part of a text, which it is no more with one."""
 

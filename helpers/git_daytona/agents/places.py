@@ -200,7 +200,11 @@ def _goose(agent: Agent, worktree: Path | None) -> list[Place]:
     return [
         Place(plugin / "plugin.json", Json, (), fresh=manifest),
         Place(plugin / "hooks" / "hooks.json", Json, tuple(_hooks(agent, shape))),
-        Place(_config("goose") / "config.yaml", Yaml, (Entry(("extensions", SERVER), extension),)),
+        Place(
+            paths.xdg("XDG_CONFIG_HOME", ".config") / "goose" / "config.yaml",
+            Yaml,
+            (Entry(("extensions", SERVER), extension),),
+        ),
     ]
 
 
@@ -212,15 +216,10 @@ def _pi(agent: Agent, worktree: Path | None) -> list[Place]:
     return [Place(folder / "settings.json", Json, (entry,))]
 
 
-def _config(name: str) -> Path:
-    named = Path(os.environ.get("XDG_CONFIG_HOME", ""))
-    return (named if named.is_absolute() else paths.home() / ".config") / name
-
-
 def _user_settings(program: str) -> Path:
     if sys.platform == "darwin":
         return paths.home() / "Library" / "Application Support" / program / "User"
-    return _config(program) / "User"
+    return paths.xdg("XDG_CONFIG_HOME", ".config") / program / "User"
 
 
 _PLACES: dict[str, Callable[[Agent, Path | None], list[Place]]] = {

@@ -111,9 +111,7 @@ class Toolbox(Account):
             raise gone()
         return info
 
-    def execute(
-        self, sandbox_id: str, command: str, *, timeout: float, env: Mapping[str, str] | None = None
-    ) -> Execution:
+    def execute(self, sandbox_id: str, command: str, *, timeout: float) -> Execution:
         """Run a shell command in a sandbox, at most ``timeout`` seconds. One API call once the
         sandbox is known to this process.
 
@@ -121,9 +119,7 @@ class Toolbox(Account):
         not run twice.
         """
         limit = max(1, int(timeout))
-        body: dict[str, Any] = {"command": command, "timeout": limit}
-        if env:
-            body["envs"] = dict(env)
+        body = {"command": command, "timeout": limit}
         seconds = limit + MARGIN_SECONDS
         doing, path = "run a command in", "/process/execute"
         answer = self._inside(sandbox_id, doing, "POST", path, body=body, seconds=seconds)

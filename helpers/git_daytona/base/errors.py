@@ -174,8 +174,8 @@ class CutShort(SandboxCommandFailed, entry="cut-short"):
     ``output`` is what it had printed, as far as that is known.
     """
 
-    def __init__(self, message: str, *, hint: str | None = None, output: str = ""):
-        super().__init__(message, hint=hint or "see how far it came before you run it again")
+    def __init__(self, message: str, *, output: str = ""):
+        super().__init__(message, hint="see how far it came before you run it again")
         self.output = output
 
 

@@ -28,10 +28,10 @@ def home() -> Path:
 
 def opencode_data() -> Path:
     """OpenCode's data directory: ``$XDG_DATA_HOME/opencode``, on macOS, too."""
-    return _xdg("XDG_DATA_HOME", ".local/share") / "opencode"
+    return xdg("XDG_DATA_HOME", ".local/share") / "opencode"
 
 
-def _xdg(name: str, default: str) -> Path:
+def xdg(name: str, default: str) -> Path:
     """A base directory; a relative one counts as unset (XDG base directory specification)."""
     named = Path(os.environ.get(name, "").strip())
     return named if named.is_absolute() else home() / default
@@ -48,7 +48,7 @@ def daytona_cli_config() -> Path:
     if named := os.environ.get("DAYTONA_CONFIG_DIR"):
         return Path(named) / "config.json"
     apple = home() / "Library" / "Application Support"
-    folder = apple if sys.platform == "darwin" else _xdg("XDG_CONFIG_HOME", ".config")
+    folder = apple if sys.platform == "darwin" else xdg("XDG_CONFIG_HOME", ".config")
     return folder / "daytona" / "config.json"
 
 

@@ -98,12 +98,12 @@ def reader_gone() -> int:
 
 def report(problem: Exception, program: str) -> int:
     """Tell people of an error; return its exit status."""
-    reported = _reported(problem, program, program.replace("git-", "git "))
+    reported = _reported(problem, program)
     messages.error(program, reported)
     return reported.status
 
 
-def _reported(problem: Exception, program: str, usage: str) -> errors.GitDaytonaError:
+def _reported(problem: Exception, program: str) -> errors.GitDaytonaError:
     """Turn an exception into an error for people; what they cannot act on goes to the log."""
     if isinstance(problem, OSError) and _holds_back():
         problem = errors.GitDaytonaError(
@@ -115,7 +115,7 @@ def _reported(problem: Exception, program: str, usage: str) -> errors.GitDaytona
         log.logger.error("%s: %s%s", program, problem.message, details)
         return problem
     if isinstance(problem, click.ClickException):
-        return _of_click(problem, usage)
+        return _of_click(problem, program.replace("git-", "git "))
     # A traceback may hold anything, so it goes, redacted, to the log only.
     log.to_file()
     log.logger.error("%s: internal error", program, exc_info=problem)

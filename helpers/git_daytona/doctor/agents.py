@@ -13,7 +13,7 @@ from git_daytona.agents.table import SERVER, Agent
 from git_daytona.base import files
 from git_daytona.base.errors import GitDaytonaError, NoRepository, UsageError
 from git_daytona.doctor import findings
-from git_daytona.doctor.findings import Check, Finding, Seen, Status, fail, ok, warn
+from git_daytona.doctor.findings import Check, Finding, Seen, fail, ok, warn
 from git_daytona.git.repository import discover
 from git_daytona.service import host_tools
 from git_daytona.settings.preferences import ALLOW_HOST_TOOLS
@@ -26,7 +26,7 @@ def examine(agent: Agent, start: Path) -> Iterator[Finding]:
         Check("mcp server", lambda: _server(agent, start)),
         Check("shell", lambda: _shell(agent), ("set up",)),
         Check("own tools", lambda: _own_tools(agent, start), ("set up",)),
-        *(Check("not covered", partial(_gap, gap)) for gap in agent.uncovered),
+        *(Check("not covered", partial(warn, gap)) for gap in agent.uncovered),
         Check("tried", lambda: ok(f"{agent.title}: {agent.read}")),
     ]
     return findings.run(checks)
@@ -108,10 +108,6 @@ def _own_tools(agent: Agent, start: Path) -> Seen:
         return warn(f"allowed on this machine: {names}", f"git config --unset {ALLOW_HOST_TOOLS}")
     names = ", ".join(name for own in agent.files.values() for name in own.split())
     return ok(f"denied: {names}, and all that are not known to be harmless")
-
-
-def _gap(gap: str) -> Seen:
-    return Seen(Status.WARN, gap)
 
 
 def _scopes(agent: Agent, start: Path) -> Iterator[tuple[str, list[Place]]]:

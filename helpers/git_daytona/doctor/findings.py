@@ -4,6 +4,7 @@ failed."""
 import enum
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from git_daytona.base import log, threads
 from git_daytona.base.errors import GitDaytonaError
@@ -29,20 +30,8 @@ class Seen:
     hint: str | None = None
 
 
-def ok(detail: str) -> Seen:
-    return Seen(Status.OK, detail)
-
-
-def warn(detail: str, hint: str) -> Seen:
-    return Seen(Status.WARN, detail, hint)
-
-
-def fail(detail: str, hint: str) -> Seen:
-    return Seen(Status.FAIL, detail, hint)
-
-
-def skipped(detail: str) -> Seen:
-    return Seen(Status.SKIPPED, detail)
+ok, skipped = partial(Seen, Status.OK), partial(Seen, Status.SKIPPED)
+warn, fail = partial(Seen, Status.WARN), partial(Seen, Status.FAIL)
 
 
 @dataclass(frozen=True)
@@ -67,12 +56,7 @@ class Finding:
     hint: str | None
 
     def row(self) -> dict[str, str | None]:
-        return {
-            "check": self.check,
-            "status": self.status.value,
-            "detail": self.detail,
-            "hint": self.hint,
-        }
+        return vars(self) | {"status": self.status.value}
 
 
 def run(checks: Iterable[Check], *, seconds: float = CHECK_SECONDS) -> Iterator[Finding]:

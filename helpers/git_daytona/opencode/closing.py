@@ -10,7 +10,7 @@ the user's. Code Mode's ``execute`` knows no patterns: a rule for all of it take
 import json
 
 from git_daytona.opencode import jsonc
-from git_daytona.opencode.jsonc import Document, Node
+from git_daytona.opencode.jsonc import Document, Item, Node
 
 RULES = {
     **dict.fromkeys(("bash", "edit", "read", "glob", "grep", "list", "lsp"), "**"),
@@ -56,21 +56,24 @@ def remove(text: str) -> str:
         if (before := _unextended(document, found.value, _ON_ONE_LINE)) is not None:
             return jsonc.replace(document, found.value, before)
         item = found.value.item(tool)
-        if item is None or item.value.kind != "object":
-            continue
-        pattern = RULES[tool]
-        if document.source(item.value) == _rule(tool):
-            text = jsonc.remove(document, found.value, found.value.items.index(item))
-        elif tool == "execute":
-            continue
-        elif document.source(item.value) == _in_empty(tool):
-            text = jsonc.replace(document, item.value, "{}")
-        elif (before := _unextended(document, item.value, _rule(tool))) is not None:
-            text = jsonc.replace(document, item.value, before)
-        elif _denies(document, item.value, pattern):
-            rule = item.value.items.index(item.value.item(pattern))
-            text = jsonc.remove(document, item.value, rule)
+        if item is not None and item.value.kind == "object":
+            text = _without(document, found.value, item, tool)
     return text
+
+
+def _without(document: Document, permission: Node, item: Item, tool: str) -> str:
+    rules, pattern = item.value, RULES[tool]
+    if document.source(rules) == _rule(tool):
+        return jsonc.remove(document, permission, permission.items.index(item))
+    if tool == "execute":
+        return document.text
+    if document.source(rules) == _in_empty(tool):
+        return jsonc.replace(document, rules, "{}")
+    if (before := _unextended(document, rules, _rule(tool))) is not None:
+        return jsonc.replace(document, rules, before)
+    if _denies(document, rules, pattern):
+        return jsonc.remove(document, rules, rules.items.index(rules.item(pattern)))
+    return document.text
 
 
 def missing(document: Document) -> list[str]:

@@ -145,8 +145,7 @@ class Background:
 
 def background() -> Background | None:
     """Return OpenCode 2's background service (``service.json`` in its state folder) if it runs."""
-    state = os.environ.get("XDG_STATE_HOME")
-    base = Path(state) if state else paths.home() / ".local" / "state"
+    base = paths.xdg("XDG_STATE_HOME", ".local/state")
     for name in PROGRAMS:
         try:
             raw = json.loads((base / name / "service.json").read_bytes()[:STAMP_BYTES])

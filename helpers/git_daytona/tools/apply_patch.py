@@ -18,13 +18,6 @@ _ASCII = str.maketrans(
     "''''\"\"\"\"------- ",
 ) | {ord("\u2026"): "..."}
 
-_MISPLACED = {
-    "add": " of a new file must begin with '+'",
-    "delete": ": nothing may follow '*** Delete File:'",
-    "": " stands before the first header",
-}
-"""What is wrong with a line below the header of a section."""
-
 Line = tuple[str, str]  # its sign (" ", "-" or "+"), and the line without
 
 
@@ -98,7 +91,15 @@ def _add(section: Section, row: str, number: int) -> None:
     elif section.action == "add" and row.startswith("+"):
         section.added.append(row[1:] + "\n")
     elif row.strip():
-        raise Rejected(f"line {number}{_MISPLACED[section.action]}: {row[:200]}")
+        raise _misplaced(section.action, row, number)
+
+
+def _misplaced(action: str, row: str, number: int) -> Rejected:
+    if action == "add":
+        return Rejected(f"line {number} of a new file must begin with '+': {row[:200]}")
+    if action == "delete":
+        return Rejected(f"line {number}: nothing may follow '*** Delete File:': {row[:200]}")
+    return Rejected(f"line {number} stands before the first header: {row[:200]}")
 
 
 def _add_to_chunks(chunks: list[Chunk], row: str, number: int) -> None:
