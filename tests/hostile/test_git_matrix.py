@@ -855,7 +855,8 @@ def _inside_a_submodule(repo: Repo, tmp: Path) -> Repo:
 
 
 def _lfs(repo: Repo, tmp: Path) -> Repo:
-    """As `git lfs install` sets it up, with a git-lfs that has no server to ask."""
+    """As `git lfs install` sets it up, with a git-lfs that has no server to ask. (The sandbox may
+    have one that is real.)"""
     lfs = executable(
         tmp / "git-lfs",
         "#!/bin/sh\ncase $1$GIT_LFS_SKIP_SMUDGE in clean* | smudge1) cat ;; *) exit 1 ;; esac\n",
@@ -863,7 +864,7 @@ def _lfs(repo: Repo, tmp: Path) -> Repo:
     repo.git("config", "filter.lfs.clean", f"'{lfs}' clean")
     repo.git("config", "filter.lfs.smudge", f"'{lfs}' smudge")
     repo.git("config", "filter.lfs.required", "true")
-    repo.commit(".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n")
+    repo.commit(".gitattributes", "large.bin filter=lfs diff=lfs merge=lfs -text\n")
     repo.commit("large.bin", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n")
     return repo
 

@@ -74,12 +74,11 @@ class Store:
                 left -= len(chunk)
             new.flush()
             os.fsync(new.fileno())
-        good = not left and digest.hexdigest() == oid
-        if good:
-            Path(new.name).replace(place)
-        else:
+        if left or digest.hexdigest() != oid:
             Path(new.name).unlink()
-        return good
+            return False
+        Path(new.name).replace(place)
+        return True
 
 
 def store(repository: Repository) -> Store:

@@ -42,11 +42,12 @@ def _at(repository: Repository, path: str) -> Repository | None:
     if not (top / ".git").exists() or top.resolve() != top:
         return None
     folders = ("--absolute-git-dir", "--git-common-dir", "--show-toplevel")
-    found = [
-        repository.git("-C", str(top), "rev-parse", word, check=False).text
-        for word in ("--show-object-format", *folders)
-    ]
-    if not all(found) or Path(found[3]) != top:
+    words = ("--show-object-format", *folders)
+    ask = ("-C", str(top), "rev-parse")
+    found = repository.git(*ask, *words, check=False).text.split("\n")
+    if len(found) > len(words):  # one has a line break in its name
+        found = [repository.git(*ask, word).text for word in words]
+    if len(found) < len(words) or Path(found[3]) != top:
         return None
     return Repository(Path(found[1]), (top / found[2]).resolve(), top, found[0])
 
