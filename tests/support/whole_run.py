@@ -1,6 +1,7 @@
 """A run of the tests, as a pytest plugin: on how many processes, how long it takes, what it does
 not inherit from whoever started it, and what must not be left of it."""
 
+import gc
 import os
 import re
 import signal
@@ -57,6 +58,19 @@ def pytest_configure(config: pytest.Config) -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             # of no effect here, and reset to the default in a program that is started (execve(2))
             signal.signal(number, lambda *_: None)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is loaded by now, and stays, to itself when garbage is looked for."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _own_garbage() -> Iterator[None]:
+    """Have what a file's tests left open fail one of them, not one of a later file."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(autouse=True, scope="session")
