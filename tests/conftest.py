@@ -1,12 +1,15 @@
 """What every test stands on: a HOME, XDG directories and git configuration of its own, and nothing
 of the developer's environment."""
 
+import logging
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from git_daytona.base import log
 
 # No timing is asserted in a test: a machine may be busy. Few examples, other ones in each run.
 settings.register_profile(
@@ -28,6 +31,16 @@ KEPT = {
     "npm_config_cache",
 }
 """Of the developer's environment; npm's and pip's own settings are kept by prefix."""
+
+
+@pytest.fixture(autouse=True)
+def _log_closed() -> Iterator[None]:
+    """The log that a test opens in this process is closed at its end."""
+    yield
+    for handler in list(log.logger.handlers):
+        if not isinstance(handler, logging.NullHandler):
+            log.logger.removeHandler(handler)
+    log.logger.setLevel(logging.NOTSET)
 
 
 @pytest.fixture(autouse=True)

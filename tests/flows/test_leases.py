@@ -2,7 +2,6 @@
 after a crash (cases 1 to 9, 66)."""
 
 import json
-import logging
 import os
 import signal
 import subprocess
@@ -65,10 +64,7 @@ def tokens(local) -> list[str]:
 def logged():
     """The log as text, once it is asked for."""
     log.to_file()
-    yield lambda: paths.log_file().read_text()
-    for handler in list(log.logger.handlers):
-        if not isinstance(handler, logging.NullHandler):
-            log.logger.removeHandler(handler)
+    return lambda: paths.log_file().read_text()
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,6 @@ failure, and then a search for each token and the API key wherever something cou
 
 import base64
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -460,13 +459,8 @@ def test_the_search_finds_what_is_planted(kind, repo, tmp_path, home, monkeypatc
     canary = Canary(tokens=[PLANTED], places=[home, tmp_path])
     canary.look()
     assert canary.leaks() == []
-    try:
-        monkeypatch.setattr(log, "redact", lambda text: text)  # which would not let it pass
-        PLANTS[kind](canary, repo, tmp_path)
-    finally:
-        for handler in list(log.logger.handlers):
-            if not isinstance(handler, logging.NullHandler):
-                log.logger.removeHandler(handler)
+    monkeypatch.setattr(log, "redact", lambda text: text)  # which would not let it pass
+    PLANTS[kind](canary, repo, tmp_path)
     assert canary.leaks(), kind
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from daytona import CreateSandboxFromImageParams, Daytona, DaytonaConfig, Resources
 
-from git_daytona.local.core.model import Sandbox
+from git_daytona.local.core.model import Program, Sandbox
 from git_daytona.local.isolation.choose import choose
 from git_daytona.local.server import LocalDaytona
 
@@ -35,7 +35,7 @@ def enter(tmp_path: Path) -> Callable[[dict[str, str], str], str]:
         sandbox = Sandbox("s", "s", tmp_path / "s", state="started", env=variables)
         isolation.start(sandbox)
         try:
-            out, err = isolation.popen(sandbox, ["sh", "-c", line]).communicate(timeout=20)
+            out, err = isolation.popen(sandbox, Program(["sh", "-c", line])).communicate(timeout=20)
         finally:
             isolation.stop(sandbox)
         return (out + err).decode()

@@ -201,11 +201,7 @@ def test_a_lock_in_a_folder_that_is_read_only(tmp_path):
 def logfile():
     """The log, open for this test only."""
     log.to_file()
-    yield paths.log_file()
-    for handler in list(log.logger.handlers):
-        if not isinstance(handler, logging.NullHandler):
-            log.logger.removeHandler(handler)
-    log.logger.setLevel(logging.NOTSET)
+    return paths.log_file()
 
 
 def test_a_line_per_event(logfile):
