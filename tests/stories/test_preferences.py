@@ -254,3 +254,14 @@ def test_sync_on_idle_in_the_service(repo, coordinate):
     repo.git("config", "daytona.syncOnIdle", "false")
     turn()
     assert turns.drain(30) and synced == ["ses_1", "ses_1"]
+
+
+def test_an_operation_goes_by_what_was_set_at_its_beginning(repo, coordinate):
+    coordinator = coordinate(repo.path)
+    repo.git("config", "daytona.syncOnIdle", "false")
+    with coordinator.one_at_a_time("ses_a"):
+        before = preferences.load(repo.path)
+        repo.git("config", "daytona.syncOnIdle", "true")
+        with coordinator.one_at_a_time("ses_b"):
+            assert preferences.load(repo.path) is before
+    assert preferences.load(repo.path).sync_on_idle()

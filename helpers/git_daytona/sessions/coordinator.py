@@ -900,10 +900,12 @@ class Coordinator:
     def one_at_a_time(
         self, session_id: str, *, seconds: float = leases.LOCK_SECONDS
     ) -> Iterator[None]:
-        """Wait for the session's turn, across processes. Raises TimedOut."""
+        """Wait for the session's turn, across processes; preferences do not change meanwhile.
+        Raises TimedOut."""
         name = sha256(f"{self.git_dir}\0{session_id}".encode()).hexdigest()[:24]
         place, holds = paths.locks() / f"session-{name}", f"session {self._called(session_id)}"
-        with log.about(session=session_id), files.lock(place, seconds=seconds, holds=holds):
+        lock = files.lock(place, seconds=seconds, holds=holds)
+        with log.about(session=session_id), lock, preferences.held():
             yield
 
     def _called(self, session_id: str) -> str:

@@ -5,8 +5,10 @@ the key depend on.
 (``.env``) may come from a stranger.
 """
 
+import contextlib
+import contextvars
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -231,10 +233,34 @@ def _git(directory: Path, *arguments: str) -> Result:
     return run(("git", "-C", str(directory), *arguments), env=environment.base(), timeout=10)
 
 
+_held: contextvars.ContextVar[dict[tuple[Path, bool], Preferences] | None]
+_held = contextvars.ContextVar("held", default=None)
+
+
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """Read those of a directory once in the block: what an operation finds at its beginning counts
+    until its end."""
+    before = _held.set({} if _held.get() is None else _held.get())
+    try:
+        yield
+    finally:
+        _held.reset(before)
+
+
 def load(directory: Path, *, embedded: bool = True) -> Preferences:
     """All of ``daytona.*`` and who the user is, as git finds it from a directory; none where git
     cannot say. Without ``embedded`` a bare repository does not count: one may come as files of
     another."""
+    known = _held.get()
+    if known is None:
+        return _load(directory, embedded=embedded)
+    if (directory, embedded) not in known:
+        known[directory, embedded] = _load(directory, embedded=embedded)
+    return known[directory, embedded]
+
+
+def _load(directory: Path, *, embedded: bool) -> Preferences:
     safe = () if embedded else ("-c", "safe.bareRepository=explicit")
     show = ("-z", "--show-scope", "--show-origin")
     pattern = r"^(daytona\.|user\.(name|email)$)"
