@@ -135,7 +135,7 @@ def _read(path: Path) -> Mark | None:
     return replace(known, ordered=ordered, origin=origin, begin=begin or None)
 
 
-def _until_settled(retry: tenacity.retry_base, seconds: float = START_SECONDS) -> tenacity.Retrying:
+def _until_settled(retry: tenacity.retry_base, seconds: float) -> tenacity.Retrying:
     """Make a retry for as long as a change of a sandbox's state may take."""
     return tenacity.Retrying(
         retry=retry,
@@ -267,10 +267,11 @@ class Sandboxes:
         """Return the record that a sandbox made here has, or would have."""
         return ownership.here(self.cloud.settings.api_url, sandbox_id)
 
-    def settle(self, info: SandboxInfo, seconds: float = START_SECONDS) -> SandboxInfo:
+    def settle(self, info: SandboxInfo, seconds: float | None = None) -> SandboxInfo:
         """Wait until the sandbox is in a state that lasts. Raises TimedOut."""
         if info.state not in TRANSITIONAL:
             return info
+        limit = START_SECONDS if seconds is None else seconds
         begun, told = time.monotonic(), False
 
         def look() -> SandboxInfo:
@@ -282,11 +283,11 @@ class Sandboxes:
 
         moving = tenacity.retry_if_result(lambda found: found.state in TRANSITIONAL)
         try:
-            return _until_settled(moving, seconds)(look)
+            return _until_settled(moving, limit)(look)
         except tenacity.RetryError as problem:
             raise errors.TimedOut(
                 f"the sandbox stayed in state '{problem.last_attempt.result().state}' for"
-                f" {seconds:.0f} seconds",
+                f" {limit:.0f} seconds",
                 hint="see it in Daytona's dashboard; its work is still in it",
             ) from None
 
@@ -382,7 +383,8 @@ class Sandboxes:
             refused = True
             return leases.patiently(lambda: change(sandbox_id), kinds=kinds)
 
-        return _until_settled(tenacity.retry_if_exception_type(errors.Conflict))(attempt)
+        refusals = tenacity.retry_if_exception_type(errors.Conflict)
+        return _until_settled(refusals, START_SECONDS)(attempt)
 
     def while_awake(self, sandbox_id: str, work: Callable[[], T]) -> T:
         """Do the work at once; only if it fails because the sandbox does not run, start that and do
