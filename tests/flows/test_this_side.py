@@ -367,8 +367,8 @@ def test_case_114_what_is_used_during_a_sync_needs_another(local, repo, begin, m
     monkeypatch.setattr(state, "now", lambda: 1_900_000_000_000)
     report = session.coordinator._sync
 
-    def used_meanwhile(current):
-        outcome = report(current)
+    def used_meanwhile(current, **how):
+        outcome = report(current, **how)
         monkeypatch.setattr(state, "now", lambda: 1_700_000_000_000)
         session.coordinator.state.touch(current.id)
         return outcome
