@@ -357,7 +357,8 @@ def test_a_report_that_does_not_end():
     assert (len(found.ports), len(found.refs)) == (report.PORTS, refs.MOST)
     for text in (*found.nested, *found.notes, *found.refused, *found.left):
         fit(text, 500)
-    message = sync._remarks(Names(1), found, [], "; ".join(found.nested))
+    nested = "; ".join(found.nested)
+    message = sync._remarks(Names(1), found, [], nested, with_lfs=False)
     fit(message, sync.MESSAGE_LENGTH)
 
 
