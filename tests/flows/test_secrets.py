@@ -232,8 +232,7 @@ def test_a_held_transfer_shows_no_secret(local, repo, canary, begin, monkeypatch
     if who == "daytona-token exec":
         # The command gets the token in its environment, as asked, and git with it; ssh does not.
         canary.may_have_token = lambda each: (
-            each.name in ("sh", "git", "git-remote-ssh")
-            or "git_daytona" in each.arguments.decode()
+            each.name in ("sh", "git", "git-remote-ssh") or "git_daytona" in each.arguments.decode()
         )
     with canary.watching():
         for hold, fault in HOLDS.items():
