@@ -33,7 +33,7 @@ from git_daytona.sessions.beginning import HEAD, Beginning
 from git_daytona.sessions.branch import Outcome
 from git_daytona.sessions.forks import NOBODY, Origin
 from git_daytona.sessions.provision import WAITING, Provision
-from git_daytona.sessions.state import GitReturn, Session, StateFile
+from git_daytona.sessions.state import GitReturn, Session, SetUp, StateFile
 from git_daytona.sessions.sync import SandboxBranch
 from git_daytona.settings import preferences
 from git_daytona.settings.order import NOTHING, Order, combined
@@ -285,10 +285,7 @@ class Coordinator:
                 session, remark = self._create(
                     *(session_id, session, order), synced=synced, origin=origin, beginning=beginning
                 )
-            is_copy = fresh and self.sandboxes.is_copy(session.sandbox_id)
-            self._set_up(session, fresh=fresh and not is_copy, replaced=told)
-            if is_copy and synced:
-                self.provision.started(session.sandbox_id)
+            self._set_up(session, fresh=fresh, replaced=told)
             return Started(session, new=True, replaced=replaced, remark=remark)
 
     def _current(self, session_id: str, again: Session | None) -> Session | None:
@@ -370,14 +367,19 @@ class Coordinator:
             mark = mark.write(names.number, names.prefix)
         lost = [name for name in lost if name not in info.variables]  # an earlier start's; a copy
         remark = LACKING.format(", ".join(lost)) if lost else ""
-        told = forked.told(copied=info.name == mark.copy_name)
-        told = "; ".join(filter(None, (told, remark)))
+        is_copy = info.name == mark.copy_name
+        told = "; ".join(filter(None, (forked.told(copied=is_copy), remark)))
         depth = (earlier or (forked if forked.id else beginning)).depth
-        session = self.record(session_id, info.id, names, earlier=earlier, notice=told, depth=depth)
-        if record:
-            self.state.edit(session.id, ordered=dict(record))
-        if copied and forked.session:
-            self.state.edit(session.id, setup=forked.session.setup)
+        # as it is now: what ran there before the copy was made has its traces in the copy
+        original = self.state.get(forked.id) if is_copy else None
+        session = self.record(
+            *(session_id, info.id, names),
+            earlier=earlier,
+            notice=told,
+            depth=depth,
+            ordered=dict(record) or None,
+            setup=original.setup if original else None,
+        )
         mark.path.unlink(missing_ok=True)
         return session, remark
 
@@ -432,6 +434,8 @@ class Coordinator:
         notice: str = "",
         deleting: int = 0,
         depth: int = 0,
+        ordered: dict[str, Any] | None = None,
+        setup: SetUp | None = None,
     ) -> Session:
         """Record a session whose sandbox exists; without names, nothing of it is synced."""
         git_state, now = state.SETUP_FAILED, state.now()
@@ -459,6 +463,8 @@ class Coordinator:
             organization_id=lives["organization_id"],
             depth=depth,
             own_number=earlier.own_number if earlier else None,
+            ordered=ordered,
+            setup=setup or SetUp(),
         )
         if names is None and session.own_number is None and self._repository:
             with suppress(GitDaytonaError):  # a repository that cannot be written
@@ -497,8 +503,9 @@ class Coordinator:
         if session.number is None:
             report.make_project(self.cloud, session.sandbox_id)
             return
+        is_copy = self.sandboxes.is_copy(session.sandbox_id)
         try:
-            self._branch(session).set_up(fresh=fresh)
+            self._branch(session).set_up(fresh=fresh and not is_copy)
         except GitDaytonaError as problem:
             self.state.note(session.id, state.SETUP_FAILED, problem.message)
             raise
@@ -511,7 +518,10 @@ class Coordinator:
             self.state.edit(session.id, notice="; ".join(filter(None, (told, notice))))
         else:
             self.state.note(session.id, state.PENDING, replaced or "not synced yet")
-        self.provision.begin(session, fresh=fresh)
+        if is_copy:  # it has the files, and what the set-up has made
+            self.provision.started(session.sandbox_id)
+        else:
+            self.provision.begin(session, fresh=fresh)
 
     # -- in between --------------------------------------------------------------------------------
 
