@@ -16,6 +16,7 @@ from git_daytona.base.errors import (
 )
 from git_daytona.sandbox import ownership, report
 from git_daytona.sessions import recovery
+from git_daytona.settings.order import Order
 from support import crashes
 from support.round_trip import Session, execute, stop
 
@@ -55,8 +56,12 @@ def fork(session) -> Session:
 def test_branches_from_one_state_have_the_pending_work(repo, worked, command, snapshot):
     copied = snapshot == VM
     numbers, options = ((2, 3), ("--count", "2")) if copied else ((2,), ())
+    repo.commit(".devcontainer.json", '{"postStartCommand": "echo started"}')
+    worked.coordinator.update("1")
     ran = command("git-daytona", "fork", *options, cwd=repo.path)
     assert ran.status == 0, ran.err
+    if not copied:
+        assert "hint: see it, and allow it: git daytona allow" in ran.err
     said = [line.split(":")[0] for line in ran.out.splitlines()]
     assert said == [f"session {each} started" for each in numbers]
     words = "its sandbox is a copy of that one's" if copied else "with what is on opencode/1 ("
@@ -146,6 +151,9 @@ def test_a_copy_is_as_shut_as_the_original(local, worked):
         assert "delete" in [call.route for call in local.calls]
         with local.faults.call(route="^network$", body=b"{}") as set_:
             assert "dependency" in fork(worked).agent(FILES)
+    assert set_.seen == 1
+    with local.faults.call(route="^network$", body=b"{}") as set_:  # the original is gone
+        worked.coordinator.sandboxes._own(cloud.get(worked.sandbox_id), {}, "", Order(shut))
     assert set_.seen == 1
 
 

@@ -212,8 +212,10 @@ def test_in_the_middle_of_a_turn(repo, module, begin, monkeypatch):
     session = begin(repo)
     coordinator = session.coordinator
     look = "git status --porcelain=v2 --branch; git log -1; git ls-files --debug -s"
-    before = session.agent(f"cd lib; echo 1 >new; git add new; echo 2 >new; {look}")
+    before = session.agent(f"echo 1 >mine; cd lib; echo 1 >new; git add new; echo 2 >new; {look}")
     coordinator.sync_aside("1")
+    coordinator.fetch("1")
+    assert repo.kept() == module.kept() == {}, "it is here"
     assert session.agent(f"cd lib; {look}") == before
     assert module.show("refs/daytona/turn/1", "new") == "2"
 

@@ -6,7 +6,7 @@ import click
 
 from git_daytona.base import messages
 from git_daytona.base.errors import UsageError
-from git_daytona.cli import common
+from git_daytona.cli import common, provisions
 from git_daytona.cli.options import number
 from git_daytona.git.refs import number_in
 from git_daytona.sessions import recovery
@@ -42,9 +42,10 @@ def fork(count: int, title: str | None, name: str) -> None:
         for _ in range(count):
             session_id = new_id()
             try:
-                session = coordinator.start(session_id, origin=origin.id).session
+                started = coordinator.start(session_id, origin=origin.id)
             except KeyboardInterrupt as end:
                 raise KeyboardInterrupt(recovery.way_on(coordinator, session_id)) from end
+            session = started.session
             if called := title or origin.title:
                 coordinator.state.set_title(session.id, called)
             click.echo(
@@ -52,7 +53,11 @@ def fork(count: int, title: str | None, name: str) -> None:
                 f"branch {session.branch}"
             )
             common.warn_of_dangers(coordinator, session)
-            messages.note(coordinator.state.take_notice(session.id))
+            coordinator.state.take_notice(session.id)  # which says the same, to an agent
+            messages.note(started.forked)
+            if started.remark:
+                common.warn(started.remark)
+            provisions.tell(coordinator, session)
             if not coordinator.sandboxes.is_copy(session.sandbox_id):
                 messages.note(WITH_FILES.format(origin.name, origin.branch))
 
