@@ -162,7 +162,7 @@ def test_the_project_follows_its_submodules(repo, module, begin, monkeypatch):
     before = tip(repo)
     session.agent(work)
     with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
-        patch.setattr(submodules.Synced, "complete", lambda found, *_: found.there and 1 / 0)
+        patch.setattr(submodules.Synced, "complete", lambda found, *_, **__: found.there and 1 / 0)
         session.sync()
     assert tip(repo) == before and tip(module) != gitlink(repo)
     assert session.sync().changed
