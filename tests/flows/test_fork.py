@@ -3,6 +3,7 @@ came back of it."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,8 +14,9 @@ from git_daytona.base.errors import (
     SandboxCommandFailed,
     UsageError,
 )
-from git_daytona.sandbox import ownership
+from git_daytona.sandbox import ownership, report
 from git_daytona.sessions import recovery
+from git_daytona.settings.order import Order
 from support import crashes
 from support.round_trip import Session, execute, stop
 
@@ -54,8 +56,12 @@ def fork(session) -> Session:
 def test_branches_from_one_state_have_the_pending_work(repo, worked, command, snapshot):
     copied = snapshot == VM
     numbers, options = ((2, 3), ("--count", "2")) if copied else ((2,), ())
+    repo.commit(".devcontainer.json", '{"postStartCommand": "echo started"}')
+    worked.coordinator.update("1")
     ran = command("git-daytona", "fork", *options, cwd=repo.path)
     assert ran.status == 0, ran.err
+    if not copied:
+        assert "hint: see it, and allow it: git daytona allow" in ran.err
     said = [line.split(":")[0] for line in ran.out.splitlines()]
     assert said == [f"session {each} started" for each in numbers]
     words = "its sandbox is a copy of that one's" if copied else "with what is on opencode/1 ("
@@ -146,6 +152,9 @@ def test_a_copy_is_as_shut_as_the_original(local, worked):
         with local.faults.call(route="^network$", body=b"{}") as set_:
             assert "dependency" in fork(worked).agent(FILES)
     assert set_.seen == 1
+    with local.faults.call(route="^network$", body=b"{}") as set_:  # the original is gone
+        worked.coordinator.sandboxes._own(cloud.get(worked.sandbox_id), {}, "", Order(shut))
+    assert set_.seen == 1
 
 
 def test_where_there_is_no_copy_the_commit_is_taken(local, worked):
@@ -192,6 +201,9 @@ def test_a_fork_that_was_killed_is_finished_from_the_same_point(local, repo, wor
 
 @pytest.mark.parametrize("snapshot", [CONTAINER])
 def test_a_snapshot_has_packages_and_no_work_of_its_session(local, repo, worked, command):
+    for words in ((), ("1",)):
+        ran = command("git-daytona", "snapshot", *words, cwd=repo.path)
+        assert (ran.status, "the snapshot needs a name" in ran.err) == (2, True)
     ran = command("git-daytona", "snapshot", "1", "with/packages", cwd=repo.path)
     assert (ran.status, ran.out) == (0, "snapshot with/packages made of session 1\n"), ran.err
     assert "what is secret" in ran.err and "daytona.snapshot with/packages" in ran.err
@@ -215,3 +227,40 @@ def test_a_snapshot_has_packages_and_no_work_of_its_session(local, repo, worked,
             pytest.raises(kind, match=words),
         ):
             worked.coordinator.snapshot("2", "other")
+
+
+SET_UP = {"onCreateCommand": "echo made >>set-up", "postStartCommand": "echo started >>set-up"}
+
+
+def finished(session) -> list[str]:
+    """Wait for a session's set-up; return what it has left."""
+    coordinator = session.coordinator
+    coordinator.provision.follow(coordinator.find(session.name), lambda _: None)
+    return session.agent("cat set-up .env").split()
+
+
+@pytest.mark.parametrize("snapshot", [VM, CONTAINER])
+def test_the_set_up_of_a_copy_and_of_a_new_sandbox(repo, begin, snapshot, monkeypatch):
+    """What there is runs once in each sandbox, whatever is in the way, but for what is of each
+    start; in a copy the agent's ignored files stay as it left them."""
+    monkeypatch.setenv("DAYTONA_SNAPSHOT", snapshot)
+    repo.commit(".gitignore", "set-up\n.env\n")
+    repo.commit(".devcontainer.json", json.dumps(SET_UP))
+    repo.write(".env", "mine\n")
+    repo.git("config", "daytona.setup", "always")
+    repo.git("config", "daytona.copyFiles", ".env")
+    first = begin(repo)
+    coordinator = first.coordinator
+    assert finished(first) == ["made", "started", "mine"]
+    first.agent("echo agent >.env")
+    first.sync()
+    stop(coordinator.cloud, first.sandbox_id)
+    with monkeypatch.context() as patch, pytest.raises(BadAnswer):
+        patch.setattr(report, "prepare", Mock(side_effect=BadAnswer("a bad moment")))
+        fork(first)
+    coordinator.sync("2")
+    second = Session(coordinator, 2, coordinator.find("2").sandbox_id)
+    found, is_copy = finished(second), snapshot == VM
+    assert [*dict.fromkeys(found)] == ["made", "started", "agent" if is_copy else "mine"]
+    assert found.count("made") == 1
+    assert coordinator.find("2").setup.run == (3 if is_copy else 1), "waking the original was one"

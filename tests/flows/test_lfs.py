@@ -7,6 +7,7 @@ import pytest
 from git_daytona.git import lfs
 from git_daytona.git import repository as git
 from support.lacking import needs
+from support.round_trip import execute
 
 needs_lfs = needs("git-lfs", "git-lfs")
 
@@ -56,6 +57,15 @@ def test_objects_go_and_come_back(local, tracked, begin):
     session.sync()
     assert session.agent("cat mine.bin; git status --porcelain") == "mine\n"
     assert "LFS" not in session.coordinator.delete("1").message
+
+
+@needs_lfs
+def test_what_a_lost_sandbox_had_during_its_turn(tracked, begin):
+    session = begin(tracked)
+    session.agent("echo new >new.bin")
+    session.coordinator.sync_aside("1")
+    session.coordinator.cloud.delete(session.sandbox_id)
+    assert execute(session.coordinator, "1", "cat new.bin")[0].output == "new\n"
 
 
 @needs_lfs

@@ -5,13 +5,14 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from git_daytona.local.server import LocalDaytona
 from git_daytona.sessions import consent
 from git_daytona.sessions.coordinator import Coordinator
-from git_daytona.sessions.provision import DONE, RUNNING, WAITING
+from git_daytona.sessions.provision import DONE, RUNNING, WAITING, Provision
 from git_daytona.sessions.state import SetUp
 from support.program import Told, tell
 from support.round_trip import BIN, Repo, Session, execute, stop
@@ -191,6 +192,22 @@ def test_ignored_files(repo: Repo, begin: Callable[..., Session], local: LocalDa
     assert (repo.path / ".env.test").read_text() == "A=1\n"
     everything = repo.git("log", "--all", "--format=", "--name-only").split()
     assert {"README", ".gitignore"} == {*everything}
+
+
+def test_a_start_that_ends_before_the_set_up(
+    repo: Repo,
+    coordinate: Callable[[Path], Coordinator],
+    monkeypatch: pytest.MonkeyPatch,
+    local: LocalDaytona,
+) -> None:
+    repo.commit(".devcontainer.json", '{"postCreateCommand": "true"}')
+    repo.git("config", "daytona.setup", "always")
+    coordinator = coordinate(repo.path)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Provision, "begin", Mock(side_effect=KeyboardInterrupt))
+        coordinator.start()
+    coordinator.sync("1")
+    assert coordinator.find("1").setup.run == 1
 
 
 def test_what_was_cut_off_goes_on_and_a_bad_path_stays_with_commands(

@@ -162,7 +162,7 @@ def test_the_project_follows_its_submodules(repo, module, begin, monkeypatch):
     before = tip(repo)
     session.agent(work)
     with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
-        patch.setattr(submodules.Synced, "complete", lambda found, *_: found.there and 1 / 0)
+        patch.setattr(submodules.Synced, "complete", lambda found, *_, **__: found.there and 1 / 0)
         session.sync()
     assert tip(repo) == before and tip(module) != gitlink(repo)
     assert session.sync().changed
@@ -205,3 +205,36 @@ def test_in_a_worktree(repo, module, tmp_path, begin, coordinate):
     session.agent("echo y >lib/y")
     with pytest.raises(TransferFailed, match="nested repositories do not travel: lib/"):
         session.coordinator.delete("1")
+
+
+def test_in_the_middle_of_a_turn(repo, module, begin, monkeypatch):
+    """The agent's submodules are left as they are, too, and nothing hangs on its sandbox."""
+    session = begin(repo)
+    coordinator = session.coordinator
+    look = "git status --porcelain=v2 --branch; git log -1; git ls-files --debug -s"
+    before = session.agent(f"echo 1 >mine; cd lib; echo 1 >new; git add new; echo 2 >new; {look}")
+    coordinator.sync_aside("1")
+    coordinator.fetch("1")
+    assert repo.kept() == module.kept() == {}, "it is here"
+    assert session.agent(f"cd lib; {look}") == before
+    assert module.show("refs/daytona/turn/1", "new") == "2"
+
+    # the agent commits between the reports of the two
+    def late(branch, **options):
+        found = synced(branch, **options)
+        if not branch.path:
+            session.agent(f"cd lib; {COMMIT}; cd ..; {COMMIT}; echo 3 >lib/new; git -C lib add new")
+            monkeypatch.setattr(submodules, "sync", synced)
+        return found
+
+    synced = submodules.sync
+    monkeypatch.setattr(submodules, "sync", late)
+    coordinator.sync_aside("1")
+    assert gitlink(repo) == session.agent("git -C lib rev-parse HEAD").strip()
+    assert session.agent("git -C lib log -1 --format=%s") == "work\n"
+
+    # and its project is gone
+    coordinator.sync_aside("1")
+    session.agent("cd ..; rm -rf project")
+    session.sync()
+    assert module.show("opencode/1", "new") == "3" == session.agent("cat lib/new").strip()

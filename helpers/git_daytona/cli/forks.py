@@ -6,8 +6,9 @@ import click
 
 from git_daytona.base import messages
 from git_daytona.base.errors import UsageError
-from git_daytona.cli import common
+from git_daytona.cli import common, provisions
 from git_daytona.cli.options import number
+from git_daytona.git.refs import number_in
 from git_daytona.sessions import recovery
 from git_daytona.sessions.coordinator import new_id
 
@@ -31,9 +32,9 @@ def fork(count: int, title: str | None, name: str) -> None:
     """Start another session from the state of one, with a number, sandbox and branch of its own.
 
     What is pending in the session's sandbox is committed and synced first, and both go on from
-    there. The new sandbox is a copy of its, with ignored files and installed packages, where
-    Daytona can copy it, which depends on the sandbox's class; else it is a new one with what is on
-    opencode/N. Programs that run do not come along.
+    there. Where Daytona can copy a sandbox, which depends on its class, the new one is a copy, with
+    ignored files and installed packages; else it has what is on opencode/N. Programs that run do
+    not come along.
     """
     with common.coordinator(step="forking") as coordinator:
         origin = coordinator.find(name)
@@ -41,9 +42,10 @@ def fork(count: int, title: str | None, name: str) -> None:
         for _ in range(count):
             session_id = new_id()
             try:
-                session = coordinator.start(session_id, origin=origin.id).session
+                started = coordinator.start(session_id, origin=origin.id)
             except KeyboardInterrupt as end:
                 raise KeyboardInterrupt(recovery.way_on(coordinator, session_id)) from end
+            session = started.session
             if called := title or origin.title:
                 coordinator.state.set_title(session.id, called)
             click.echo(
@@ -51,15 +53,19 @@ def fork(count: int, title: str | None, name: str) -> None:
                 f"branch {session.branch}"
             )
             common.warn_of_dangers(coordinator, session)
-            messages.note(coordinator.state.take_notice(session.id))
+            coordinator.state.take_notice(session.id)  # which says the same, to an agent
+            messages.note(started.forked)
+            if started.remark:
+                common.warn(started.remark)
+            provisions.tell(coordinator, session)
             if not coordinator.sandboxes.is_copy(session.sandbox_id):
                 messages.note(WITH_FILES.format(origin.name, origin.branch))
 
 
 @click.command("snapshot")
-@click.argument("name", metavar="[N]", shell_complete=common.complete_sessions)
+@click.argument("name", metavar="[N]", required=False, shell_complete=common.complete_sessions)
 @click.argument("snapshot", metavar="NAME", required=False)
-def snapshot_(name: str, snapshot: str | None) -> None:
+def snapshot_(name: str | None, snapshot: str | None) -> None:
     """Make a snapshot of a session's sandbox, by that NAME, for new sandboxes to be made from.
 
     It has all that is in the sandbox: installed packages, ignored files, and what is secret there.
@@ -67,13 +73,15 @@ def snapshot_(name: str, snapshot: str | None) -> None:
     run are not in it.
     """
     if snapshot is None:
-        name, snapshot = "", name
+        name, snapshot = None, name
+        if snapshot is None or number_in(snapshot):  # of the session, most likely
+            raise UsageError("the snapshot needs a name", hint="git daytona snapshot [N] NAME")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}", snapshot):
         raise UsageError(
             "the name of the snapshot is not valid", hint="use letters, digits and . _ : / -"
         )
     with common.coordinator(anywhere=True) as coordinator:
-        session = coordinator.snapshot(name, snapshot)
+        session = coordinator.snapshot(name or "", snapshot)
         click.echo(f"snapshot {snapshot} made of session {session.name}")
         messages.note(
             "it holds all files of the sandbox, with what is secret in them, for everybody in your "

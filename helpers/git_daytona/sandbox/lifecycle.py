@@ -208,7 +208,7 @@ class Sandboxes:
             info = leases.patiently(attempt)
             event["sandbox"] = info.id
         if info.name == mark.copy_name:
-            self._own(info, labels, like)
+            self._own(info, labels, like, order)
         git_dir = mark.git_dir if synced else ""
         ownership.here(self.cloud.settings.api_url, info.id, git_dir).write()
         return info
@@ -246,17 +246,18 @@ class Sandboxes:
         info = self.cloud.known(sandbox_id) or self.cloud.get(sandbox_id)
         return info.name.startswith(COPY)
 
-    def _own(self, copy: SandboxInfo, labels: Mapping[str, str], of: str) -> None:
+    def _own(self, copy: SandboxInfo, labels: Mapping[str, str], of: str, order: Order) -> None:
         """Give a copy its own labels, and of what the network of the other one is shut for what
-        Daytona has not copied; a copy that cannot be shut likewise goes."""
+        Daytona has not copied (if that one is gone, of what was ordered); a copy that cannot be
+        shut likewise goes."""
         if not labels.items() <= copy.labels.items():
             self.cloud.label(copy.id, labels)
-        try:
-            shut = self.cloud.get(of).ordered if of else {}
-        except errors.SandboxGone:
-            return
+        shut = order.members
+        if of:
+            with contextlib.suppress(errors.SandboxGone):
+                shut = self.cloud.get(of).ordered
         open_ = {name for name in NETWORK if copy.ordered.get(name) != shut.get(name)}
-        if lost := {name: shut[name] for name in open_ & shut.keys()}:
+        if lost := {name: shut[name] for name in open_ if shut.get(name)}:
             try:
                 self.cloud.restrict(copy.id, lost)
             except errors.GitDaytonaError:

@@ -33,7 +33,7 @@ from git_daytona.sessions.beginning import HEAD, Beginning
 from git_daytona.sessions.branch import Outcome
 from git_daytona.sessions.forks import NOBODY, Origin
 from git_daytona.sessions.provision import WAITING, Provision
-from git_daytona.sessions.state import GitReturn, Session, StateFile
+from git_daytona.sessions.state import GitReturn, Session, SetUp, StateFile
 from git_daytona.sessions.sync import SandboxBranch
 from git_daytona.settings import preferences
 from git_daytona.settings.order import NOTHING, Order, combined
@@ -63,6 +63,8 @@ class Started:
     """Its sandbox was gone and is a new one: work that had not been synced went with it."""
     remark: str = ""
     """What its sandbox lacks of what was ordered."""
+    forked: str = ""
+    """What its sandbox has of the session that it is a fork of."""
 
 
 class Unmerged(GitDaytonaError):
@@ -277,19 +279,17 @@ class Coordinator:
                 return Started(session, new=False)
             if synced:
                 self._check(session, for_tools=for_tools)
-            remark = ""
             told = REPLACED if replaced else ""
             if session and fresh and session.number is not None:
                 told = FINISHED if self._finish_turn(session) else told
             if session is None or fresh:
-                session, remark = self._create(
+                started = self._create(
                     *(session_id, session, order), synced=synced, origin=origin, beginning=beginning
                 )
-            is_copy = fresh and self.sandboxes.is_copy(session.sandbox_id)
-            self._set_up(session, fresh=fresh and not is_copy, replaced=told)
-            if is_copy and synced:
-                self.provision.started(session.sandbox_id)
-            return Started(session, new=True, replaced=replaced, remark=remark)
+            else:
+                started = Started(session, new=True)
+            self._set_up(started.session, fresh=fresh, replaced=told)
+            return replace(started, replaced=replaced)
 
     def _current(self, session_id: str, again: Session | None) -> Session | None:
         session = self.get(session_id)
@@ -346,9 +346,8 @@ class Coordinator:
         synced: bool,
         origin: str | None = None,
         beginning: Beginning = HEAD,
-    ) -> tuple[Session, str]:
-        """Create and record a session's sandbox; an earlier one, which is gone, had its number.
-        Return it, and what its sandbox lacks of what was ordered."""
+    ) -> Started:
+        """Create and record a session's sandbox; an earlier one, which is gone, had its number."""
         mark = self.mark(session_id)
         forked = self._origin(mark.origin or origin or "") if earlier is None else NOBODY
         begin, dirty = mark.begin or forked.commit, False
@@ -370,16 +369,21 @@ class Coordinator:
             mark = mark.write(names.number, names.prefix)
         lost = [name for name in lost if name not in info.variables]  # an earlier start's; a copy
         remark = LACKING.format(", ".join(lost)) if lost else ""
-        told = forked.told(copied=info.name == mark.copy_name)
-        told = "; ".join(filter(None, (told, remark)))
+        is_copy = info.name == mark.copy_name
+        told = forked.told(copied=is_copy)
         depth = (earlier or (forked if forked.id else beginning)).depth
-        session = self.record(session_id, info.id, names, earlier=earlier, notice=told, depth=depth)
-        if record:
-            self.state.edit(session.id, ordered=dict(record))
-        if copied and forked.session:
-            self.state.edit(session.id, setup=forked.session.setup)
+        # as it is now: what ran there before the copy was made has its traces in the copy
+        original = self.state.get(forked.id) if is_copy else None
+        session = self.record(
+            *(session_id, info.id, names),
+            earlier=earlier,
+            notice="; ".join(filter(None, (told, remark))),
+            depth=depth,
+            ordered=dict(record) or None,
+            setup=original.setup if original else None,
+        )
         mark.path.unlink(missing_ok=True)
-        return session, remark
+        return Started(session, new=True, remark=remark, forked=told)
 
     def like(self, name: str) -> tuple[Order, str]:
         """Return an order like that of a session's sandbox, and what of that is not known here:
@@ -432,6 +436,8 @@ class Coordinator:
         notice: str = "",
         deleting: int = 0,
         depth: int = 0,
+        ordered: dict[str, Any] | None = None,
+        setup: SetUp | None = None,
     ) -> Session:
         """Record a session whose sandbox exists; without names, nothing of it is synced."""
         git_state, now = state.SETUP_FAILED, state.now()
@@ -459,6 +465,8 @@ class Coordinator:
             organization_id=lives["organization_id"],
             depth=depth,
             own_number=earlier.own_number if earlier else None,
+            ordered=ordered,
+            setup=setup or SetUp(),
         )
         if names is None and session.own_number is None and self._repository:
             with suppress(GitDaytonaError):  # a repository that cannot be written
@@ -490,20 +498,26 @@ class Coordinator:
     def _set_up(self, session: Session, *, fresh: bool = False, replaced: str = "") -> None:
         """Put the project into a sandbox, a ``fresh`` one or one that was there; the agent is told
         with its next tool result what it ``replaced``, or that only a branch is in the way."""
-        told = session.notice
         if replaced:
-            told = "; ".join(filter(None, (replaced, told)))
+            told = "; ".join(filter(None, (replaced, session.notice)))
             self.state.edit(session.id, notice=told)
         if session.number is None:
             report.make_project(self.cloud, session.sandbox_id)
             return
+        is_copy = self.sandboxes.is_copy(session.sandbox_id)
         try:
-            self._branch(session).set_up(fresh=fresh)
+            self._branch(session).set_up(fresh=fresh and not is_copy)
         except GitDaytonaError as problem:
             self.state.note(session.id, state.SETUP_FAILED, problem.message)
             raise
+        # before it counts as set up: who is killed meanwhile leaves it to be done
+        if is_copy:  # it has the files, and what the set-up has made
+            self.provision.started(session.sandbox_id)
+        else:
+            self.provision.begin(session, fresh=fresh)
         if blocked := branches.in_the_way(self.repository, session.prefix):
             self.state.note(session.id, state.SETUP_FAILED, blocked.message)
+            told = (self.state.get(session.id) or session).notice
             notice = (
                 "nothing comes back from this sandbox as long as "
                 f"{blocked.message} ({blocked.hint})"
@@ -511,7 +525,6 @@ class Coordinator:
             self.state.edit(session.id, notice="; ".join(filter(None, (told, notice))))
         else:
             self.state.note(session.id, state.PENDING, replaced or "not synced yet")
-        self.provision.begin(session, fresh=fresh)
 
     # -- in between --------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ def fetched(branch: Branch, outcome: Outcome) -> Outcome:
     """Fetch what the session's commits point to and is not here; say how much of it did not come.
     Raises TransferFailed, SandboxCommandFailed."""
     repository, names = branch.repository, branch.names
-    refs = repository.refs(names.ref, names.tracking, names.kept)
+    refs = repository.refs(names.ref, names.tracking, names.kept, names.turn)
     base = repository.refs(names.base).values()
     wanted = lfs.pointers(repository, *set(refs.values()), *(f"^{oid}" for oid in base))
     store = lfs.store(repository)

@@ -23,7 +23,7 @@ class Synced:
     absent: dict[str, str] = field(default_factory=dict)
     """Commits that the branch records, and that did not come."""
 
-    def complete(self, repository: Repository, head: str | None) -> None:
+    def complete(self, repository: Repository, head: str | None, *, aside: bool) -> None:
         """See that the commits which ``head`` records are here, before the branch moves to it: the
         agent may have gone on meanwhile. Raises what a sync does."""
         recorded = submodules.recorded(repository, head) if head and self.there else {}
@@ -31,7 +31,7 @@ class Synced:
             commit = recorded.get(path)
             if commit and not inner.repository.resolve(commit):
                 with naming(path):
-                    self.outcomes[path] = _and(self.outcomes[path], inner.sync())
+                    self.outcomes[path] = _and(self.outcomes[path], inner.sync(aside=aside))
                 if not inner.repository.resolve(commit):
                     self.absent[path] = commit
 

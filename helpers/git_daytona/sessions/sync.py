@@ -10,7 +10,7 @@ from git_daytona.base.secret import printable
 from git_daytona.base.threads import concurrently
 from git_daytona.git import branches
 from git_daytona.git.branches import Integrated, Kept
-from git_daytona.git.refs import INVENTORY, PROJECT, SANDBOX_BRANCH, UPDATES, Names
+from git_daytona.git.refs import INVENTORY, PENDING, PROJECT, SANDBOX_BRANCH, UPDATES, Names
 from git_daytona.sandbox import ownership
 from git_daytona.sandbox import report as sandbox
 from git_daytona.sandbox.report import CommitText, Report
@@ -88,9 +88,9 @@ class SandboxBranch(Branch):
             if report.missing is not None and aside:  # it may just be about to be made
                 return Outcome(False, None, message=f"the sandbox's {report.missing} is not there")
             if report.missing is not None:
+                branches.finish_turn(repository, names)
                 if self.path:
                     return Outcome(changed=False, head=None)
-                branches.finish_turn(repository, names)
                 report = self._restore(report.missing, known)
             outcome = inner.joined(self._take(report, here, kept, inner, aside=aside))
             outcome = lfs.fetched(self, outcome) if self.with_lfs else outcome
@@ -101,7 +101,11 @@ class SandboxBranch(Branch):
         """Fetch the sandbox's branches into the tracking refs, and nothing else."""
         before = self.repository.refs(self.names.tracking)
         branches.forget_incoming(self.repository, self.names)
-        self._fetch(sandbox.refs(self.cloud, self.sandbox_id, self.transport.place))
+        report = sandbox.refs(self.cloud, self.sandbox_id, self.transport.place)
+        turn = self.repository.refs(self.names.turn).get(self.names.turn)
+        if turn and report.refs.get(PENDING) == turn:  # a turn goes on, and that is here
+            del report.refs[PENDING], report.places[PENDING]
+        self._fetch(report)
         kept = branches.integrate(self.repository, self.names, None, None).kept
         changed = self.repository.refs(self.names.tracking) != before
         message = "fetched" if changed else "nothing new in the sandbox"
@@ -222,7 +226,7 @@ class SandboxBranch(Branch):
                 again = self._known() if report.inventory.complete else None
                 report = self._report("aside" if aside else "", known=again, inner=inner)
                 self._fetch(report)
-            inner.complete(self.repository, report.head)
+            inner.complete(self.repository, report.head, aside=aside)
             done = branches.integrate(
                 self.repository,
                 self.names,
@@ -233,7 +237,7 @@ class SandboxBranch(Branch):
             )
             kept, where = kept + done.kept, _where(self.names, report, done)
             self.repository.tidy()
-        pending = aside and report.operation is None and "refs/daytona/pending" in report.refs
+        pending = aside and report.operation is None and PENDING in report.refs
         if self.names.turn in here and not pending:
             branches.forget_turn(self.repository, self.names)
         more = report.left_count - len(report.left)
@@ -351,7 +355,7 @@ def _where(names: Names, report: Report, done: Integrated) -> str:
 
 def _besides_branches(report: Report) -> set[str]:
     """The objects that are kept: an operation in progress, a stash, an inventory."""
-    kept = ("refs/daytona/pending", "refs/daytona/stash")
+    kept = (PENDING, "refs/daytona/stash")
     return {oid for ref, oid in report.refs.items() if ref in kept or ref.startswith(INVENTORY)}
 
 
