@@ -1,6 +1,7 @@
 """Names and addresses: endpoints, refs, sandbox ids; and secrets that do not show."""
 
 import copy
+import json
 import pickle
 import traceback
 
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from git_daytona.api import account
+from git_daytona.api.failures import said
 from git_daytona.base import secret
 from git_daytona.base.endpoint import Endpoint, endpoint, from_ssh_command
 from git_daytona.base.errors import BadAnswer, NotFound
@@ -228,6 +230,16 @@ def test_redaction_of_what_is_alive(form):
 )
 def test_redaction_of_what_looks_like_a_secret(text, clean):
     assert redact(text) == clean
+
+
+def test_a_text_of_lines_is_not_told_by_who_repeats_a_request():
+    """A key in PEM, say: whether the server has it as it was sent, or as it came."""
+    hidden = Secret('line one "x"\n second\tline ä\udcff')
+    request = json.dumps({"env": {"A": hidden.reveal()}})
+    for body in (hidden.reveal(), request, json.dumps(json.loads(request), ensure_ascii=False)):
+        told = said(json.dumps({"message": f"not valid: {body}"}))
+        assert secret.REDACTED in told
+        assert "line" not in told
 
 
 def test_short_values_are_not_redacted():

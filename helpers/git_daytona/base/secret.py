@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import json
 import os
 import re
 import weakref
@@ -72,12 +73,20 @@ def key_problem(text: str) -> str | None:
     return None
 
 
+def _forms(value: str) -> set[str]:
+    """Return a value as it is, percent-encoded, and as JSON has it: an answer may repeat a
+    request."""
+    encoded = (quote(value, safe="", errors="surrogatepass"), quote(value, errors="surrogatepass"))
+    as_json = (json.dumps(value, ensure_ascii=each)[1:-1] for each in (True, False))
+    return {value, *encoded, quote_plus(value, errors="surrogatepass"), *as_json}
+
+
 def redact(text: str) -> str:
-    """Take out all secrets of this process (raw, percent-encoded), and what looks like one."""
+    """Take out all secrets of this process, in all their forms, and what looks like one."""
     for secret in list(_alive):
         value = secret.reveal()
         if len(value) >= REDACTED_FROM:
-            for form in {value, quote(value, safe=""), quote(value), quote_plus(value)}:
+            for form in _forms(value):
                 text = text.replace(form, REDACTED)
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
