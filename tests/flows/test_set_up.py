@@ -210,3 +210,45 @@ def test_what_was_cut_off_goes_on_and_a_bad_path_stays_with_commands(
     assert (setup(session).state, setup(session).run) == (DONE, 2)
     assert session.agent("cat log").split() == ["a", "begun", "begun", "over"]
     assert session.sync().changed
+
+
+def test_a_copy_that_git_has_by_now_comes_back(
+    repo: Repo, begin: Callable[..., Session], local: LocalDaytona
+) -> None:
+    repo.commit(".gitignore", ".env*\n")
+    repo.write(".env.test", "A=1\n")
+    repo.write(".env.own", "B=1\n")
+    repo.git("config", "daytona.copyFiles", ".env.*")
+    session = begin(repo)
+    repo.git("add", "-f", ".env.test")
+    repo.git("commit", "-qm", "Have it for all")
+    session.coordinator.update(session.name)
+    session.agent("echo A=2 >.env.test; echo B=2 >.env.own; echo >.gitignore; git add -A")
+    session.sync()
+    assert repo.show("opencode/1", ".env.test") == "A=2"
+    names = repo.git("ls-tree", "-r", "--name-only", "opencode/1").split()
+    assert names == [".env.test", ".gitignore", "README"]
+
+
+def test_what_is_large_and_read_meanwhile_has_a_log(
+    repo: Repo, begin: Callable[..., Session], local: LocalDaytona, tell: Callable[..., Told]
+) -> None:
+    """Though the room of its beginning is given back."""
+    wait = "until [ -e {0} ]; do sleep .1; done; echo {0}"
+    first = "head -c 17000000 /dev/zero | tr '\\0' '\\n'; echo none"
+    steps = (first, *map(wait.format, ("one", "two")))
+    repo.commit(".devcontainer.json", json.dumps({"onCreateCommand": "; ".join(steps)}))
+    repo.git("config", "daytona.setup", "always")
+    session = begin(repo)
+    coordinator, last = session.coordinator, b""
+
+    def show(output: bytes) -> None:
+        nonlocal last
+        last = output[-5:] or last
+        for before, after in ((b"none\n", "one"), (b"one\n", "two")):
+            if last == before:
+                session.agent(f"touch {after}")
+
+    coordinator.provision.follow(coordinator.find(session.name), show)
+    told = tell("git-daytona", "logs", "--setup", "1", cwd=repo.path)
+    assert told.out.lstrip("\n").removeprefix("none\n") == "one\ntwo\n"
