@@ -124,11 +124,14 @@ def test_ports_and_what_is_not_supported_are_named() -> None:
 
 def test_what_is_shown_hides_nothing() -> None:
     shown = list(
-        plan(postCreateCommand="echo \x1b[8m\u202e\nrm -r ~\r", remoteEnv={"A": "\t"}).described()
+        plan(
+            postCreateCommand="echo \x1b[8m\u202e\nrm -r ~\r", remoteEnv={"A": "\t", "B": None}
+        ).described()
     )
     assert shown == [
-        "postCreateCommand: echo \\x1b[8m\\u202e\\nrm -r ~\\r",
+        "postCreateCommand: echo \\x1b[8m\\u202e\n      | rm -r ~\\r",
         "remoteEnv: A=\t",
+        "remoteEnv: B (unset)",
     ]
 
 

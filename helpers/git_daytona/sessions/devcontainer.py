@@ -139,12 +139,14 @@ class Plan:
         }
 
     def described(self) -> Iterator[str]:
-        """Say what would run, for people: control characters are made visible."""
-        yield from (printable(str(each)).replace("\n", "\\n") for each in self.commands)
+        """Say what would run, for people: control characters are made visible, and what follows a
+        line break is on a line of its own."""
+        yield from map(_shown, map(str, self.commands))
         for kind in VARIABLES:
             for name, value in self.wanted.get(kind, {}).items():
-                shown = "(unset)" if value is None else f"{name}={value}"
-                yield printable(f"{kind}: {shown}").replace("\n", "\\n")
+                yield _shown(
+                    f"{kind}: {name} (unset)" if value is None else f"{kind}: {name}={value}"
+                )
         if self.local_names:
             yield f"takes from your environment: {', '.join(self.local_names)}"
         if self.ports:
@@ -178,7 +180,7 @@ def parse(path: str, data: bytes) -> Plan:
     try:
         document = json5.loads(data.decode())
     except (ValueError, RecursionError) as problem:
-        raise _malformed(path, str(problem).removeprefix("<string>:")) from None
+        raise _malformed(path, re.sub(r"^<string>:(\d+)", r"line \1:", str(problem))) from None
     if not isinstance(document, dict):
         raise _malformed(path, "it is not an object")
     try:
@@ -192,6 +194,10 @@ def parse(path: str, data: bytes) -> Plan:
         raise _malformed(path, str(problem)) from None
     unsupported = sorted(UNSUPPORTED & document.keys())
     return Plan(path, wanted, ports, (*unsupported, *others))
+
+
+def _shown(text: str) -> str:
+    return printable(text).replace("\n", "\n      | ")
 
 
 class _Wrong(ValueError):
