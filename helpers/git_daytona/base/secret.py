@@ -11,6 +11,9 @@ from typing import NoReturn
 from urllib.parse import quote, quote_plus
 
 REDACTED = "[redacted]"
+ODD = "surrogatepass"
+QUOTED = r"['\"\\\s]"
+"""What is written in another way where a text is quoted."""
 REDACTED_FROM = 6
 """Characters from which a secret is looked for in texts: a shorter one, such as a variable's value,
 may be any word."""
@@ -74,11 +77,19 @@ def key_problem(text: str) -> str | None:
 
 
 def _forms(value: str) -> set[str]:
-    """Return a value as it is, percent-encoded, and as JSON has it: an answer may repeat a
-    request."""
-    encoded = (quote(value, safe="", errors="surrogatepass"), quote(value, errors="surrogatepass"))
-    as_json = (json.dumps(value, ensure_ascii=each)[1:-1] for each in (True, False))
-    return {value, *encoded, quote_plus(value, errors="surrogatepass"), *as_json}
+    """Return a value as it is, percent-encoded, and as JSON has it."""
+    encoded = (quote(value, safe="", errors=ODD), quote(value, errors=ODD))
+    return {value, *encoded, quote_plus(value, errors=ODD), json.dumps(value)[1:-1]}
+
+
+def _quoted(value: str) -> str:
+    """Return a pattern of a value as JSON and shells quote it, however often: an answer may repeat
+    a request, and a command in it. It begins with a letter of the value, so as to be quick."""
+    run = r"['\"\\]+"
+    pattern = run.join(map(re.escape, re.split(run, value.strip("'\"\\ \t\r\n"))))
+    for written, letter in (("\\\n", "n"), ("\\\t", "t"), ("\\\r", "r")):
+        pattern = pattern.replace(written, rf"(?:\{written[1]}|\\+{letter})")
+    return pattern
 
 
 def redact(text: str) -> str:
@@ -88,6 +99,9 @@ def redact(text: str) -> str:
         if len(value) >= REDACTED_FROM:
             for form in _forms(value):
                 text = text.replace(form, REDACTED)
+            plain = re.sub(QUOTED, "", value)
+            if REDACTED_FROM <= len(plain) < len(value):
+                text = re.sub(_quoted(value), REDACTED, text)
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
     return text
