@@ -11,7 +11,7 @@ import pytest
 from git_daytona.local.server import LocalDaytona
 from git_daytona.sessions import consent
 from git_daytona.sessions.coordinator import Coordinator
-from git_daytona.sessions.provision import DONE, RUNNING, WAITING
+from git_daytona.sessions.provision import DONE, FAILED, RUNNING, WAITING
 from git_daytona.sessions.state import SetUp
 from support.program import Told, tell
 from support.round_trip import BIN, Repo, Session, execute, stop
@@ -115,6 +115,8 @@ def test_a_change_asks_again(
         "'.devcontainer/devcontainer.json' has not been allowed"
         in git_daytona("setup", "1", status=7).err
     )
+    assert "hint: see it, and allow it: git daytona allow\n" in git_daytona("fork", "1").err
+    git_daytona("delete", "2")
     assert git_daytona("allow").out == shown
     failed = git_daytona("setup", "1", status=19)
     assert "trouble\n== postCreateCommand failed (exit status 7)" in failed.out
@@ -135,10 +137,10 @@ def test_a_change_asks_again(
     # what counts without a question is there from the beginning, and what the user sets before it
     repo.git("config", "daytona.setup", "always")
     git_daytona("start")
-    session = coordinate(repo.path).find("3")
+    session = coordinate(repo.path).find("4")
     printed = coordinate(repo.path).cloud.execute(session.sandbox_id, "echo $COLOUR", timeout=60)
     assert printed.output.strip() == "blue"
-    assert "well\n" in git_daytona("logs", "--setup", "-f", "3").out
+    assert "well\n" in git_daytona("logs", "--setup", "-f", "4").out
     repo.git("config", "daytona.setup", "never")
     assert "daytona.setup is 'never'" in git_daytona("setup", "1", status=13).err
 
@@ -252,3 +254,18 @@ def test_what_is_large_and_read_meanwhile_has_a_log(
     coordinator.provision.follow(coordinator.find(session.name), show)
     told = tell("git-daytona", "logs", "--setup", "1", cwd=repo.path)
     assert told.out.lstrip("\n").removeprefix("none\n") == "one\ntwo\n"
+
+
+def test_what_removes_its_own_log_is_cut_off(
+    repo: Repo, begin: Callable[..., Session], local: LocalDaytona, tell: Callable[..., Told]
+) -> None:
+    line = "rm -rf ~/.cache/git-daytona-exec/*; sleep 0.1"
+    repo.commit(".devcontainer.json", json.dumps({"onCreateCommand": line}))
+    repo.git("config", "daytona.setup", "always")
+    session = begin(repo)
+    told = tell("git-daytona", "logs", "--setup", "1", cwd=repo.path)
+    assert (told.status, told.out) == (0, "")
+    assert told.err == "the set-up's log in the sandbox is empty, or was removed there\n"
+    assert setup(session).state == FAILED
+    assert session.agent("echo works") == "works\n"
+    assert not session.sync().changed

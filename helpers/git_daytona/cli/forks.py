@@ -6,7 +6,7 @@ import click
 
 from git_daytona.base import messages
 from git_daytona.base.errors import UsageError
-from git_daytona.cli import common
+from git_daytona.cli import common, provisions
 from git_daytona.cli.options import number
 from git_daytona.sessions import recovery
 from git_daytona.sessions.coordinator import new_id
@@ -54,6 +54,7 @@ def fork(count: int, title: str | None, name: str) -> None:
             messages.note(coordinator.state.take_notice(session.id))
             if not coordinator.sandboxes.is_copy(session.sandbox_id):
                 messages.note(WITH_FILES.format(origin.name, origin.branch))
+                provisions.tell(coordinator, session)
 
 
 @click.command("snapshot")
