@@ -195,6 +195,7 @@ def test_an_interrupted_start_goes_on_as_ordered(local, made, repo, coordinate, 
         (("--cpu", "2"), 2, "cpu cannot be ordered for a snapshot"),
         (("--image", "a", "--snapshot", "b"), 2, "not from both"),
         (("--env", "DAYTONA_API_KEY"), 2, "DAYTONA_API_KEY is not taken along"),
+        (("--env", "HOME"), 2, "the variable HOME is the sandbox's own"),
         (("--env", "MISSING"), 2, "MISSING is not set here"),
         (("--ttl", "soon"), 2, "--ttl is 'soon', which is no whole number"),
         (("--outbound-proxy", "http://me:secret@p"), 2, "DAYTONA_OUTBOUND_PROXY instead"),
@@ -265,6 +266,13 @@ def test_which_order_counts(repo, monkeypatch, tmp_path):
         "networkAllowList": "10.0.0.0/8,192.0.2.1/32",
         "spot": False,
     }
+
+
+def test_the_key_in_a_project_s_file_of_variables_stays_here(local, made, repo, told, coordinate):
+    repo.write(".env", f"DAYTONA_API_KEY={local.api_key}\nA=1\nB='key: {local.api_key}'\n")
+    ran = told("start", "--env-file", ".env")
+    assert "does not get DAYTONA_API_KEY, B, which holds Daytona's API key" in ran.err
+    assert made(coordinate(repo.path).find("1")).env == {"A": "1"}
 
 
 def test_what_a_repository_orders(repo, coordinate, monkeypatch, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from git_daytona.local.server import LocalDaytona
 from git_daytona.sessions import consent
 from git_daytona.sessions.coordinator import Coordinator
-from git_daytona.sessions.provision import DONE, RUNNING, WAITING, Provision
+from git_daytona.sessions.provision import DONE, FAILED, RUNNING, WAITING, Provision
 from git_daytona.sessions.state import SetUp
 from support.program import Told, tell
 from support.round_trip import BIN, Repo, Session, execute, stop
@@ -116,6 +116,8 @@ def test_a_change_asks_again(
         "'.devcontainer/devcontainer.json' has not been allowed"
         in git_daytona("setup", "1", status=7).err
     )
+    assert "hint: see it, and allow it: git daytona allow\n" in git_daytona("fork", "1").err
+    git_daytona("delete", "2")
     assert git_daytona("allow").out == shown
     failed = git_daytona("setup", "1", status=19)
     assert "trouble\n== postCreateCommand failed (exit status 7)" in failed.out
@@ -136,10 +138,10 @@ def test_a_change_asks_again(
     # what counts without a question is there from the beginning, and what the user sets before it
     repo.git("config", "daytona.setup", "always")
     git_daytona("start")
-    session = coordinate(repo.path).find("3")
+    session = coordinate(repo.path).find("4")
     printed = coordinate(repo.path).cloud.execute(session.sandbox_id, "echo $COLOUR", timeout=60)
     assert printed.output.strip() == "blue"
-    assert "well\n" in git_daytona("logs", "--setup", "-f", "3").out
+    assert "well\n" in git_daytona("logs", "--setup", "-f", "4").out
     repo.git("config", "daytona.setup", "never")
     assert "daytona.setup is 'never'" in git_daytona("setup", "1", status=13).err
 
@@ -227,3 +229,60 @@ def test_what_was_cut_off_goes_on_and_a_bad_path_stays_with_commands(
     assert (setup(session).state, setup(session).run) == (DONE, 2)
     assert session.agent("cat log").split() == ["a", "begun", "begun", "over"]
     assert session.sync().changed
+
+
+def test_a_copy_that_git_has_by_now_comes_back(
+    repo: Repo, begin: Callable[..., Session], local: LocalDaytona
+) -> None:
+    repo.commit(".gitignore", ".env*\n")
+    repo.write(".env.test", "A=1\n")
+    repo.write(".env.own", "B=1\n")
+    repo.git("config", "daytona.copyFiles", ".env.*")
+    session = begin(repo)
+    repo.git("add", "-f", ".env.test")
+    repo.git("commit", "-qm", "Have it for all")
+    session.coordinator.update(session.name)
+    session.agent("echo A=2 >.env.test; echo B=2 >.env.own; echo >.gitignore; git add -A")
+    session.sync()
+    assert repo.show("opencode/1", ".env.test") == "A=2"
+    names = repo.git("ls-tree", "-r", "--name-only", "opencode/1").split()
+    assert names == [".env.test", ".gitignore", "README"]
+
+
+def test_what_is_large_and_read_meanwhile_has_a_log(
+    repo: Repo, begin: Callable[..., Session], local: LocalDaytona, tell: Callable[..., Told]
+) -> None:
+    """Though the room of its beginning is given back."""
+    wait = "until [ -e {0} ]; do sleep .1; done; echo {0}"
+    first = "head -c 17000000 /dev/zero | tr '\\0' '\\n'; echo none"
+    steps = (first, *map(wait.format, ("one", "two")))
+    repo.commit(".devcontainer.json", json.dumps({"onCreateCommand": "; ".join(steps)}))
+    repo.git("config", "daytona.setup", "always")
+    session = begin(repo)
+    coordinator, last = session.coordinator, b""
+
+    def show(output: bytes) -> None:
+        nonlocal last
+        last = output[-5:] or last
+        for before, after in ((b"none\n", "one"), (b"one\n", "two")):
+            if last == before:
+                session.agent(f"touch {after}")
+
+    coordinator.provision.follow(coordinator.find(session.name), show)
+    told = tell("git-daytona", "logs", "--setup", "1", cwd=repo.path)
+    assert told.out.lstrip("\n").removeprefix("none\n") == "one\ntwo\n"
+
+
+def test_what_removes_its_own_log_is_cut_off(
+    repo: Repo, begin: Callable[..., Session], local: LocalDaytona, tell: Callable[..., Told]
+) -> None:
+    line = "rm -rf ~/.cache/git-daytona-exec/*; sleep 0.1"
+    repo.commit(".devcontainer.json", json.dumps({"onCreateCommand": line}))
+    repo.git("config", "daytona.setup", "always")
+    session = begin(repo)
+    told = tell("git-daytona", "logs", "--setup", "1", cwd=repo.path)
+    assert (told.status, told.out) == (0, "")
+    assert told.err == "the set-up's log in the sandbox is empty, or was removed there\n"
+    assert setup(session).state == FAILED
+    assert session.agent("echo works") == "works\n"
+    assert not session.sync().changed

@@ -160,6 +160,7 @@ def test_help_and_other_names(repo, tell, tmp_path, monkeypatch):
         ("forward", "8080:80"),
         ("forward", "80"),
         ("forward", "8080:80", "3000"),
+        ("forward",),
         ("open", "3000"),
         ("open",),
         ("shell",),
@@ -175,3 +176,12 @@ def test_every_command_asks(repo, record, tell, words, monkeypatch):
     monkeypatch.setattr("git_daytona.sandbox.terminal.is_there", lambda: True)
     asked = tell("git-daytona", *words, cwd=repo.path)
     assert asked.status == 2 and "error: which session? 1 (one), 2 [usage]" in asked.complaint[0]
+
+
+def test_one_word_of_forward_is_a_port_or_a_session(repo, record, tell):
+    """Which its project's devcontainer.json may say the ports of."""
+    record((1, "one"), (2, ""))
+    told = tell("git-daytona", "forward", "sandbox-2", cwd=repo.path)
+    assert "the project of session 2 forwards none" in told.complaint[0]
+    told = tell("git-daytona", "forward", "sandbox-3", cwd=repo.path)
+    assert "there is no session 'sandbox-3'" in told.complaint[0]

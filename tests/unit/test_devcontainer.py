@@ -56,6 +56,17 @@ def test_commands(command: object, lines: list[str], monkeypatch: pytest.MonkeyP
     assert [each.line() for each in plan(onCreateCommand=command).commands] == lines
 
 
+def test_values_of_this_machine_are_held_while_they_are_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wants = plan(remoteEnv={"A": "<${localEnv:TEST_A}>", "B": "${localEnv:HOME}"})
+    monkeypatch.setenv("TEST_A", "canary-0815")
+    assert [each.reveal() for each in wants.held()] == ["canary-0815"]
+    monkeypatch.setenv("TEST_A", "not text: \udcff")
+    with pytest.raises(BadSetting, match="the value of the variable TEST_A is no text"):
+        wants.held()
+
+
 def test_variables_reach_the_shell_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_A", "$(echo no) `no` 'q' \"d\" \\")
     values = {
@@ -113,11 +124,14 @@ def test_ports_and_what_is_not_supported_are_named() -> None:
 
 def test_what_is_shown_hides_nothing() -> None:
     shown = list(
-        plan(postCreateCommand="echo \x1b[8m\u202e\nrm -r ~\r", remoteEnv={"A": "\t"}).described()
+        plan(
+            postCreateCommand="echo \x1b[8m\u202e\nrm -r ~\r", remoteEnv={"A": "\t", "B": None}
+        ).described()
     )
     assert shown == [
-        "postCreateCommand: echo \\x1b[8m\\u202e\\nrm -r ~\\r",
+        "postCreateCommand: echo \\x1b[8m\\u202e\n      | rm -r ~\\r",
         "remoteEnv: A=\t",
+        "remoteEnv: B (unset)",
     ]
 
 

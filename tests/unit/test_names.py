@@ -1,6 +1,7 @@
 """Names and addresses: endpoints, refs, sandbox ids; and secrets that do not show."""
 
 import copy
+import json
 import pickle
 import traceback
 
@@ -9,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from git_daytona.api import account
+from git_daytona.api.failures import said
 from git_daytona.base import secret
 from git_daytona.base.endpoint import Endpoint, endpoint, from_ssh_command
 from git_daytona.base.errors import BadAnswer, NotFound
 from git_daytona.base.secret import Secret, printable, redact
 from git_daytona.git import refs
+from git_daytona.sandbox import report
 
 
 @pytest.mark.parametrize(
@@ -228,6 +231,27 @@ def test_redaction_of_what_is_alive(form):
 )
 def test_redaction_of_what_looks_like_a_secret(text, clean):
     assert redact(text) == clean
+
+
+def test_a_text_of_lines_is_not_told_by_who_repeats_a_request():
+    """A key in PEM, say: whether the server has it as it was sent, or as it came."""
+    hidden = Secret('line one "x"\n second\tline ä\udcff')
+    request = json.dumps({"env": {"A": hidden.reveal()}})
+    command = "true"
+    for _ in range(3):
+        command = report.line("true", hidden.reveal(), command)
+    readable = json.dumps(json.loads(request), ensure_ascii=False)
+    for body in (hidden.reveal(), request, readable, command, json.dumps({"command": command})):
+        told = said(json.dumps({"message": f"not valid: {body}"}))
+        assert secret.REDACTED in told
+        assert "line" not in told
+
+
+def test_a_value_of_quotes_alone_does_not_redact_all_quotes_nor_take_long():
+    hidden = [Secret("''"), Secret("''a canary''")]
+    assert redact("it's \\" + "\\" * 300_000) == "it's \\" + "\\" * 300_000
+    assert "canary" not in redact("''a canary''")
+    assert hidden
 
 
 def test_short_values_are_not_redacted():

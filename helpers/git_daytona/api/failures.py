@@ -45,7 +45,7 @@ def said(body: str | bytes) -> str:
     errors = answer.get("errors")  # of an upload, which goes on after one
     several = "; ".join(map(str, errors[:10])) if isinstance(errors, list) else ""
     text = str(answer.get("message") or answer.get("error") or several)
-    return printable(redact(" ".join(text[:5000].split())))[:500]
+    return printable(" ".join(redact(text[:50_000])[:5000].split()))[:500]
 
 
 def senseless(doing: str, details: str | None = None) -> BadAnswer:

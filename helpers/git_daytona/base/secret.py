@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import json
 import os
 import re
 import weakref
@@ -10,6 +11,9 @@ from typing import NoReturn
 from urllib.parse import quote, quote_plus
 
 REDACTED = "[redacted]"
+ODD = "surrogatepass"
+QUOTED = r"['\"\\\s]"
+"""What is written in another way where a text is quoted."""
 REDACTED_FROM = 6
 """Characters from which a secret is looked for in texts: a shorter one, such as a variable's value,
 may be any word."""
@@ -72,13 +76,32 @@ def key_problem(text: str) -> str | None:
     return None
 
 
+def _forms(value: str) -> set[str]:
+    """Return a value as it is, percent-encoded, and as JSON has it."""
+    encoded = (quote(value, safe="", errors=ODD), quote(value, errors=ODD))
+    return {value, *encoded, quote_plus(value, errors=ODD), json.dumps(value)[1:-1]}
+
+
+def _quoted(value: str) -> str:
+    """Return a pattern of a value as JSON and shells quote it, however often: an answer may repeat
+    a request, and a command in it. It begins with a letter of the value, so as to be quick."""
+    run = r"['\"\\]+"
+    pattern = run.join(map(re.escape, re.split(run, value.strip("'\"\\ \t\r\n"))))
+    for written, letter in (("\\\n", "n"), ("\\\t", "t"), ("\\\r", "r")):
+        pattern = pattern.replace(written, rf"(?:\{written[1]}|\\+{letter})")
+    return pattern
+
+
 def redact(text: str) -> str:
-    """Take out all secrets of this process (raw, percent-encoded), and what looks like one."""
+    """Take out all secrets of this process, in all their forms, and what looks like one."""
     for secret in list(_alive):
         value = secret.reveal()
         if len(value) >= REDACTED_FROM:
-            for form in {value, quote(value, safe=""), quote(value), quote_plus(value)}:
+            for form in _forms(value):
                 text = text.replace(form, REDACTED)
+            plain = re.sub(QUOTED, "", value)
+            if REDACTED_FROM <= len(plain) < len(value):
+                text = re.sub(_quoted(value), REDACTED, text)
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
     return text

@@ -28,11 +28,12 @@ def _pairs(context: click.Context, _: click.Parameter, words: Sequence[str]) -> 
 
 
 class _PortsLast(click.Command):
-    """N may be left out: where there is one word, and where the first is two ports."""
+    """N may be left out: where there is one number, and where the first is two ports."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = [each for each in args if not each.startswith("-")]
-        if words and not ctx.resilient_parsing and (len(words) == 1 or ":" in words[0]):
+        first = words[0] if words and not ctx.resilient_parsing else ""
+        if ":" in first or (len(words) == 1 and first.isdecimal()):
             args = ["", *args]
         return super().parse_args(ctx, args)
 
@@ -50,8 +51,8 @@ def forward(name: str, ports: list[Pair]) -> int:
     """Let 127.0.0.1:LOCAL of this machine be PORT of the session's sandbox, until Ctrl-C.
 
     LOCAL is PORT if it is not given. Without ports they are those that the project's
-    devcontainer.json forwards. Nobody on another machine reaches it; every user of this one
-    does.
+    devcontainer.json forwards; a number alone is a port, so that N is sandbox-N then. Nobody on
+    another machine reaches them; every user of this one does.
     """
     ports = ports or _of_project(name)
     for here, there in ports:

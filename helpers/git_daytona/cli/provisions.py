@@ -96,7 +96,8 @@ def print_log(name: str, *, follow: bool) -> None:
                 f"no set-up has run in the sandbox of session {session.name}",
                 hint="see what would: git daytona allow --show",
             )
-        _follow(coordinator, session, once=not follow)
+        if not _follow(coordinator, session, once=not follow):
+            messages.note("the set-up's log in the sandbox is empty, or was removed there")
 
 
 def tell(coordinator: Coordinator, session: Session) -> None:
@@ -116,8 +117,13 @@ def tell(coordinator: Coordinator, session: Session) -> None:
 
 def _follow(
     coordinator: Coordinator, session: Session, *, once: bool = False, err: bool = False
-) -> None:
+) -> bool:
+    """Print what a set-up writes; return whether that is anything."""
+    shown = False
+
     def show(data: bytes) -> None:
+        nonlocal shown
+        shown = shown or bool(data)
         progress.give_way()
         text = data.decode("utf-8", "backslashreplace").replace("\r\n", "\n").replace("\r", "\n")
         click.echo(printable(text), nl=False, err=err)
@@ -127,3 +133,4 @@ def _follow(
         provision.follow(coordinator.find(session.id), show, over=lambda: once)
 
     coordinator.awake(session, work)
+    return shown

@@ -91,4 +91,4 @@ def _within(seconds: float, check: Check) -> Seen:
 
 
 def _line(text: str) -> str:
-    return printable(redact(" ".join(text.split())))
+    return printable(" ".join(redact(text).split()))

@@ -69,7 +69,7 @@ def repository(info: SandboxInfo) -> str:
 
 
 def _shown(text: str) -> str:
-    return printable(redact(" ".join(text.split())))[:LABEL_CHARACTERS]
+    return printable(" ".join(redact(text).split()))[:LABEL_CHARACTERS]
 
 
 def owner_here() -> str:

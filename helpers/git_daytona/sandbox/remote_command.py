@@ -82,7 +82,7 @@ class RemoteCommand:
         self._id = name or secrets.token_hex(12)
         self._known = (0, 0)
         """How many bytes of its output and of its errors are here."""
-        self._behind = False
+        self.behind = False
         """Whether there is more already."""
         self.sandbox_id = ""
         """Where it runs, or may have begun; set by who joins it by its name."""
@@ -115,8 +115,8 @@ class RemoteCommand:
     def follow(self, least: int) -> News:
         """Wait for news, at least so many hundredths of a second. Raises CutShort where it was
         ended from outside; then the news is the error's ``news``."""
-        least = 0 if self._behind else least
-        most = 0 if self._behind else LONGEST
+        least = 0 if self.behind else least
+        most = 0 if self.behind else LONGEST
         return self._join(self.sandbox_id, least, most, "")
 
     def _join(self, sandbox_id: str, least: int, most: int, runner: str) -> News:
@@ -164,11 +164,11 @@ class RemoteCommand:
         self.joined = True
         self._known = (self._known[0] + len(output), self._known[1] + len(errors))
         more = self._known[0] < int(found[5]) or self._known[1] < int(found[6])
-        self._behind = more and bool(output or errors)
+        self.behind = more and bool(output or errors)
         with self.taken:
             self.fed = fed
             self.taken.notify_all()
-        over = state != "running" and not self._behind
+        over = state != "running" and not self.behind
         if over and state != "ended":
             raise Cut(News(output, errors, ended=True))
         return News(output, errors, over, status, late=reason == "time")

@@ -49,6 +49,7 @@ AT_ONCE_SECONDS = 3.0
 REPLACED = "the sandbox was gone and was replaced; work that had not been synced is lost"
 FINISHED = f"{REPLACED}, but for what was brought during its last turn, which is in the new one"
 LACKING = "the sandbox lacks {}: not set where it was made"
+OWN_KEY = "the sandbox does not get {}, which holds Daytona's API key"
 NO_RECORD: Mapping[str, Any] = MappingProxyType({})
 NO_REPOSITORY = "there is no git repository here, so nothing is synced"
 
@@ -358,6 +359,7 @@ class Coordinator:
         order, lost = self.ordered(order, before)
         if synced:
             order = self.provision.completed(order, earlier, begin)
+        order, own = order.without(self.cloud.key())
         mark = replace(mark, ordered=record, origin=forked.id, begin=begin)
         repository = self._repository
         name = state.name_of(repository) if repository else self.directory.name
@@ -368,7 +370,8 @@ class Coordinator:
             names = self.reserve(begin=begin, dirty=dirty)
             mark = mark.write(names.number, names.prefix)
         lost = [name for name in lost if name not in info.variables]  # an earlier start's; a copy
-        remark = LACKING.format(", ".join(lost)) if lost else ""
+        lacks = ((LACKING, lost), (OWN_KEY, own))
+        remark = "; ".join(text.format(", ".join(names)) for text, names in lacks if names)
         is_copy = info.name == mark.copy_name
         told = forked.told(copied=is_copy)
         depth = (earlier or (forked if forked.id else beginning)).depth

@@ -1,5 +1,6 @@
 """Files that git ignores and a sandbox gets all the same: ``daytona.copyFiles``."""
 
+import errno
 import io
 import re
 import stat
@@ -52,8 +53,9 @@ def pack(worktree: Path, names: Sequence[str], key: bytes) -> Copies:
                 continue
             try:
                 data, mode = files.read_bounded(path, left)
+                changed = int(path.stat().st_mtime)
             except OSError as problem:
-                if path.stat().st_size > left:
+                if problem.errno == errno.EFBIG:
                     raise _too_much(f"more than {MOST_BYTES >> 20} MiB") from None
                 left_out.append(f"{printable(name)[:80]} ({problem.strerror})")
                 continue
@@ -61,7 +63,7 @@ def pack(worktree: Path, names: Sequence[str], key: bytes) -> Copies:
                 left_out.append(f"{printable(name)[:80]} (it holds Daytona's API key)")
                 continue
             entry = tarfile.TarInfo(name)
-            entry.size, entry.mode, entry.mtime = len(data), mode & 0o777, int(path.stat().st_mtime)
+            entry.size, entry.mode, entry.mtime = len(data), mode & 0o777, changed
             archive.addfile(entry, io.BytesIO(data))
             packed.append(name)
             left -= len(data)
@@ -73,8 +75,11 @@ def _unfit(worktree: Path, name: str) -> str:
     path, root = worktree / name, worktree.resolve()
     if "\n" in name:
         return "a line break in its name"
-    if not stat.S_ISREG(path.lstat().st_mode):
-        return "no regular file"
+    try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            return "no regular file"
+    except OSError as problem:
+        return problem.strerror or "gone"
     return "" if path.resolve() == root / name else "behind a link"
 
 

@@ -15,9 +15,10 @@ from functools import cached_property
 from typing import Any
 
 from git_daytona.base.errors import BadSetting
-from git_daytona.base.secret import printable
+from git_daytona.base.secret import Secret, printable
 from git_daytona.git.refs import PROJECT
 from git_daytona.git.repository import Repository
+from git_daytona.settings.order import OWN_OF_SANDBOX
 
 FILES = (".devcontainer/devcontainer.json", ".devcontainer.json")
 """Where it may be; the first one counts."""
@@ -40,6 +41,8 @@ UNSUPPORTED = frozenset(
 """What would make another sandbox or act on this machine; the rest is for editors."""
 OWN = "DAYTONA_"
 """How the names of our own variables begin, the API key's among them: they go nowhere."""
+_PLAIN = frozenset(("HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "USER"))
+"""Variables whose values are no secrets, but words of many messages."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REFERENCE = re.compile(
     r"\$\{(?:(?P<kind>localEnv|env|containerEnv):(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
@@ -103,6 +106,17 @@ class Plan:
         )
         return tuple(dict.fromkeys(found))
 
+    def held(self) -> tuple[Secret, ...]:
+        """Hold those values, so that redact() finds them in what others say of them. Raises
+        BadSetting for one that cannot be sent."""
+        values = {name: os.environ.get(name, "") for name in self.local_names}
+        if odd := [name for name, value in values.items() if _is_odd(value)]:
+            raise BadSetting(
+                f"the value of the variable {odd[0]} is no text",
+                hint=f"'{self.path}' asks for it: set it to a text in UTF-8",
+            )
+        return tuple(Secret(value) for name, value in values.items() if name not in _PLAIN)
+
     def environment(self, but: Collection[str] = ()) -> str:
         """The variables as a script that sets them, read by all that runs in the sandbox for us;
         without those that the user has set for it."""
@@ -121,16 +135,18 @@ class Plan:
         return {
             name: _resolved(value, str)
             for name, value in variables
-            if value and name not in ("HOME", "PATH") and "${containerEnv:" not in value
+            if value and name not in OWN_OF_SANDBOX and "${containerEnv:" not in value
         }
 
     def described(self) -> Iterator[str]:
-        """Say what would run, for people: control characters are made visible."""
-        yield from (printable(str(each)).replace("\n", "\\n") for each in self.commands)
+        """Say what would run, for people: control characters are made visible, and what follows a
+        line break is on a line of its own."""
+        yield from map(_shown, map(str, self.commands))
         for kind in VARIABLES:
             for name, value in self.wanted.get(kind, {}).items():
-                shown = "(unset)" if value is None else f"{name}={value}"
-                yield printable(f"{kind}: {shown}").replace("\n", "\\n")
+                yield _shown(
+                    f"{kind}: {name} (unset)" if value is None else f"{kind}: {name}={value}"
+                )
         if self.local_names:
             yield f"takes from your environment: {', '.join(self.local_names)}"
         if self.ports:
@@ -164,7 +180,7 @@ def parse(path: str, data: bytes) -> Plan:
     try:
         document = json5.loads(data.decode())
     except (ValueError, RecursionError) as problem:
-        raise _malformed(path, str(problem).removeprefix("<string>:")) from None
+        raise _malformed(path, re.sub(r"^<string>:(\d+)", r"line \1:", str(problem))) from None
     if not isinstance(document, dict):
         raise _malformed(path, "it is not an object")
     try:
@@ -180,6 +196,10 @@ def parse(path: str, data: bytes) -> Plan:
     return Plan(path, wanted, ports, (*unsupported, *others))
 
 
+def _shown(text: str) -> str:
+    return printable(text).replace("\n", "\n      | ")
+
+
 class _Wrong(ValueError):
     """What is wrong with a value."""
 
@@ -191,8 +211,12 @@ def _malformed(path: str, why: str) -> BadSetting:
     )
 
 
+def _is_odd(text: str) -> bool:
+    return bool(re.search("[\0\ud800-\udfff]", text))
+
+
 def _text(value: object) -> str:
-    if not isinstance(value, str) or "\0" in value or re.search("[\ud800-\udfff]", value):
+    if not isinstance(value, str) or _is_odd(value):
         raise _Wrong("a text is expected")
     return value
 

@@ -158,16 +158,23 @@ class Provision:
         ends or nobody wants more (``over``); record how it ended."""
         command = self._command(session.setup.run, "")
         command.sandbox_id = session.sandbox_id
+
+        def show_written(output: bytes) -> None:
+            # Where others have followed it, the room of a long beginning is given back (attach.sh).
+            show(output.replace(b"\0", b""))
+
         try:
             news = leases.patiently(lambda: command.follow(0))
-            show(news.output)
-            while not news.ended and not over():
+            show_written(news.output)
+            while not news.ended and (command.behind or not over()):
                 news = leases.patiently(lambda: command.follow(NEWS))
-                show(news.output)
+                show_written(news.output)
         except CutShort as cut:
             if isinstance(cut, Cut):
-                show(cut.news.output)
-            return self._ended(session, "it was cut off: the sandbox stopped")
+                show_written(cut.news.output)
+            return self._ended(
+                session, "it was cut off: the sandbox stopped, or it was killed there"
+            )
         if not news.ended:
             return session
         return self._ended(session, _outcome(news))
@@ -261,6 +268,7 @@ class Provision:
 
     def _launch(self, session: Session, plan: Plan, commit: str, *, again: bool = False) -> SetUp:
         """Start a set-up, and say where it stands: it may have ended at once."""
+        _held = plan.held()  # until it has been sent
         run = (self.state.get(session.id) or session).setup.run + 1
         words = [RUN.format(run), plan.digest, "again" if again else "-"]
         words.append(plan.environment(self._own(session, self._preferred())))

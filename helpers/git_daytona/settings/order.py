@@ -22,6 +22,7 @@ from git_daytona.settings.settings import Settings
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 """A variable's name, as Daytona takes it."""
 KEY = "DAYTONA_API_KEY"
+OWN_OF_SANDBOX = ("HOME", "PATH")
 
 
 # -- how a text is read: ValueError says what is wrong with it ------------------------------------
@@ -272,6 +273,13 @@ class Order:
         found = {name: Secret(os.environ[name]) for name in self.inherit if name not in unset}
         return replace(self, inherit=()).with_env(found), unset
 
+    def without(self, key: Secret) -> "tuple[Order, list[str]]":
+        """Leave out variables that hold the API key, which many a .env has; return the order, and
+        their names."""
+        found = [name for name, each in self.env.items() if key.reveal() in each.reveal()]
+        kept = {name: each for name, each in self.env.items() if name not in found}
+        return replace(self, env=kept), found
+
     def applied(self, found: Settings) -> Settings:
         """Return the settings with the snapshot and target that count."""
         changes: dict[str, Any] = {name: self.members.get(name) for name in ("snapshot", "target")}
@@ -323,6 +331,11 @@ def _check_variable(name: str, value: Secret) -> None:
         raise UsageError(
             f"'{printable(name)[:80]}' is no name of an environment variable",
             hint="letters, digits and _ make one, and no digit is its first",
+        )
+    if name in OWN_OF_SANDBOX:
+        raise UsageError(
+            f"the variable {name} is the sandbox's own: without it nothing runs there",
+            hint=f"leave it out; change it there, in a command: {name}=… COMMAND",
         )
     if not _is_text(value):
         raise UsageError(

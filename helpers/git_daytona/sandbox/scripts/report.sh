@@ -262,11 +262,15 @@ if [ -n "$inner" ]; then
     sed 's/^/:(exclude,literal)/' | swap >>"$index.paths"
   say_nested
 fi
-# What was copied here to be ignored (place.sh) is not committed, whatever .gitignore says by now.
+# What was copied here to be ignored (place.sh) is not committed, whatever .gitignore says by now,
+# unless HEAD has it: then it is a file like all others.
 without_copies() {
-  [ ! -s "$dir/info/daytona-copied" ] ||
-    tr '\n' '\0' <"$dir/info/daytona-copied" | g --literal-pathspecs reset -q \
-      --pathspec-from-file=- --pathspec-file-nul 2>/dev/null
+  [ -s "$dir/info/daytona-copied" ] || return 0
+  if [ -n "$head" ]; then g diff-index --cached --diff-filter=A --name-only -z "$head"
+  else g ls-files -z
+  fi | swap | grep -axFf "$dir/info/daytona-copied" | swap >"$index.copies"
+  [ ! -s "$index.copies" ] || g --literal-pathspecs reset -q --pathspec-from-file="$index.copies" \
+    --pathspec-file-nul 2>/dev/null
 }
 without_copies
 if [ -n "$staged" ]; then
