@@ -8,7 +8,7 @@ import sys
 import threading
 from importlib import import_module
 
-from git_daytona.base import inherited
+from git_daytona.base import inherited, signals
 from git_daytona.cli import boundary
 
 PROGRAMS = (
@@ -46,4 +46,5 @@ if __name__ == "__main__":
     # Loading makes many objects that stay: looking through them is a tenth of a command's time.
     gc.set_threshold(50_000)
     inherited.settle()
+    signals.interrupt_waits()
     leave(main(sys.argv[1:]))
