@@ -5,11 +5,12 @@ import subprocess
 import sys
 
 WAITING = """
-import signal, socket, threading
+import select, signal, socket, threading
 from git_daytona.base import signals
 signals.interrupt_waits()
 here, there = socket.socketpair()
 def get_it():
+    select.select([], [], [], 0.2)  # nothing tells that the main thread waits
     signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 threading.Thread(target=get_it).start()
 here.recv(1)
