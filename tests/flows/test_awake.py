@@ -353,7 +353,7 @@ def test_case_93_what_destroys_itself_is_brought_back_before(service, repo, loca
     for session in ("ses_a", "ses_b"):
         service.busy(session)
         service.bash(
-            "git checkout -q --detach; git commit -q --allow-empty -m aside;"
+            f"git checkout -q --detach; git commit -q --allow-empty -m 'aside of {session}';"
             " git tag wip; git checkout -q opencode; echo a > a",
             session,
         )

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from support.opencode_hosts import each_major, every_release
-from support.processes import descendants, until
+from support.processes import services, until
 from support.scripted_model import content
 
 
@@ -112,18 +112,11 @@ def test_models_that_patch(opencode, model, repo):
 def test_the_service_has_no_way_to_the_terminal(opencode, model, repo):
     server = opencode.serve(repo.path)
     server.prompt(server.session(), "hello")
-
-    def services():  # its launcher becomes it a moment after it was started
-        return [
-            each
-            for each in descendants(server.process.pid)
-            if each.words[-1] == "serve" and any("git_daytona" in word for word in each.words)
-        ]
-
-    service, *_ = until(services)  # what it is about to start looks like it for a moment
+    # its launcher becomes it a moment after it was started
+    (service,) = until(lambda: services(server.process.pid))
     theirs, mine = (
         {Path(f"/proc/{pid}/fd/{n}").readlink() for n in (0, 1, 2)}
-        for pid in (server.process.pid, service.pid)
+        for pid in (server.process.pid, service)
     )
     assert theirs & mine <= {Path("/dev/null")}
-    assert os.getsid(service.pid) == service.pid, "no controlling terminal either"
+    assert os.getsid(service) == service, "no controlling terminal either"

@@ -17,7 +17,7 @@ from git_daytona.base import paths
 from git_daytona.opencode import install, registration
 from support.opencode_hosts import TESTS, each_major, only_opencode_2
 from support.plugin import PLUGIN
-from support.processes import descendants, until
+from support.processes import services, until
 from support.round_trip import BIN, program
 
 SECRET = "only on this machine"
@@ -202,21 +202,12 @@ def acted(results):
     return [each for each in results if "unavailable tool" not in each]
 
 
-def services(process):
-    """The services of an OpenCode that run."""
-    return [
-        each.pid
-        for each in descendants(process.pid)
-        if each.words[-1] == "serve" and any("git_daytona" in word for word in each.words)
-    ]
-
-
 @each_major
 def test_the_service_is_killed_twice_in_a_turn(opencode, model, repo, plugin, machine):
     killed = []
 
     def kill(_messages):
-        new = until(lambda: set(services(opencode.running[-1])) - set(killed))
+        new = until(lambda: set(services(opencode.running[-1].pid)) - set(killed))
         for pid in new:
             os.kill(pid, signal.SIGKILL)
         killed.extend(new)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from support.plugin import PLUGIN, state
-from support.processes import descendants, gone, until
+from support.processes import gone, services, until
 from support.round_trip import BIN, Repo, program
 
 OURS = {"shell", "read", "write", "edit", "patch", "glob", "grep", "gitSync", "getPreviewURL"}
@@ -49,11 +49,7 @@ class Host:
         return answer["value"]
 
     def services(self):
-        return [
-            each.pid
-            for each in descendants(self.process.pid)
-            if each.words[-1] == "serve" and any("git_daytona" in word for word in each.words)
-        ]
+        return services(self.process.pid)
 
     def close(self):
         with self.process:

@@ -60,6 +60,24 @@ def descendants(top: int | None = None) -> list[Process]:
     return seen
 
 
+def services(top: int) -> list[int]:
+    """The ids of the services (``git daytona serve``) below a process. What one of them is just
+    starting looks like it for a moment, and is none."""
+    found = {
+        each.pid: each
+        for each in descendants(top)
+        if each.words[-1] == "serve" and any("git_daytona" in word for word in each.words)
+    }
+
+    def is_started_by_one(pid: int) -> bool:
+        try:
+            return parent(pid) in found
+        except OSError:
+            return True
+
+    return [pid for pid in found if not is_started_by_one(pid)]
+
+
 def alive(pid: int) -> bool:
     """Whether a process runs; a zombie does not."""
     try:

@@ -121,7 +121,8 @@ async def gone(daytona: Any, sandbox_id: str) -> None:
     async with asyncio.timeout(20):
         while True:
             try:
-                assert (await daytona.get(sandbox_id)).state.value == "destroying"
+                state = (await daytona.get(sandbox_id)).state.value
+                assert state in ("destroying", "destroyed"), state
             except errors.DaytonaNotFoundError:
                 return
             await asyncio.sleep(0.05)

@@ -31,6 +31,7 @@ from git_daytona.sandbox.transport import Transport
 from git_daytona.sessions import choice, commits, copied, home, state, submodules, working
 from git_daytona.sessions.beginning import HEAD, Beginning
 from git_daytona.sessions.branch import Outcome
+from git_daytona.sessions.creation import LACKING, Wanted
 from git_daytona.sessions.forks import NOBODY, Origin
 from git_daytona.sessions.provision import WAITING, Provision
 from git_daytona.sessions.state import GitReturn, Session, SetUp, StateFile
@@ -48,8 +49,6 @@ AT_ONCE_SECONDS = 3.0
 """How long a command that syncs first waits for the API."""
 REPLACED = "the sandbox was gone and was replaced; work that had not been synced is lost"
 FINISHED = f"{REPLACED}, but for what was brought during its last turn, which is in the new one"
-LACKING = "the sandbox lacks {}: not set where it was made"
-OWN_KEY = "the sandbox does not get {}, which holds Daytona's API key"
 NO_RECORD: Mapping[str, Any] = MappingProxyType({})
 NO_REPOSITORY = "there is no git repository here, so nothing is synced"
 
@@ -275,22 +274,20 @@ class Coordinator:
                     hint=f"merge commits there: git daytona update {session.name} REF",
                 )
             fresh = not self.is_there(session)
-            replaced = fresh and session is not None
             if session and not fresh and session.git_return.state != state.SETUP_FAILED:
                 return Started(session, new=False)
             if synced:
                 self._check(session, for_tools=for_tools)
-            told = REPLACED if replaced else ""
-            if session and fresh and session.number is not None:
-                told = FINISHED if self._finish_turn(session) else told
+            lost = self._lost(session) if session and fresh else ""
             if session is None or fresh:
-                started = self._create(
+                wanted = self._wanted(
                     *(session_id, session, order), synced=synced, origin=origin, beginning=beginning
                 )
+                started = self._create(session_id, session, wanted, synced=synced)
             else:
                 started = Started(session, new=True)
-            self._set_up(started.session, fresh=fresh, replaced=told)
-            return replace(started, replaced=replaced)
+            self._set_up(started.session, fresh=fresh, replaced=lost)
+            return replace(started, replaced=bool(lost))
 
     def _current(self, session_id: str, again: Session | None) -> Session | None:
         session = self.get(session_id)
@@ -338,51 +335,65 @@ class Coordinator:
         ref = session.names.ref
         return Origin(session_id, session, self.repository.refs(ref).get(ref), problem)
 
-    def _create(
+    def _begins(
+        self, mark: Mark, origin: str | None, beginning: Beginning, *, synced: bool
+    ) -> tuple[Origin, str | None, bool, int]:
+        """Return what a new session is a fork of, the commit that it begins with, whether that has
+        uncommitted work, and its depth."""
+        forked = self._origin(mark.origin or origin or "")
+        if forked.id:
+            return forked, mark.begin or forked.commit, False, forked.depth
+        if synced:
+            return forked, *beginning.first(self.repository, self.directory), beginning.depth
+        return forked, mark.begin, False, beginning.depth
+
+    def _wanted(
         self,
         session_id: str,
         earlier: Session | None,
         order: Order,
         *,
         synced: bool,
-        origin: str | None = None,
-        beginning: Beginning = HEAD,
-    ) -> Started:
-        """Create and record a session's sandbox; an earlier one, which is gone, had its number."""
+        origin: str | None,
+        beginning: Beginning,
+    ) -> Wanted:
+        """Return what a session's sandbox is to be made with."""
         mark = self.mark(session_id)
-        forked = self._origin(mark.origin or origin or "") if earlier is None else NOBODY
-        begin, dirty = mark.begin or forked.commit, False
-        if earlier is None and not forked.id and synced:
-            begin, dirty = beginning.first(self.repository, self.directory)
+        if earlier is None:
+            forked, begin, dirty, depth = self._begins(mark, origin, beginning, synced=synced)
+        else:
+            forked, begin, dirty, depth = NOBODY, mark.begin, False, earlier.depth
         before = mark.ordered or (earlier or forked).ordered or {}
-        record = order.record() or before
+        mark = replace(mark, ordered=order.record() or before, origin=forked.id, begin=begin)
         order, lost = self.ordered(order, before)
         if synced:
             order = self.provision.completed(order, earlier, begin)
         order, own = order.without(self.cloud.key())
-        mark = replace(mark, ordered=record, origin=forked.id, begin=begin)
-        repository = self._repository
+        return Wanted(mark, order, forked, dirty, depth, lost, own)
+
+    def _create(
+        self, session_id: str, earlier: Session | None, wanted: Wanted, *, synced: bool
+    ) -> Started:
+        """Create and record a session's sandbox; an earlier one, which is gone, had its number."""
+        mark, forked, repository = wanted.mark, wanted.origin, self._repository
         name = state.name_of(repository) if repository else self.directory.name
-        info = self.sandboxes.create(mark, name, order, synced=synced, like=forked.sandbox_id)
-        number, prefix = (earlier.number, earlier.prefix) if earlier else (mark.number, mark.prefix)
-        names = Names(number, prefix) if number else None
+        like = forked.sandbox_id
+        info = self.sandboxes.create(mark, name, wanted.order, synced=synced, like=like)
+        numbered = earlier or mark
+        names = Names(numbered.number, numbered.prefix) if numbered.number else None
         if names is None and synced and earlier is None:
-            names = self.reserve(begin=begin, dirty=dirty)
+            names = self.reserve(begin=mark.begin, dirty=wanted.dirty)
             mark = mark.write(names.number, names.prefix)
-        lost = [name for name in lost if name not in info.variables]  # an earlier start's; a copy
-        lacks = ((LACKING, lost), (OWN_KEY, own))
-        remark = "; ".join(text.format(", ".join(names)) for text, names in lacks if names)
-        is_copy = info.name == mark.copy_name
+        remark, is_copy = wanted.remark(info), info.name == mark.copy_name
         told = forked.told(copied=is_copy)
-        depth = (earlier or (forked if forked.id else beginning)).depth
         # as it is now: what ran there before the copy was made has its traces in the copy
         original = self.state.get(forked.id) if is_copy else None
         session = self.record(
             *(session_id, info.id, names),
             earlier=earlier,
             notice="; ".join(filter(None, (told, remark))),
-            depth=depth,
-            ordered=dict(record) or None,
+            depth=wanted.depth,
+            ordered=dict(mark.ordered or {}) or None,
             setup=original.setup if original else None,
         )
         mark.path.unlink(missing_ok=True)
@@ -443,13 +454,10 @@ class Coordinator:
         setup: SetUp | None = None,
     ) -> Session:
         """Record a session whose sandbox exists; without names, nothing of it is synced."""
-        git_state, now = state.SETUP_FAILED, state.now()
+        now = state.now()
+        git_return = GitReturn(state.SETUP_FAILED, message, now)
         if names is None:
-            git_state, message = state.DISABLED, "it was started so"
-            if self._repository is None:
-                message = NO_REPOSITORY
-            elif self._repository.worktree is None:
-                message = "this is a bare repository, so nothing is synced"
+            git_return = GitReturn(state.DISABLED, self._why_unsynced(), now)
         lives = self.lives_here(sandbox_id)
         session = Session(
             session_id,
@@ -458,7 +466,7 @@ class Coordinator:
             str(self.directory),
             created=earlier.created if earlier else now,
             last_accessed=now,
-            git_return=GitReturn(git_state, message, now),
+            git_return=git_return,
             git_dir=self.git_dir,
             repository=identity.give(self.git_dir),
             prefix=names.prefix if names else SANDBOX_BRANCH,
@@ -479,6 +487,13 @@ class Coordinator:
             self.state.give_number(session_id)
             session = self.state.get(session_id) or session
         return session
+
+    def _why_unsynced(self) -> str:
+        if self._repository is None:
+            return NO_REPOSITORY
+        if self._repository.worktree is None:
+            return "this is a bare repository, so nothing is synced"
+        return "it was started so"
 
     def stays_here(self, session: Session) -> str:
         """Say in one line what of the user's is not in a session's sandbox; empty for nothing."""
@@ -692,6 +707,13 @@ class Coordinator:
         except SandboxGone:  # the branch gets what there is of it
             self._finish_turn(session)
             raise
+
+    def _lost(self, session: Session) -> str:
+        """Say what is lost with a session's sandbox, which is gone; what had come is on its
+        branch then."""
+        if session.number is not None and self._finish_turn(session):
+            return FINISHED
+        return REPLACED
 
     def _finish_turn(self, session: Session) -> bool:
         """Give the branches what was brought during a turn whose sandbox is gone; return whether

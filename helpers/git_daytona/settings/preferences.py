@@ -233,15 +233,15 @@ def _git(directory: Path, *arguments: str) -> Result:
     return run(("git", "-C", str(directory), *arguments), env=environment.base(), timeout=10)
 
 
-_held: contextvars.ContextVar[dict[tuple[Path, bool], Preferences] | None]
-_held = contextvars.ContextVar("held", default=None)
+_held: contextvars.ContextVar[dict[tuple[Path, bool], Preferences]]
+_held = contextvars.ContextVar("held")
 
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
     """Read those of a directory once in the block: what an operation finds at its beginning counts
     until its end."""
-    before = _held.set({} if _held.get() is None else _held.get())
+    before = _held.set(_held.get({}))
     try:
         yield
     finally:
@@ -252,7 +252,7 @@ def load(directory: Path, *, embedded: bool = True) -> Preferences:
     """All of ``daytona.*`` and who the user is, as git finds it from a directory; none where git
     cannot say. Without ``embedded`` a bare repository does not count: one may come as files of
     another."""
-    known = _held.get()
+    known = _held.get(None)
     if known is None:
         return _load(directory, embedded=embedded)
     if (directory, embedded) not in known:
