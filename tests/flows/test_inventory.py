@@ -439,7 +439,8 @@ STEPS = {
     "rebase": f"git add -A; git commit -qm c; git switch -qc B && w T1 > F && {COMMIT} &&"
     f" git switch -q - && w T2 > F && {COMMIT} && git rebase -q B",
     "bisect": f"w T >> F; {COMMIT} && git bisect start -q HEAD HEAD~1",
-    "nested": f"git init -q B && cd B && w T > T && {COMMIT}; cd ~/project",
+    "nested": "git init -q B && cd B && git config user.name a && git config user.email a@b &&"
+    f" w T > T && {COMMIT}; cd ~/project",
     "gc": "git gc -q",
     "pack refs": "git pack-refs --all; w T >> F",
 }

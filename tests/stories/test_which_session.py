@@ -158,7 +158,7 @@ def test_help_and_other_names(repo, tell, tmp_path, monkeypatch):
     "words",
     [
         ("forward", "8080:80"),
-        ("forward", "80"),
+        ("forward", "8080"),
         ("forward", "8080:80", "3000"),
         ("forward",),
         ("open", "3000"),
