@@ -420,7 +420,8 @@ STEPS = {
     "light tag": f"w T >> F; {COMMIT} && git tag B && git reset -q --hard HEAD~1",
     "note": "git notes append -m T && w T",
     "stash": "w T > T; git stash -qu",
-    "stash and pop": "w T > T; git stash -q && w T >> F; git stash pop -q",
+    # its own stash: what another pop drops, git itself does not hold
+    "stash and pop": "w T > T; git add T; git stash -q && { w T >> F; git stash pop -q; }",
     # git stashes nothing beside a conflict, and the next 'git add' would end what was staged
     "staged stash": "git ls-files -u | grep -q . ||"
     " { w T1 > T; git add T; w T2 > T; git stash -q; }",
