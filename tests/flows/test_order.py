@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from git_daytona.base.errors import ApiUnreachable, BadSetting, GitDaytonaError, UsageError
 from git_daytona.base.secret import Secret
-from git_daytona.cli import work
+from git_daytona.cli.git_daytona import cli
 from git_daytona.git import repository as git
 from git_daytona.sessions import copy
 from git_daytona.sessions.coordinator import Coordinator
@@ -73,7 +73,7 @@ def test_variables_reach_every_command_and_stay_nowhere_here(
     bad = tmp_path / "bad"
     bad.write_text(f"A B {FILED}\n")
     monkeypatch.chdir(repo.path)
-    refused = CliRunner().invoke(work.start, ("--env-file", str(bad)), standalone_mode=False)
+    refused = CliRunner().invoke(cli, ("start", "--env-file", str(bad)), standalone_mode=False)
     assert "line 1 of" in str(refused.exception)
     canary.tell("bad", shown(refused.exception))
     bad.unlink()
@@ -206,7 +206,7 @@ def test_what_cannot_be_ordered(local, repo, monkeypatch, words, status, says):
     """Nothing is made; what the server refuses is said in its words."""
     monkeypatch.chdir(repo.path)
     before = len(local.sandboxes)
-    told = CliRunner().invoke(work.start, words, standalone_mode=False)
+    told = CliRunner().invoke(cli, ("start", *words), standalone_mode=False)
     assert isinstance(told.exception, GitDaytonaError), told.exception
     assert told.exception.status == status
     assert says in f"{told.exception.message} {told.exception.hint}"
