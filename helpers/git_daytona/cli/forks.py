@@ -60,7 +60,6 @@ def fork(count: int, title: str | None, name: str) -> None:
             provisions.tell(coordinator, session)
             if not coordinator.sandboxes.is_copy(session.sandbox_id):
                 messages.note(WITH_FILES.format(origin.name, origin.branch))
-                provisions.tell(coordinator, session)
 
 
 @click.command("snapshot")
