@@ -112,7 +112,8 @@ class Awake:
     def forget(self, root: str) -> None:
         """The session was deleted."""
         with self._changed:
-            self._turns.pop(root, None)
+            for known in (self._turns, self._active, self._calls):
+                known.pop(root, None)
 
     @contextmanager
     def at_work(self, root: str) -> Iterator[None]:
