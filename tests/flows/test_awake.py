@@ -338,7 +338,7 @@ def test_an_end_does_not_wait_for_a_turn_that_is_being_brought_back(
     service.awake.look()
     assert local.faults.gateway.held.wait(40)
     assert not service.dispatcher.finish()
-    assert local.live_tokens() == 0
+    until(lambda: local.live_tokens() == 0, "revocations")
     assert service.session().git_return.message == "not finished at shutdown"
     local.faults.clear()
     run._ending.clear()

@@ -276,10 +276,11 @@ def test_what_is_large_and_read_meanwhile_has_a_log(
 def test_what_removes_its_own_log_is_cut_off(
     repo: Repo, begin: Callable[..., Session], local: LocalDaytona, tell: Callable[..., Told]
 ) -> None:
-    line = "rm -rf ~/.cache/git-daytona-exec/*; sleep 0.1"
+    line = "rm -rf ~/.cache/git-daytona-exec/*; until [ -e ~/go ]; do sleep 0.1; done"
     repo.commit(".devcontainer.json", json.dumps({"onCreateCommand": line}))
     repo.git("config", "daytona.setup", "always")
     session = begin(repo)
+    session.agent("touch ~/go")  # not before: an end that the start sees is no lost one
     told = tell("git-daytona", "logs", "--setup", "1", cwd=repo.path)
     assert (told.status, told.out) == (0, "")
     assert told.err == "the set-up's log in the sandbox is empty, or was removed there\n"
