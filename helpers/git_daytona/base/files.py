@@ -254,6 +254,18 @@ def lock(path: Path, *, seconds: float = LOCK_SECONDS, holds: str = "") -> Itera
         os.close(descriptor)
 
 
+def is_locked(path: Path) -> bool:
+    """Tell whether anybody holds a lock; what a killed holder left of it goes."""
+    with contextlib.suppress(BadSetting):
+        try:
+            if os.path.lexists(path):
+                with lock(path, seconds=0):
+                    pass
+        except TimedOut:
+            return True
+    return False
+
+
 def _try_lock(path: Path) -> int | None:
     """Lock a file, made where it is missing; None if another holds it, or held and removed it."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

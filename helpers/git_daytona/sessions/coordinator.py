@@ -940,9 +940,8 @@ class Coordinator:
     ) -> Iterator[None]:
         """Wait for the session's turn, across processes; preferences do not change meanwhile.
         Raises TimedOut."""
-        name = sha256(f"{self.git_dir}\0{session_id}".encode()).hexdigest()[:24]
-        place, holds = paths.locks() / f"session-{name}", f"session {self._called(session_id)}"
-        lock = files.lock(place, seconds=seconds, holds=holds)
+        holds = f"session {self._called(session_id)}"
+        lock = files.lock(self._lock(session_id), seconds=seconds, holds=holds)
         with log.about(session=session_id), lock, preferences.held():
             yield
 
@@ -955,11 +954,11 @@ class Coordinator:
 
     def busy(self, session_id: str) -> bool:
         """Tell whether anybody is at work on the session just now."""
-        try:
-            with self.one_at_a_time(session_id, seconds=0):
-                return False
-        except errors.TimedOut:
-            return True
+        return files.is_locked(self._lock(session_id))
+
+    def _lock(self, session_id: str) -> Path:
+        name = sha256(f"{self.git_dir}\0{session_id}".encode()).hexdigest()[:24]
+        return paths.locks() / f"session-{name}"
 
 
 def _unmerged(session: Session) -> Unmerged:
