@@ -110,10 +110,7 @@ def _claude(agent: Agent, worktree: Path | None) -> list[Place]:
     servers = (Entry(("mcpServers", SERVER), _server(agent, type="stdio")),)
     if worktree is None:
         state = folder / ".claude.json" if own else paths.home() / ".claude.json"
-        return [
-            Place(folder / "settings.json", Json, tuple(settings)),
-            Place(state, Json, servers),
-        ]
+        return [Place(folder / "settings.json", Json, tuple(settings)), Place(state, Json, servers)]
     settings += [
         Entry(("enabledMcpjsonServers",), SERVER, listed=True),
         Entry(("disableAllHooks",), False),  # the repository's own settings might say otherwise

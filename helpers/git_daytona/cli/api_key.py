@@ -68,9 +68,7 @@ def login(no_check: bool) -> None:
     if place.plain:
         warn(f"that is plain text: whoever reads '{place.file}' has the key")
     if found.key is not None:
-        warn(
-            f"here, the key from {found.key_source} is used instead: it comes before the keyring",
-        )
+        warn(f"here, the key from {found.key_source} is used instead: it comes before the keyring")
 
 
 @click.command(cls=KeylessCommand)

@@ -271,7 +271,7 @@ def scan(host: Endpoint | None, as_json: bool) -> None:
     keys = presented.all_keys(endpoint)
     warn(
         "this is what answers at that address just now, which proves nothing: compare the "
-        "fingerprints",
+        "fingerprints"
     )
     if not as_json:
         for key in keys:

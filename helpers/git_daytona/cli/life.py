@@ -31,6 +31,5 @@ def resume(chosen: Chosen) -> int:
     """Start a session's sandbox again, if it does not run."""
     with common.coordinator(anywhere=True, step="starting") as coordinator:
         return chosen.each(
-            coordinator,
-            lambda name: "started" if coordinator.resume(name) else "it runs already",
+            coordinator, lambda name: "started" if coordinator.resume(name) else "it runs already"
         )

@@ -204,8 +204,7 @@ def open_(browser: bool | None, name: str, port: int | None) -> None:
 def _only(ports: Sequence[int], name: str) -> int:
     if not ports:
         raise NotFound(
-            f"nothing listens in the sandbox of session {name}",
-            hint="start a server there first",
+            f"nothing listens in the sandbox of session {name}", hint="start a server there first"
         )
     if len(ports) > 1:
         raise UsageError(

@@ -16,9 +16,7 @@ __all__ = ["Finding", "Status", "examine"]
 
 
 def examine(
-    start: Path,
-    isolation: Callable[[], str] | None = None,
-    daytona: live.Daytona | None = None,
+    start: Path, isolation: Callable[[], str] | None = None, daytona: live.Daytona | None = None
 ) -> Iterator[Finding]:
     """Look at each link for a directory, and yield what is found as soon as it is known.
     ``isolation`` tells what the embedded Daytona isolates with; None leaves that out. With

@@ -430,8 +430,7 @@ def _read(option: Option, text: str, source: str, kind: type[UsageError] | type[
             "not to be shown" if may_be_secret(option.key, text) else f"'{printable(text)[:80]}'"
         )
         raise kind(
-            f"{source} is {shown}, which {problem}",
-            hint=f"see {option.key} in git-daytona(1)",
+            f"{source} is {shown}, which {problem}", hint=f"see {option.key} in git-daytona(1)"
         ) from None
     if isinstance(value, Secret) and source != option.variable:
         raise kind(
