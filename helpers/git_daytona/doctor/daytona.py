@@ -1,15 +1,14 @@
 """The links to Daytona: settings, key, API, snapshot, gateway; and what earlier transfers left."""
 
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 
 from git_daytona.api import network
 from git_daytona.api.cloud import Cloud, KeyInfo
 from git_daytona.base.endpoint import Endpoint
-from git_daytona.base.errors import BadSetting, GitDaytonaError, NotFound, SandboxGone
+from git_daytona.base.errors import GitDaytonaError, NotFound, SandboxGone
 from git_daytona.doctor.findings import Seen, fail, ok, skipped, warn
-from git_daytona.git.repository import Repository
+from git_daytona.git.repository import Repository, find
 from git_daytona.sessions import state
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.settings import cli_profile, order, preferences, settings
@@ -28,9 +27,22 @@ class Service:
     """What the checks share: the settings, one client, one policy, and so one answer of ``GET
     /config``."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self, start: Path) -> None:
+        self.start = start
+        self.repository: Repository | None = None
         self._key: KeyInfo | None = None
+
+    def find(self) -> Repository | None:
+        self.repository = find(self.start)
+        return self.repository
+
+    @property
+    def worktree(self) -> Path | None:
+        return self.repository.worktree if self.repository else None
+
+    @property
+    def directory(self) -> Path:
+        return self.worktree or self.start
 
     def settings(self) -> Seen:
         preferred = preferences.load(self.directory)
@@ -38,26 +50,11 @@ class Service:
         self.cloud = Cloud(self.found)
         self.cloud.request_seconds = REQUEST_SECONDS
         self.policy = Policy(self.found, self.cloud.config, preflight=False)
-        pairs = {
-            "DAYTONA_API_URL": self.found.api_url,
-            "DAYTONA_TARGET": self.found.target,
-            "DAYTONA_SNAPSHOT": self.found.snapshot,
-            "DAYTONA_SSH_BINARY": self.found.ssh_binary,
-            "DAYTONA_SSH_KNOWN_HOSTS": self.found.ssh_known_hosts,
-            "DAYTONA_SSH_AUTO_PIN": None if self.found.auto_pin else "false",
-        }
-        text = ", ".join(f"{name} {value}" for name, value in pairs.items() if value)
-        for check in (
-            preferred.branch_prefix,
-            preferred.sync_on_idle,
-            preferred.kept_until,
-            preferred.max_fetch_bytes,
-            partial(order.configured, preferred),
-        ):
-            try:
-                check()
-            except BadSetting as problem:  # in the way of what needs it, and of no more
-                return warn(problem.message, problem.hint or "")
+        # that keys are pinned is the rule, and so is what is not set
+        pairs = (it for it in self.found.values().items() if it[1] not in (None, "true"))
+        text = ", ".join(map(" ".join, pairs))
+        if problems := order.problems(preferred):  # in the way of what needs it, and of no more
+            return warn(problems[0].message, problems[0].hint)
         if self.found.warnings:
             return warn(
                 f"{text}; {'; '.join(self.found.warnings)}", "see SETTINGS in git-daytona(1)"
@@ -172,21 +169,17 @@ class Service:
             return warn(text, "revoke them: git daytona recover")
         return ok("none is stale")
 
-    def sessions(self, repository: Repository | None) -> Seen:
-        if repository is None:
+    def sessions(self) -> Seen:
+        if self.repository is None:
             return skipped("there is no repository here")
-        every = Coordinator(repository, self.found).sessions()
+        every = Coordinator(self.repository, self.found).sessions()
         if not every:
             return ok("none yet")
-        unsynced = (state.FAILED, state.SETUP_FAILED)
         for each in every:
-            if each.git_return.state in unsynced:
-                name = each.name
-                return warn(
-                    f"session {name} was not synced: {each.git_return.message}"
-                    f"{self._asleep(each.sandbox_id)}",
-                    f"try again: git daytona sync {name}",
-                )
+            if each.git_return.state in (state.FAILED, state.SETUP_FAILED):
+                why = f"{each.git_return.message}{self._asleep(each.sandbox_id)}"
+                text = f"session {each.name} was not synced: {why}"
+                return warn(text, f"try again: git daytona sync {each.name}")
         if waiting := [each for each in every if each.needs_sync]:
             text = f"{len(waiting)} of {len(every)} may hold work that is not here"
             return warn(text, f"sync: git daytona sync {waiting[0].name}")
@@ -208,6 +201,5 @@ class Service:
     def is_local(self) -> bool:
         """Whether the API is on loopback, and so most likely the embedded one."""
         found: Settings | None = getattr(self, "found", None)
-        return found is not None and found.api_url.split("//", 1)[-1].startswith(
-            ("127.", "localhost", "[::1]")
-        )
+        place = found.api_url.partition("//")[2] if found else ""
+        return place.startswith(("127.", "localhost", "[::1]"))

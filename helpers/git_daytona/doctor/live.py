@@ -53,7 +53,7 @@ Daytona = Callable[[Path], AbstractContextManager[Embedded]]
 """Starts an embedded Daytona in a folder."""
 
 
-def look(worktree: Callable[[], Path], start: Path, daytona: Daytona) -> Seen:
+def look(worktree: Path, start: Path, daytona: Daytona) -> Seen:
     """Run the OpenCode on PATH as it is set up for a worktree. Nothing of it is left."""
     program = machine.find_opencode()
     if program is None:
@@ -66,7 +66,7 @@ def look(worktree: Callable[[], Path], start: Path, daytona: Daytona) -> Seen:
         folder = Path(name).resolve()
         plan = Plan(folder / "project")
         with daytona(folder / "daytona") as embedded, _model(plan) as port:
-            repository = _make(plan, port, _set_up(worktree(), start))
+            repository = _make(plan, port, _set_up(worktree, start))
             done = _run(program, plan, folder, embedded.variables)
             _settle(folder / "data/opencode/log/daytona.log")
             came = repository.git("cat-file", "-e", f"{BRANCH}:{plan.marker}", check=False)

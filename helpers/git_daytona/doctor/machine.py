@@ -169,9 +169,8 @@ def git_version() -> Seen:
     return _at_least(version.OLDEST, said.removeprefix("git version "), "update git")
 
 
-def repository(find: Callable[[], Repository | None], start: Path) -> Seen:
+def repository(found: Repository | None, start: Path) -> Seen:
     """Whether sessions of this directory can be synced."""
-    found = find()
     if found is None:
         return warn(
             f"'{start}' is not in a git repository: sessions here would not be synced",

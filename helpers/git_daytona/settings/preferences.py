@@ -57,12 +57,10 @@ DEFAULTS = {
 """All preferences but those of order.py, and what counts where they are unset."""
 PEOPLE = ("user.name", "user.email")
 FETCH_BYTES = 4 * 1024**3
+_SWITCH = ("bool", "true|false", "is neither true nor false")
 # The type that git reads a value as, what it makes of one, and what is wrong with any other.
 _TYPES = {
-    SYNC_ON_IDLE: ("bool", "true|false", "is neither true nor false"),
-    START_DIRTY: ("bool", "true|false", "is neither true nor false"),
-    SUBMODULES: ("bool", "true|false", "is neither true nor false"),
-    LFS: ("bool", "true|false", "is neither true nor false"),
+    **dict.fromkeys((SYNC_ON_IDLE, START_DIRTY, SUBMODULES, LFS), _SWITCH),
     KEPT_AGE: ("expiry-date", r"\d{1,20}", "is no age such as 90.days, nor 'never'"),
     MAX_FETCH_SIZE: ("int", r"[1-9]\d{0,18}", "is no size such as 512m or 16g"),
 }
@@ -107,7 +105,7 @@ class Preferences:
 
     def sync_on_idle(self) -> bool:
         """Whether the end of a turn is synced."""
-        return self._typed(SYNC_ON_IDLE, "true") == "true"
+        return self._is_on(SYNC_ON_IDLE)
 
     def sync_every(self) -> int | None:
         """After how many minutes of a turn it is synced, while it goes on; None: not before its
@@ -149,12 +147,9 @@ class Preferences:
     def _one_of(self, name: str, words: tuple[str, str, str]) -> str:
         """The preferred one of three words; the first is the default."""
         preference = self.get(name)
-        if preference is None:
-            return words[0]
-        if preference.value not in words:
-            first, second, third = words
-            raise _unusable(name, preference, f"is neither {first}, {second} nor {third}")
-        return preference.value
+        if preference and preference.value not in words:
+            raise _unusable(name, preference, "is neither {}, {} nor {}".format(*words))
+        return preference.value if preference else words[0]
 
     def editor(self) -> str:
         """The program that 'git daytona code' starts; empty: any. One that a repository's own
@@ -169,15 +164,15 @@ class Preferences:
 
     def start_dirty(self) -> bool:
         """Whether a new session takes uncommitted and untracked work along."""
-        return self._typed(START_DIRTY, "false") == "true"
+        return self._is_on(START_DIRTY)
 
     def submodules(self) -> bool:
         """Whether submodules that are checked out here take part in sessions."""
-        return self._typed(SUBMODULES, "false") == "true"
+        return self._is_on(SUBMODULES)
 
     def lfs(self) -> bool:
         """Whether LFS objects travel with the commits that point to them."""
-        return self._typed(LFS, "false") == "true"
+        return self._is_on(LFS)
 
     def author(self) -> tuple[str, str]:
         """Name and address of the author of a sync's commits; empty for the sandbox's own."""
@@ -196,12 +191,13 @@ class Preferences:
 
     def user(self) -> tuple[str, str]:
         """The user's name and address, as git has them; empty where one is missing."""
-        found = [self.people.get(name) for name in PEOPLE]
-        name, address = (
-            "".join(filter(str.isprintable, each.value)) if each else "" for each in found
-        )
+        found = (each.value if (each := self.people.get(name)) else "" for name in PEOPLE)
+        name, address = ("".join(filter(str.isprintable, each)) for each in found)
         name, address = re.sub("[<>]", "", name).strip(), re.sub(r"[<>\s]", "", address)
         return (name, address) if name and address else ("", "")
+
+    def _is_on(self, name: str) -> bool:
+        return self._typed(name, DEFAULTS[name] or "") == "true"
 
     def _typed(self, name: str, default: str) -> str:
         preference = self.get(name)
@@ -216,12 +212,11 @@ class Preferences:
     def check(self) -> list[GitDaytonaError]:
         """What is wrong with them."""
         problems: list[GitDaytonaError] = []
-        reads = (
+        for read in (
             *(self.branch_prefix, self.sync_on_idle, self.sync_every, self.kept_until),
             *(self.max_fetch_bytes, self.transport, self.editor, self.author, self.start_dirty),
             *(self.setup, self.submodules, self.lfs),
-        )
-        for read in reads:
+        ):
             try:
                 read()
             except GitDaytonaError as problem:
@@ -252,9 +247,7 @@ def load(directory: Path, *, embedded: bool = True) -> Preferences:
     """All of ``daytona.*`` and who the user is, as git finds it from a directory; none where git
     cannot say. Without ``embedded`` a bare repository does not count: one may come as files of
     another."""
-    known = _held.get(None)
-    if known is None:
-        return _load(directory, embedded=embedded)
+    known = _held.get({})
     if (directory, embedded) not in known:
         known[directory, embedded] = _load(directory, embedded=embedded)
     return known[directory, embedded]

@@ -35,6 +35,14 @@ class Settings:
     sources: Mapping[str, str] = field(default_factory=dict)
     """Variable → where it came from, as messages name that; without those that are unset."""
 
+    def values(self) -> dict[str, str | None]:
+        """Variable → its value as a text, but for the key."""
+        found = {each.name: getattr(self, each.field) for each in VARIABLES if each.field != "key"}
+        return {
+            name: str(value).lower() if isinstance(value, bool) else value
+            for name, value in found.items()
+        }
+
     def api_key(self) -> tuple[Secret, str]:
         """The API key and where it came from. Raises NoKey, or BadSetting for a broken keyring."""
         if self.key is not None:
