@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -72,11 +71,6 @@ def complete_ports(
     return [CompletionItem(str(port)) for port in found if str(port).startswith(incomplete)]
 
 
-def is_port(word: str) -> bool:
-    """Tell whether a word that stands alone, and is no session, can be a port of a server."""
-    return re.fullmatch("[1-9][0-9]{3,4}", word) is not None
-
-
 port = click.argument(
     "port", required=False, type=click.IntRange(1, 65535), shell_complete=complete_ports
 )
@@ -126,7 +120,9 @@ def go_to(name: str) -> str:
     number = number_in(name)
     if number is not None and repository.find(repository.here()):
         return name
-    found = [each for each in state.all_sessions() if _is_called(each, name, number)]
+    called = {name, number} - {None}
+    every = (each for each in state.all_sessions() if each.sandbox_id)
+    found = [each for each in every if called & {each.number, each.sandbox_id}]
     if number is not None and len(found) > 1:
         raise UsageError(
             f"there are {len(found)} sessions {number} on this machine",
@@ -137,11 +133,6 @@ def go_to(name: str) -> str:
             os.chdir(each.worktree)
         return each.sandbox_id
     return name
-
-
-def _is_called(session: Session, name: str, number: int | None) -> bool:
-    by_number = number is not None and session.number == number
-    return bool(session.sandbox_id) and (by_number or session.sandbox_id == name)
 
 
 def warn_of_dangers(coordinator: Coordinator, session: Session) -> None:

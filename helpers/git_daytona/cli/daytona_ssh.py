@@ -113,7 +113,8 @@ def parse(words: list[str]) -> Arguments:
     letters = {letter for letter, _ in options}
     session = _session(options, line)
     family = [f"-{letter}" for letter, _ in options if letter in "46"][-1:]
-    terminal = [] if line or session or not _wants_terminal(letters) else ["-t"]
+    wanted = "T" not in letters and ("t" in letters or os.isatty(0))
+    terminal = ["-t"] if wanted and not (line or session) else []
     return Arguments(name, Wish(line, session, (*family, *terminal), more), "n" in letters)
 
 
@@ -127,10 +128,6 @@ def _session(options: list[tuple[str, str]], command: str) -> tuple[str, ...]:
     if command and "t" in asked:
         messages.note("hint: the gateway gives a command no terminal; try: git daytona shell N")
     return ()
-
-
-def _wants_terminal(letters: set[str]) -> bool:
-    return "T" not in letters and ("t" in letters or os.isatty(0))
 
 
 def _more(options: list[tuple[str, str]]) -> tuple[str, ...]:

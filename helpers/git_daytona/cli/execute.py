@@ -68,14 +68,12 @@ def exec_(
             line, place = f"cd -- {shlex.quote(place)} || exit\n{line}", PROJECT
         if tty:
             return shell.run_on_terminal(coordinator, name, line, place)
-        source, screen = Input(_input()), _Screen()
+        typed = sys.stdin is None or sys.stdin.isatty()  # what a person types is no input
+        source, screen = Input(None if typed else sys.stdin.fileno()), _Screen()
         run, whole = execution.prepare(
-            coordinator,
-            name,
-            line,
-            place,
+            *(coordinator, name, line, place),
             seconds=timeout,
-            merged=_is_one(),
+            merged=os.path.sameopenfile(1, 2),  # their order counts then
             source=source,
             show=screen.show,
         )
@@ -131,17 +129,6 @@ def _unwind(number: int) -> None:
     signals.unwind(number)
 
 
-def _input() -> int | None:
-    """Return what the command's input is read from: not what a person types."""
-    return None if sys.stdin is None or sys.stdin.isatty() else sys.stdin.fileno()
-
-
-def _is_one() -> bool:
-    """Tell whether our output and our errors go to the same place: then their order counts."""
-    output, errors = os.fstat(1), os.fstat(2)
-    return (output.st_dev, output.st_ino) == (errors.st_dev, errors.st_ino)
-
-
 # Of what a sandbox wrote, a terminal gets text, colours, and what goes back to the line's beginning
 # and clears it, as progress does.
 _TAKEN = re.compile(r"\x1b\[(?:[0-9;:]{0,40}m|K)|\r")
@@ -153,7 +140,7 @@ class _Screen:
     characters (case 51)."""
 
     def __init__(self) -> None:
-        self._streams = [_Stream(1), _Stream(2)]
+        self._streams = [_Stream("stdout"), _Stream("stderr")]
 
     def show(self, output: bytes, errors: bytes) -> None:
         for stream, data in zip(self._streams, (output, errors), strict=True):
@@ -166,14 +153,15 @@ class _Screen:
 
 
 class _Stream:
-    def __init__(self, descriptor: int) -> None:
-        self._is_error = descriptor == 2
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
         self._held, self._coloured = "", False
 
     @property
     def _file(self) -> TextIO:
-        return sys.stderr if self._is_error else sys.stdout
+        file: TextIO = getattr(sys, self._name)
+        return file
 
     def write(self, data: bytes) -> None:
         if self._file.isatty():

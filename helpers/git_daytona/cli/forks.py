@@ -6,10 +6,9 @@ import click
 
 from git_daytona.base import messages
 from git_daytona.base.errors import UsageError
-from git_daytona.cli import common, provisions
+from git_daytona.cli import common, provisions, work
 from git_daytona.cli.options import number
 from git_daytona.git.refs import number_in
-from git_daytona.sessions import recovery
 from git_daytona.sessions.coordinator import new_id
 
 WITH_FILES = (
@@ -40,14 +39,9 @@ def fork(count: int, title: str | None, name: str) -> None:
         origin = coordinator.find(name)
         _ = origin.names  # raises NoRepository
         for _ in range(count):
-            session_id = new_id()
-            try:
-                started = coordinator.start(session_id, origin=origin.id)
-            except KeyboardInterrupt as end:
-                raise KeyboardInterrupt(recovery.way_on(coordinator, session_id)) from end
+            called = title or origin.title or None
+            started = work.begin(coordinator, new_id(), called, origin=origin.id)
             session = started.session
-            if called := title or origin.title:
-                coordinator.state.set_title(session.id, called)
             click.echo(
                 f"session {session.name} started: sandbox {session.sandbox_id}, "
                 f"branch {session.branch}"

@@ -5,7 +5,7 @@ import sys
 import click
 
 from git_daytona.base import messages, progress
-from git_daytona.base.errors import NotFound, SandboxCommandFailed, UsageError
+from git_daytona.base.errors import NotFound, SandboxCommandFailed
 from git_daytona.base.secret import printable
 from git_daytona.cli import common
 from git_daytona.cli.options import flag
@@ -27,7 +27,7 @@ def allow(show: bool, revoke: bool, ref: str) -> None:
     that the commands start are the project's, and may change.
     """
     if revoke and (show or ref):
-        raise UsageError("--revoke is for all, and alone", hint="see 'git daytona allow -h'")
+        raise click.UsageError("--revoke is for all, and alone")
     with common.coordinator() as coordinator:
         if revoke:
             count = consent.revoke(coordinator.git_dir)

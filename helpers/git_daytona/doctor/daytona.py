@@ -51,8 +51,8 @@ class Service:
         self.cloud.request_seconds = REQUEST_SECONDS
         self.policy = Policy(self.found, self.cloud.config, preflight=False)
         # that keys are pinned is the rule, and so is what is not set
-        pairs = (it for it in self.found.values().items() if it[1] not in (None, "true"))
-        text = ", ".join(map(" ".join, pairs))
+        values = self.found.values().items()
+        text = ", ".join(f"{name} {it}" for name, it in values if it not in (None, "true"))
         if problems := order.problems(preferred):  # in the way of what needs it, and of no more
             return warn(problems[0].message, problems[0].hint)
         if self.found.warnings:
