@@ -20,18 +20,15 @@ INPUT, REASON = "{input}", "{reason}"
 Shape = Mapping[str, Any]
 
 
-def _claudes(**more: str) -> Shape:
+def _claudes(event: str, **more: str) -> Shape:
     """An answer in the form that Claude Code began with."""
-    return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **more}}
+    return {"hookSpecificOutput": {"hookEventName": event, **more}}
 
 
-_REWRITTEN = _claudes(permissionDecision="allow", updatedInput=INPUT)
-_DENIED = _claudes(permissionDecision="deny", permissionDecisionReason=REASON)
-_CONTEXT: Shape = {
-    "hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": REASON}
-}
-
-
+_REWRITTEN = _claudes("PreToolUse", permissionDecision="allow", updatedInput=INPUT)
+_DENIED = _claudes("PreToolUse", permissionDecision="deny", permissionDecisionReason=REASON)
+_CONTEXT = _claudes("SessionStart", additionalContext=REASON)
+_EVENTS = {"SessionStart": "session.created", "Stop": "session.idle"}
 _OTHERS = "another hook of yours that rewrites the same call: the agent decides which one counts"
 
 
@@ -107,11 +104,7 @@ CLAUDE = Agent(
     rewritten=_REWRITTEN,
     denied=_DENIED,
     context=_CONTEXT,
-    events={
-        "SessionStart": "session.created",
-        "Stop": "session.idle",
-        "SessionEnd": "session.idle",
-    },
+    events=_EVENTS | {"SessionEnd": "session.idle"},
     uncovered=(
         "what you run yourself with '!', and files that you name with '@'",
         "a repository whose own settings switch hooks off, unless it was set up with --project",
@@ -136,7 +129,7 @@ CODEX = Agent(
     rewritten=_REWRITTEN,
     denied=_DENIED,
     context=_CONTEXT,
-    events={"SessionStart": "session.created", "Stop": "session.idle"},
+    events=_EVENTS,
     uncovered=(
         "hooks that you have not trusted (/hooks): Codex does not run them",
         "a hook that Codex ends because it took longer than its limit: the call goes on here",
@@ -249,7 +242,7 @@ VSCODE = Agent(
     denied=_DENIED,
     context=_CONTEXT,
     status=0,
-    events={"SessionStart": "session.created", "Stop": "session.idle"},
+    events=_EVENTS,
     uncovered=(
         "files that you attach to a chat, and inline completion",
         "a hook that VS Code ends because it took longer than its limit: the call goes on here",

@@ -2,6 +2,7 @@
 what nothing covers. Its configuration is read, the agent is not run."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ def _set_up(agent: Agent, start: Path) -> Seen:
     for scope, there in _scopes(agent, start):
         if off := _switched_off(agent, there):
             return fail(off, "take that out: without its hooks the agent acts on this machine")
-        missing = [place.path for place in there if not _is_there(place)]
+        missing = [place.path for place in there if not install.present(place)]
         if not missing:
             return _whole(agent, scope, there, start)
         if len(missing) < len(there) or any(map(install.partly, there)):
@@ -68,10 +69,9 @@ def _switched_off(agent: Agent, there: list[Place]) -> str | None:
 
 
 def _worktree(start: Path) -> Path | None:
-    try:
+    with suppress(NoRepository):
         return discover(start).worktree
-    except NoRepository:
-        return None
+    return None
 
 
 def _server(agent: Agent, start: Path) -> Seen:
@@ -80,14 +80,11 @@ def _server(agent: Agent, start: Path) -> Seen:
         return ok(f"{agent.title} has no MCP servers")
     for _, there in _scopes(agent, start):
         for place in there:
-            keys = next((it.keys for it in place.entries if it.keys[-1] == SERVER), None)
+            keys = next((it.keys for it in place.entries if it.keys[-1] == SERVER), ())
             server = _value(place, keys) if keys else None
             if server is not None and not entries.is_ours(server):
-                return fail(
-                    f"'{place.path}' has another MCP server as '{SERVER}', whose tools would be "
-                    "taken for ours",
-                    "give it another name",
-                )
+                text = f"'{place.path}' has another MCP server as '{SERVER}'"
+                return fail(f"{text}, whose tools would be taken for ours", "give it another name")
     return ok(f"no other MCP server is called '{SERVER}'")
 
 
@@ -117,12 +114,6 @@ def _scopes(agent: Agent, start: Path) -> Iterator[tuple[str, list[Place]]]:
                 yield scope, places.places(agent, place)
             except UsageError:
                 continue  # the agent has no configuration of a project
-
-
-def _is_there(place: Place) -> bool:
-    if not place.entries:
-        return files.read_text(place.path) is not None
-    return install.present(place)
 
 
 def _value(place: Place, keys: Sequence[str]) -> Any:
