@@ -91,10 +91,8 @@ def _server(agent: Agent, start: Path) -> Seen:
 def _shell(agent: Agent) -> Seen:
     names = ", ".join(agent.shells)
     if agent.rewritten is None:
-        return warn(
-            f"{names}: denied; the hooks of {agent.title} cannot redirect it to a sandbox",
-            f"its model is told to use {agent.prefix}bash instead",
-        )
+        text = f"{names}: denied; the hooks of {agent.title} cannot redirect it to a sandbox"
+        return warn(text, f"its model is told to use {agent.prefix}bash instead")
     return ok(f"{names}: each command runs in the session's sandbox")
 
 

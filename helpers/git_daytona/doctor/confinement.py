@@ -27,21 +27,14 @@ def confined(worktree: Path) -> Seen:
     charge.check(worktree)
     if (service := charge.background()) is not None:
         if (problem := _plugin(service, worktree)) is not None:
-            return fail(
-                f"{service} {problem}: its tools act on this machine",
-                "opencode service stop; it is started again with the configuration of then",
-            )
+            remedy = "opencode service stop; it is started again with the configuration of then"
+            return fail(f"{service} {problem}: its tools act on this machine", remedy)
         if names := _differing(service.environment(), os.environ):
-            return warn(
-                f"{service} was started with another {', '.join(names)}",
-                "run OpenCode with --standalone here, or start it anew: opencode service stop",
-            )
+            remedy = "run OpenCode with --standalone here, or start it anew: opencode service stop"
+            return warn(f"{service} was started with another {', '.join(names)}", remedy)
     stamps = [it for it in charge.stamps() if Path(it.directory).is_relative_to(worktree)]
-    if not stamps:
-        return ok("no OpenCode runs here now")
-    return ok(
-        "in charge of " + ", ".join(f"OpenCode {it.version} (process {it.pid})" for it in stamps)
-    )
+    found = [f"OpenCode {it.version} (process {it.pid})" for it in stamps]
+    return ok(f"in charge of {', '.join(found)}" if found else "no OpenCode runs here now")
 
 
 def _differing(theirs: Mapping[str, str], ours: Mapping[str, str]) -> list[str]:

@@ -56,9 +56,8 @@ class Service:
         if problems := order.problems(preferred):  # in the way of what needs it, and of no more
             return warn(problems[0].message, problems[0].hint)
         if self.found.warnings:
-            return warn(
-                f"{text}; {'; '.join(self.found.warnings)}", "see SETTINGS in git-daytona(1)"
-            )
+            text = "; ".join((text, *self.found.warnings))
+            return warn(text, "see SETTINGS in git-daytona(1)")
         return ok(text)
 
     def key(self) -> Seen:
@@ -78,16 +77,12 @@ class Service:
         self._key = self.cloud.key_info()
         text = f"accepted, named '{self._key.name}'" if self._key.name else "accepted"
         if lacks := self._key.lacks:
-            return fail(
-                f"{text}, but it lacks the permission {lacks}",
-                f"make a key that has it: {KEYS_PAGE}",
-            )
+            text = f"{text}, but it lacks the permission {lacks}"
+            return fail(text, f"make a key that has it: {KEYS_PAGE}")
         left = self._key.expires_at - datetime.now(UTC) if self._key.expires_at else None
         if left is not None and left < timedelta(days=7):
-            return warn(
-                f"{text}, but it expires in {max(0, left.days)} days",
-                f"make a new one: {KEYS_PAGE}",
-            )
+            text = f"{text}, but it expires in {max(0, left.days)} days"
+            return warn(text, f"make a new one: {KEYS_PAGE}")
         return ok(text)
 
     def clock(self) -> Seen:
@@ -96,10 +91,8 @@ class Service:
         skew = (datetime.now(UTC) - self._key.answered_at).total_seconds()
         if abs(skew) > SKEW_SECONDS:
             way = "ahead of" if skew > 0 else "behind"
-            return warn(
-                f"this machine is {abs(skew):.0f} seconds {way} the API",
-                "set the clock (timedatectl set-ntp true)",
-            )
+            text = f"this machine is {abs(skew):.0f} seconds {way} the API"
+            return warn(text, "set the clock (timedatectl set-ntp true)")
         return ok("within a minute of the API's")
 
     def snapshot(self) -> Seen:
@@ -109,20 +102,14 @@ class Service:
         try:
             found = self.cloud.snapshot_state(name)
         except NotFound:
-            return fail(
-                f"there is no snapshot '{name}'",
-                "correct DAYTONA_SNAPSHOT, or unset it for the default",
-            )
+            remedy = "correct DAYTONA_SNAPSHOT, or unset it for the default"
+            return fail(f"there is no snapshot '{name}'", remedy)
         if found in ("error", "build_failed", "removing"):
-            return fail(
-                f"the snapshot '{name}' cannot be used: {found}",
-                "build it again, or unset DAYTONA_SNAPSHOT",
-            )
+            remedy = "build it again, or unset DAYTONA_SNAPSHOT"
+            return fail(f"the snapshot '{name}' cannot be used: {found}", remedy)
         if found != "active":
-            return warn(
-                f"the snapshot '{name}' is {found}",
-                "wait until it is active, or activate it in the dashboard",
-            )
+            remedy = "wait until it is active, or activate it in the dashboard"
+            return warn(f"the snapshot '{name}' is {found}", remedy)
         return ok(f"'{name}' is active")
 
     def gateway(self) -> Seen:

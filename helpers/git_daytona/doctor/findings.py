@@ -67,9 +67,8 @@ def run(checks: Iterable[Check], *, seconds: float = CHECK_SECONDS) -> Iterator[
         seen = skipped(f"it needs '{lacking}'") if lacking else _within(seconds, check)
         if seen.status in (Status.FAIL, Status.SKIPPED):
             broken.add(check.name)
-        yield Finding(
-            check.name, seen.status, _line(seen.detail), _line(seen.hint) if seen.hint else None
-        )
+        hint = _line(seen.hint) if seen.hint else None
+        yield Finding(check.name, seen.status, _line(seen.detail), hint)
 
 
 def _within(seconds: float, check: Check) -> Seen:
@@ -77,17 +76,14 @@ def _within(seconds: float, check: Check) -> Seen:
     try:
         return check.look() if check.bounded else threads.within(seconds, check.look)
     except threads.Late:
-        return fail(
-            f"no answer within {seconds:.0f} seconds",
-            "look what keeps it: the network, a disk, a prompt",
-        )
+        remedy = "look what keeps it: the network, a disk, a prompt"
+        return fail(f"no answer within {seconds:.0f} seconds", remedy)
     except GitDaytonaError as problem:
         return fail(problem.message, problem.hint or "the log may say more: git daytona logs")
     except Exception:  # noqa: BLE001 — the other checks still have something to say
         log.logger.exception("doctor: the check '%s' failed", check.name)
-        return fail(
-            "the check itself failed", "please report it with the end of the log: git daytona logs"
-        )
+        remedy = "please report it with the end of the log: git daytona logs"
+        return fail("the check itself failed", remedy)
 
 
 def _line(text: str) -> str:

@@ -48,26 +48,19 @@ def find_opencode() -> str | None:
 def opencode(worktree: Path | None, start: Path) -> Seen:
     program = find_opencode()
     if program is None:
-        own, _ = _registered(worktree, start)
-        return (
-            fail("it is not on PATH", NO_OPENCODE)
-            if own
-            else skipped(
-                "it is not used here: not on PATH, and its configuration does not name the plugin"
-            )
-        )
+        if _registered(worktree, start)[0]:
+            return fail("it is not on PATH", NO_OPENCODE)
+        text = "not on PATH, and its configuration does not name the plugin"
+        return skipped(f"it is not used here: {text}")
+    text = f"'{program}' does not tell its version"
     try:
         said = first_line(program, "--version")
     except TimedOut:
-        return fail(
-            f"'{program}' does not tell its version within {PROGRAM_SECONDS:.0f} seconds",
-            f"see what keeps it: {program} --version",
-        )
+        text = f"{text} within {PROGRAM_SECONDS:.0f} seconds"
+        return fail(text, f"see what keeps it: {program} --version")
     version = version_in(said)
     if version is None:
-        return warn(
-            f"'{program}' does not tell its version", f"see what this says: {program} --version"
-        )
+        return warn(text, f"see what this says: {program} --version")
     text = f"{said.split()[-1]} ('{program}')"
     if version < OPENCODE:
         return warn(f"{text} is older than any that was tested", "update it: opencode upgrade")
@@ -91,20 +84,16 @@ def plugin(worktree: Path | None, start: Path) -> Seen:
     text = "registered in " + ", ".join(f"'{path}'" for path in where)
     if more:
         second = more[0][1][0]
-        return fail(
-            f"two of them would run: that of '{where[0]}' and that of '{second}'",
-            _take_back(second),
-        )
+        both = f"that of '{where[0]}' and that of '{second}'"
+        return fail(f"two of them would run: {both}", _take_back(second))
     if others:
         return fail(f"Daytona's other plugin would run, too: {others[0]}", "remove one of the two")
     if registration.pure():
-        return warn(
-            f"{text}, but OPENCODE_PURE is set: OpenCode loads no plugins", "unset OPENCODE_PURE"
-        )
+        text = f"{text}, but OPENCODE_PURE is set: OpenCode loads no plugins"
+        return warn(text, "unset OPENCODE_PURE")
     if file.resolve() != registration.PLUGIN.resolve():
-        return warn(
-            f"{text}, but that of another installation: '{file}'", f"to change that, {INSTALL}"
-        )
+        text = f"{text}, but that of another installation: '{file}'"
+        return warn(text, f"to change that, {INSTALL}")
     return _closed(worktree, start, where[0]) or ok(text)
 
 
@@ -116,20 +105,16 @@ def _closed(worktree: Path | None, start: Path, where: Path) -> Seen | None:
             if registration.is_off(spec.text):
                 return fail(f"'{config.path}' switches it off: \"{spec.text}\"", "remove that line")
     ranked = itertools.dropwhile(lambda config: config.path != where, configs)
+    then = "the plugin does not load"
     own = next(ranked, None)
     if own and (missing := closing.missing(own.document)):
-        return warn(
-            f"'{where}' does not forbid OpenCode's own {', '.join(missing)} where the plugin "
-            "does not load",
-            INSTALL,
-        )
+        names = ", ".join(missing)
+        return warn(f"'{where}' does not forbid OpenCode's own {names} where {then}", INSTALL)
     for config in ranked:
         if opened := closing.opened(config.document):
-            return warn(
-                f"'{config.path}' allows OpenCode's own {', '.join(opened)} where the plugin does "
-                "not load",
-                "remove these rules there, or give them in the file for all projects",
-            )
+            text = f"'{config.path}' allows OpenCode's own {', '.join(opened)} where {then}"
+            remedy = "remove these rules there, or give them in the file for all projects"
+            return warn(text, remedy)
     return None
 
 
@@ -171,20 +156,17 @@ def git_version() -> Seen:
 
 def repository(found: Repository | None, start: Path) -> Seen:
     """Whether sessions of this directory can be synced."""
+    unsynced = "sessions here would not be synced"
     if found is None:
-        return warn(
-            f"'{start}' is not in a git repository: sessions here would not be synced",
-            "run this in a repository, too",
-        )
+        text = f"'{start}' is not in a git repository: {unsynced}"
+        return warn(text, "run this in a repository, too")
     if found.worktree is None:
-        return warn("it is bare: sessions here would not be synced", "run this in a worktree of it")
+        return warn(f"it is bare: {unsynced}", "run this in a worktree of it")
     if blocked := branches.in_the_way(found, preferences.load(found.worktree).branch_prefix()):
         raise blocked
     if found.resolve("HEAD") is None:
-        return warn(
-            f"'{found.worktree}' has no commits: sessions begin with an empty project",
-            "make a first commit",
-        )
+        text = f"'{found.worktree}' has no commits: sessions begin with an empty project"
+        return warn(text, "make a first commit")
     return ok(str(found.worktree))
 
 
@@ -198,15 +180,10 @@ def ssh_version(environ: Mapping[str, str]) -> Seen:
     if found is None and (refusal := ssh.nameless()):
         return fail(refusal.message, refusal.hint)
     if found is None:
-        return warn(
-            f"'{program}' is not OpenSSH: {said[:60]}",
-            "set DAYTONA_SSH_BINARY to an OpenSSH client",
-        )
-    return _at_least(
-        SSH,
-        f"{found.group(1).rstrip(',')} ('{program}')",
-        "update OpenSSH, or set DAYTONA_SSH_BINARY to a newer one",
-    )
+        text = f"'{program}' is not OpenSSH: {said[:60]}"
+        return warn(text, "set DAYTONA_SSH_BINARY to an OpenSSH client")
+    text = f"{found[1].rstrip(',')} ('{program}')"
+    return _at_least(SSH, text, "update OpenSSH, or set DAYTONA_SSH_BINARY to a newer one")
 
 
 def own_files() -> Seen:
@@ -216,17 +193,13 @@ def own_files() -> Seen:
         if not there.is_dir():
             return fail(f"'{there}' is not a directory", "move it out of the way")
         if not os.access(there, os.W_OK | os.X_OK):
-            return fail(
-                f"'{there}' cannot be written",
-                "make it writable, or set XDG_DATA_HOME and XDG_STATE_HOME",
-            )
+            remedy = "make it writable, or set XDG_DATA_HOME and XDG_STATE_HOME"
+            return fail(f"'{there}' cannot be written", remedy)
     if paths.log_file().exists() and not os.access(paths.log_file(), os.W_OK):
         return fail(f"the log '{paths.log_file()}' cannot be written", "make it writable for you")
     if aside := sorted(paths.storage().glob("*.corrupt-*")):
-        return warn(
-            f"a state file made no sense and was set aside: '{aside[-1]}'",
-            "sessions are found again; remove it when all is well",
-        )
+        text = f"a state file made no sense and was set aside: '{aside[-1]}'"
+        return warn(text, "sessions are found again; remove it when all is well")
     return ok(f"'{paths.storage()}' and '{paths.own_state()}' are writable")
 
 
