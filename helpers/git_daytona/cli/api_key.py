@@ -168,10 +168,8 @@ def _typed(found: Settings) -> tuple[Secret, str]:
 
 def _checked(text: str, source: str) -> tuple[Secret, str]:
     if problem := key_problem(text):
-        raise UsageError(
-            f"what came from {source} is not an API key: it {problem}",
-            hint="give the key alone, in one line",
-        )
+        hint = "give the key alone, in one line"
+        raise UsageError(f"what came from {source} is not an API key: it {problem}", hint=hint)
     return Secret(text), source
 
 

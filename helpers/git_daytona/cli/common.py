@@ -124,10 +124,8 @@ def go_to(name: str) -> str:
     every = (each for each in state.all_sessions() if each.sandbox_id)
     found = [each for each in every if called & {each.number, each.sandbox_id}]
     if number is not None and len(found) > 1:
-        raise UsageError(
-            f"there are {len(found)} sessions {number} on this machine",
-            hint=f"name the sandbox: that of '{found[0].worktree}' is {found[0].sandbox_id}",
-        )
+        hint = f"name the sandbox: that of '{found[0].worktree}' is {found[0].sandbox_id}"
+        raise UsageError(f"there are {len(found)} sessions {number} on this machine", hint=hint)
     for each in found:
         if Path(each.worktree).is_dir():
             os.chdir(each.worktree)

@@ -121,9 +121,8 @@ def env_(root: Path | None) -> None:
 
     store = Store(root or paths.local_root())
     if not store.is_in_use():
-        raise GitDaytonaError(
-            f"no {PROGRAM} runs on '{store.root}'", hint=f"start one: {PROGRAM} serve"
-        )
+        hint = f"start one: {PROGRAM} serve"
+        raise GitDaytonaError(f"no {PROGRAM} runs on '{store.root}'", hint=hint)
     click.echo(
         _exports(
             {"DAYTONA_API_URL": api_url(store.ports()[0]), "DAYTONA_API_KEY": store.api_key()}
@@ -261,9 +260,8 @@ def _server(
         try:
             stack.enter_context(local)
         except RootInUse as error:
-            raise GitDaytonaError(
-                str(error), hint="use it, end it, or give this one another --root"
-            ) from error
+            hint = "use it, end it, or give this one another --root"
+            raise GitDaytonaError(str(error), hint=hint) from error
         except ApiError as error:
             raise BadSetting(error.message, hint="use '--isolation auto'") from error
         except OSError as error:
@@ -293,9 +291,8 @@ def _key_file(path: Path, content: str) -> Iterator[None]:
     try:
         write_private(path, content.encode())
     except OSError as error:
-        raise BadSetting(
-            f"cannot write '{path}': {error.strerror}", hint="give another --env-file"
-        ) from error
+        hint = "give another --env-file"
+        raise BadSetting(f"cannot write '{path}': {error.strerror}", hint=hint) from error
     try:
         yield
     finally:

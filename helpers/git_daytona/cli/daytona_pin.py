@@ -61,10 +61,8 @@ def _endpoint(_context: click.Context, _: click.Parameter, text: str | None) -> 
     bare = text.count(":") == 1 and "[" not in text
     found = endpoint_of("[{}]:{}".format(*text.split(":")) if bare else text)
     if found is None:
-        raise UsageError(
-            f"'{printable(text)}' is not the address of a gateway",
-            hint="write HOST, HOST:PORT or [HOST]:PORT",
-        )
+        hint = "write HOST, HOST:PORT or [HOST]:PORT"
+        raise UsageError(f"'{printable(text)}' is not the address of a gateway", hint=hint)
     return found
 
 
@@ -145,10 +143,8 @@ def pin(as_json: bool) -> None:
     """Ask the API for the gateway's host keys and pin them now."""
     policy = _policy()
     if policy.settings.ssh_known_hosts:
-        raise BadSetting(
-            "DAYTONA_SSH_KNOWN_HOSTS is set: nothing is pinned beside it",
-            hint="unset it to use the pin file",
-        )
+        hint = "unset it to use the pin file"
+        raise BadSetting("DAYTONA_SSH_KNOWN_HOSTS is set: nothing is pinned beside it", hint=hint)
     if not policy.settings.auto_pin:
         raise BadSetting(
             "DAYTONA_SSH_AUTO_PIN switches pinning off", hint="unset it to use the pin file"
@@ -180,10 +176,8 @@ def forget(host: Endpoint | None, yes: bool, as_json: bool) -> None:
         endpoint = host or pins.default_endpoint(policy.settings.api_url) or _ask_endpoint(policy)
         dropped = keys_of(pins.serving(endpoint))
         if not dropped:
-            raise NothingToVerify(
-                f"'{endpoint.known_hosts_name}' is not pinned",
-                hint="'daytona-pin show' lists what is",
-            )
+            hint = "'daytona-pin show' lists what is"
+            raise NothingToVerify(f"'{endpoint.known_hosts_name}' is not pinned", hint=hint)
         _confirm(endpoint, dropped, yes)
         pin_file.forget(file, pins, endpoint)
     _print_change(endpoint, dropped, as_json)

@@ -57,10 +57,8 @@ def _entries() -> str:
 
 def _removed(before: bytes | None) -> bytes | None:
     if before is None or not ssh_config.is_in(before):
-        raise GitDaytonaError(
-            "ssh's configuration has no entries of git-daytona",
-            hint="they are in ~/.ssh/config if 'git daytona ssh-config --install' put them there",
-        )
+        hint = "they are in ~/.ssh/config if 'git daytona ssh-config --install' put them there"
+        raise GitDaytonaError("ssh's configuration has no entries of git-daytona", hint=hint)
     return ssh_config.uninstalled(before)
 
 
@@ -114,10 +112,8 @@ def ssh_proxy(host: str) -> int:
     from git_daytona.sessions import ssh_server  # not at the top: it takes long to load
 
     if os.isatty(0):
-        raise UsageError(
-            "ssh starts this, and speaks SSH with it",
-            hint=f"ssh {host}, behind: git daytona ssh-config --install",
-        )
+        hint = f"ssh {host}, behind: git daytona ssh-config --install"
+        raise UsageError("ssh starts this, and speaks SSH with it", hint=hint)
     program = _openssh()
     ends = signals.handling((signal.SIGTERM, signal.SIGHUP), signals.unwind)
     with ends, ssh_server.Server(program) as server:

@@ -94,10 +94,8 @@ def exec_(
 
 def _check(line: str, tty: bool) -> None:
     if len(line.encode("utf-8", "surrogateescape")) > COMMAND_BYTES or "\0" in line:
-        raise UsageError(
-            f"the command is longer than {COMMAND_BYTES >> 10} KiB",
-            hint="copy it there as a file (git daytona cp), and run that",
-        )
+        hint = "copy it there as a file (git daytona cp), and run that"
+        raise UsageError(f"the command is longer than {COMMAND_BYTES >> 10} KiB", hint=hint)
     if tty and not terminal.is_there():
         raise UsageError(
             "-t needs a terminal for input and output", hint="leave it out in scripts and pipes"
@@ -108,9 +106,8 @@ def _decoded(name: str, word: str) -> str:
     try:
         return command_line.decoded(word)
     except ValueError as problem:
-        raise UsageError(
-            f"{name} is not encoded as a hook does it", hint="leave --for-agent out"
-        ) from problem
+        hint = "leave --for-agent out"
+        raise UsageError(f"{name} is not encoded as a hook does it", hint=hint) from problem
 
 
 def _begin(coordinator: Coordinator, session_id: str) -> str:

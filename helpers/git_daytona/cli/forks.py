@@ -71,9 +71,8 @@ def snapshot_(name: str | None, snapshot: str | None) -> None:
         if snapshot is None or number_in(snapshot):  # of the session, most likely
             raise UsageError("the snapshot needs a name", hint="git daytona snapshot [N] NAME")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}", snapshot):
-        raise UsageError(
-            "the name of the snapshot is not valid", hint="use letters, digits and . _ : / -"
-        )
+        hint = "use letters, digits and . _ : / -"
+        raise UsageError("the name of the snapshot is not valid", hint=hint)
     with common.coordinator(anywhere=True) as coordinator:
         session = coordinator.snapshot(name or "", snapshot)
         click.echo(f"snapshot {snapshot} made of session {session.name}")

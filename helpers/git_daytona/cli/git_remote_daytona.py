@@ -62,9 +62,8 @@ def _read_line() -> str:
     while (byte := os.read(0, 1)) not in (b"", b"\n"):
         line += byte
         if len(line) > LINE_BYTES:
-            raise BadAnswer(
-                "git sent a command that has no end", hint="report it with 'git version'"
-            )
+            hint = "report it with 'git version'"
+            raise BadAnswer("git sent a command that has no end", hint=hint)
     return line.decode("utf-8", "replace")
 
 

@@ -203,10 +203,8 @@ def _only(ports: Sequence[int], name: str) -> int:
             f"nothing listens in the sandbox of session {name}", hint="start a server there first"
         )
     if len(ports) > 1:
-        raise UsageError(
-            f"several ports listen there: {', '.join(map(str, ports))}",
-            hint=f"name one: git daytona open {name} {ports[0]}",
-        )
+        hint = f"name one: git daytona open {name} {ports[0]}"
+        raise UsageError(f"several ports listen there: {', '.join(map(str, ports))}", hint=hint)
     return ports[0]
 
 

@@ -177,10 +177,8 @@ def _squash(work: Work, words: tuple[str, ...]) -> int:
     """Make one commit of a session's work, with its title."""
     taken = _unmerged(work)
     if foreground(("git", "diff", "--cached", "--quiet")) != 0:
-        raise UsageError(
-            "something is staged, which would go into the same commit",
-            hint="commit or unstage it first",
-        )
+        hint = "commit or unstage it first"
+        raise UsageError("something is staged, which would go into the same commit", hint=hint)
     rest = tuple(each for each in words if each not in ("--squash", "--no-commit", "--commit"))
     if taken and worktrees.is_committed(work.repository, taken):
         status = _apply(work, rest)

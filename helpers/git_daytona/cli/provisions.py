@@ -35,10 +35,8 @@ def allow(show: bool, revoke: bool, ref: str) -> None:
             return
         commit = coordinator.repository.resolve(ref or "HEAD")
         if commit is None:
-            raise NotFound(
-                f"there is no commit '{printable(ref or 'HEAD')}' here",
-                hint="see what is: git log --all",
-            )
+            hint = "see what is: git log --all"
+            raise NotFound(f"there is no commit '{printable(ref or 'HEAD')}' here", hint=hint)
         plan = coordinator.provision.plan(commit)
         if plan is None:
             raise NotFound(
@@ -92,10 +90,8 @@ def print_log(name: str, *, follow: bool) -> None:
     with common.coordinator(step="reading the log") as coordinator:
         session = coordinator.find(name)
         if not session.setup.run:
-            raise NotFound(
-                f"no set-up has run in the sandbox of session {session.name}",
-                hint="see what would: git daytona allow --show",
-            )
+            hint = "see what would: git daytona allow --show"
+            raise NotFound(f"no set-up has run in the sandbox of session {session.name}", hint=hint)
         if not _follow(coordinator, session, once=not follow):
             messages.note("the set-up's log in the sandbox is empty, or was removed there")
 

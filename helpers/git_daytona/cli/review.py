@@ -39,10 +39,8 @@ def checkout(no_sync: bool, name: str, directory: str | None) -> None:
     shown = [tree.worktree for tree in repository.showing(names.ref) if tree.worktree]
     if shown:
         if directory and place.resolve() not in [each.resolve() for each in shown]:
-            raise UsageError(
-                f"{names.branch} is checked out in '{shown[0]}' already",
-                hint="git has a branch in one worktree at a time",
-            )
+            hint = "git has a branch in one worktree at a time"
+            raise UsageError(f"{names.branch} is checked out in '{shown[0]}' already", hint=hint)
         place = shown[0]
     else:
         _add_worktree(work, place)
@@ -97,9 +95,8 @@ def pr(
     chosen = _name(work, branch)
     remote = remote or repository.section("remote").get("pushdefault") or "origin"
     if remote not in repository.git("remote").text.splitlines():
-        raise NotFound(
-            f"there is no remote '{remote}'", hint="name yours: git daytona pr --remote NAME"
-        )
+        hint = "name yours: git daytona pr --remote NAME"
+        raise NotFound(f"there is no remote '{remote}'", hint=hint)
     if work.dirty:
         messages.note(f"with the uncommitted work that it took along: {work.dirty[:10]}")
     push = ("git", "push", remote, f"{names.ref}:refs/heads/{chosen}")

@@ -83,17 +83,13 @@ def revoke(sandbox: str, all_: bool) -> None:
 
 def _piped_token(sandbox: str) -> Secret:
     if sys.stdin is None or sys.stdin.isatty():
-        raise UsageError(
-            "the token is read from standard input",
-            hint=f'printf %s "$TOKEN" | {PROGRAM} revoke {sandbox}',
-        )
+        hint = f'printf %s "$TOKEN" | {PROGRAM} revoke {sandbox}'
+        raise UsageError("the token is read from standard input", hint=hint)
     # Bytes: what is no text is no token either, and must not end in a decoder's traceback.
     text = sys.stdin.buffer.read(8192).decode("utf-8", "replace").strip()
     if len(text.split()) != 1 or not text.isascii():
-        raise UsageError(
-            "there is no token on standard input",
-            hint="pipe exactly one token into it, or use --all",
-        )
+        hint = "pipe exactly one token into it, or use --all"
+        raise UsageError("there is no token on standard input", hint=hint)
     return Secret(text)
 
 

@@ -57,9 +57,8 @@ def install_(scope: str | None, dry_run: bool, agent: str) -> None:
         messages.note(f"hint: what is covered, and what is not: git daytona doctor --agent {agent}")
         return
     if not (registration.PLUGIN / "index.js").is_file():
-        raise BadSetting(
-            f"the plugin file '{registration.PLUGIN}' is missing", hint="install git-daytona again"
-        )
+        hint = "install git-daytona again"
+        raise BadSetting(f"the plugin file '{registration.PLUGIN}' is missing", hint=hint)
     worktree = _worktree(scope, registration.is_of_project)
     change = install.install(worktree)
     for spec in change.replaced:

@@ -111,10 +111,8 @@ def forget(api_url: str) -> Place | None:
         for ring in rings:
             ring.delete_password(SERVICE, api_url)
         if _first(api_url) is not None:
-            raise BadSetting(
-                "the keyring still has the key",
-                hint="remove it with the keyring's own program, and revoke the key",
-            )
+            hint = "remove it with the keyring's own program, and revoke the key"
+            raise BadSetting("the keyring still has the key", hint=hint)
         return _place(rings[0]) if rings else None
 
     return _patiently(drop, "written to")

@@ -328,9 +328,8 @@ def _check_variable(name: str, value: Secret) -> None:
             hint=f"leave it out; change it there, in a command: {name}=… COMMAND",
         )
     if re.search("[\0\ud800-\udfff]", value.reveal()):
-        raise UsageError(
-            f"the value of the variable {name} is no text", hint="it has to be UTF-8 without NUL"
-        )
+        hint = "it has to be UTF-8 without NUL"
+        raise UsageError(f"the value of the variable {name} is no text", hint=hint)
 
 
 # -- where orders come from ------------------------------------------------------------------------
@@ -355,10 +354,8 @@ def given(
         name, is_given, value = word.partition("=")
         more = NOTHING.with_env({name: Secret(value)})
         if not is_given and name not in os.environ:
-            raise UsageError(
-                f"the environment variable {name} is not set here",
-                hint="set it and export it; or put its value into a file, for --env-file",
-            )
+            hint = "set it and export it; or put its value into a file, for --env-file"
+            raise UsageError(f"the environment variable {name} is not set here", hint=hint)
         order = (more if is_given else Order(inherit=(name,))).over(order)
     return Order(secrets=_vault(secrets, UsageError)).over(order)
 
@@ -399,10 +396,8 @@ def _names(preferred: Preferences) -> tuple[str, ...]:
     found = _words(preferred, ENV)
     for each in found:
         if not VARIABLE.fullmatch(each):
-            raise BadSetting(
-                f"{ENV} holds more than names of environment variables",
-                hint="git's configuration is no place for values: set them in your environment",
-            )
+            hint = "git's configuration is no place for values: set them in your environment"
+            raise BadSetting(f"{ENV} holds more than names of environment variables", hint=hint)
     return tuple(dict.fromkeys(found))
 
 
@@ -412,10 +407,8 @@ def _vault(words: Iterable[str], kind: Kind) -> dict[str, str]:
         name, _, secret = word.partition("=")
         secret = secret or name
         if not VARIABLE.fullmatch(name) or not re.fullmatch("[A-Za-z0-9_-]{1,200}", secret):
-            raise kind(
-                f"'{printable(word)[:80]}' names no secret of Daytona's vault",
-                hint="name one: NAME, or VARIABLE=NAME",
-            )
+            hint = "name one: NAME, or VARIABLE=NAME"
+            raise kind(f"'{printable(word)[:80]}' names no secret of Daytona's vault", hint=hint)
         found[name] = secret
     return found
 

@@ -70,16 +70,12 @@ def _check_key(key: Secret, source: str, hint: str) -> None:
 def check_api_url(text: str) -> str:
     """Check the API's base URL, and return it without a slash at its end. Raises BadSetting."""
     if "@" in text:
-        raise BadSetting(
-            "DAYTONA_API_URL holds a user name or password",
-            hint="put the key into DAYTONA_API_KEY instead",
-        )
+        hint = "put the key into DAYTONA_API_KEY instead"
+        raise BadSetting("DAYTONA_API_URL holds a user name or password", hint=hint)
     parts = split_link(text)
     if parts is None or parts.query or parts.fragment:
-        raise BadSetting(
-            "DAYTONA_API_URL is not an http(s) URL",
-            hint=f"for the cloud leave it unset: {DEFAULT_API_URL}",
-        )
+        hint = f"for the cloud leave it unset: {DEFAULT_API_URL}"
+        raise BadSetting("DAYTONA_API_URL is not an http(s) URL", hint=hint)
     return text.rstrip("/")
 
 
