@@ -58,8 +58,7 @@ def denial(agent: Agent, why: str) -> Answer:
 
 
 def _judged(agent: Agent, payload: dict[str, Any], here: Path) -> Mapping[str, Any] | None:
-    """Return the arguments that a call runs with instead of its own; None if it runs as it is.
-    Raises NotRun."""
+    """Return the arguments to run with instead; None: as the call is. Raises NotRun."""
     tool, arguments = word(payload, "tool_name"), payload.get("tool_input")
     if tool is None:
         raise NotRun("the call names no tool")

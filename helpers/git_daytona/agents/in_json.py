@@ -82,8 +82,7 @@ def _value(document: Document, node: Node) -> Any:
 
 
 def _way(document: Document, entry: Entry) -> list[list[Item]] | None:
-    """The properties that lead to an entry, each alone in a list, and last the candidates for it.
-    None where there is no such place."""
+    """List the properties on the way to an entry, each alone, and last the candidates for it."""
     node, found = document.root, []
     for key in entry.keys:
         item = node.item(key)

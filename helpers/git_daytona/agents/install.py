@@ -1,5 +1,4 @@
-"""Plan the changes to an agent's configuration: entries of ours in, or out. Nothing is remembered
-besides the configuration itself."""
+"""Plan the changes to an agent's configuration, in which alone is what was done."""
 
 import os
 from collections.abc import Collection

@@ -33,8 +33,7 @@ _ENVIRONMENT = (
 
 @dataclass(frozen=True)
 class Place:
-    """A file, its format, and our entries in it. ``fresh`` is what it is made from where there is
-    none."""
+    """A file, its format, our entries in it, and what it is made from where there is none."""
 
     path: Path
     kind: type[Kind]

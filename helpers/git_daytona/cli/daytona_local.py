@@ -172,8 +172,7 @@ def execute(root: Path | None, command: tuple[str, ...], **server: Any) -> int:
 
 
 def _clear(local: "LocalDaytona") -> bool:
-    """Let nothing of a Daytona that is thrown away stay where its command has worked; tell whether
-    nothing does."""
+    """Let nothing of a Daytona stay where its command has worked; tell whether nothing does."""
     source = f" from {local.api_url} on ".encode()
     if not local.sandboxes and source not in _content(paths.pin_file()):
         return True

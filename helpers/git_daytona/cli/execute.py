@@ -133,8 +133,7 @@ _BEGUN = re.compile(r"\x1b(?:\[[0-9;:]{0,40})?$")
 
 
 class _Screen:
-    """Where the command's output and errors go: unchanged, but a terminal gets no control
-    characters (case 51)."""
+    """Where output and errors go; a terminal gets no control characters of them (case 51)."""
 
     def __init__(self) -> None:
         self._streams = [_Stream("stdout"), _Stream("stderr")]

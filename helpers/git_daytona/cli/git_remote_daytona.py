@@ -1,5 +1,4 @@
-"""``git-remote-daytona``: git's helper for remotes whose repository is in a sandbox
-(gitremote-helpers(7))."""
+"""``git-remote-daytona``: git's helper for remotes in sandboxes (gitremote-helpers(7))."""
 
 import os
 

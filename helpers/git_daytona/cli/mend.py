@@ -81,8 +81,7 @@ def _printed(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def _write_report(name: str, findings: list[str], log_lines: list[str]) -> None:
-    """Write the report into a new file, by default one with our own state, where no commit takes
-    it along, that is named after the moment."""
+    """Write the report into a new file, by default one with our own state, named by the moment."""
     key, config = None, []
     try:
         found, rows, problems = collect()

@@ -1,5 +1,4 @@
-"""``git daytona log, diff, merge, apply``: plain git on a session's branch, which is synced first,
-and shown."""
+"""``git daytona log, diff, merge, apply``: plain git on a session's branch, synced first."""
 
 import contextlib
 import os
@@ -46,8 +45,7 @@ class Work:
 
     @property
     def branch(self) -> str:
-        """The branch as git shortens it: it begins with no hyphen, and means the branch also where
-        a tag has its name."""
+        """The branch as git shortens it: with no hyphen in front, and no tag of that name."""
         found = self.repository.git("rev-parse", "--abbrev-ref=strict", self.names.ref, check=False)
         return found.text if found.status == 0 and found.text else self.names.ref
 
@@ -150,8 +148,7 @@ def _apply(work: Work, words: tuple[str, ...], *, apart: bool = False) -> int:
 
 
 def _join(work: Work, taken: str) -> int:
-    """Have git know, before a merge, that the uncommitted work which the session took along is
-    committed here by now, if it is."""
+    """Have git know, before a merge, that what the session took along is committed here by now."""
     if not worktrees.is_committed(work.repository, taken):
         return 0
     text = f"Uncommitted work that session {work.session.name} took along, committed here since"

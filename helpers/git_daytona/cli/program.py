@@ -78,8 +78,7 @@ def program(
     epilog: str | None = None,
     aliases: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Callable[[], None]], Program]:
-    """Make the decorator for the function whose docstring describes an executable; ``aliases`` are
-    what others call its commands."""
+    """Make the decorator for an executable's function, whose docstring describes it."""
 
     def make(function: Callable[[], None]) -> Program:
         version = click.version_option(__version__, "--version", message=f"{name} %(version)s")

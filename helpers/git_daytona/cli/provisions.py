@@ -97,8 +97,7 @@ def print_log(name: str, *, follow: bool) -> None:
 
 
 def tell(coordinator: Coordinator, session: Session) -> None:
-    """Say where the set-up of a new session stands. On a terminal it is followed to its end; Ctrl-C
-    leaves it to go on."""
+    """Say where a new session's set-up stands; on a terminal follow it, until Ctrl-C."""
     session = coordinator.find(session.id)
     if session.setup.state == RUNNING and sys.stderr.isatty():
         messages.note("the project's set-up runs in the sandbox; Ctrl-C leaves it to go on there")

@@ -1,5 +1,4 @@
-"""``git daytona checkout, update, pr``: a session's work in a worktree, yours in its sandbox, and a
-pull request of it."""
+"""``git daytona checkout, update, pr``: worktree and pull request of a session; yours in it."""
 
 import re
 import shlex

@@ -1,5 +1,4 @@
-"""``git daytona start, shell, cp, sync, fetch, push, wait, stop, resume, delete``: a session's
-life."""
+"""``git daytona start, shell, cp, sync, fetch, push, wait, stop, resume, delete``."""
 
 import sys
 import time

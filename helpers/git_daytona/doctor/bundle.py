@@ -28,8 +28,7 @@ def report(
     sessions: Iterable[Session],
     log: Iterable[str],
 ) -> str:
-    """The report. Whatever secret this process holds, or what looks like one, is redacted in all of
-    it."""
+    """The report, without any secret that this process holds, or what looks like one."""
     sections = {
         "versions": [f"{name}: {version}" for name, version in versions.items()],
         "doctor": findings,

@@ -1,5 +1,4 @@
-"""Whether the OpenCode that runs here has the plugin: who says so is the plugin itself, and
-OpenCode 2's background service, which is asked."""
+"""Whether the OpenCode that runs here has the plugin, by the plugin and OpenCode 2's service."""
 
 import base64
 import json

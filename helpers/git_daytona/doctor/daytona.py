@@ -24,8 +24,7 @@ SKEW_SECONDS = 60.0
 
 
 class Service:
-    """What the checks share: the settings, one client, one policy, and so one answer of ``GET
-    /config``."""
+    """What the checks share: settings, client and policy, and so one ``GET /config``."""
 
     def __init__(self, start: Path) -> None:
         self.start = start

@@ -1,5 +1,4 @@
-"""What a check finds, and how checks are run: in order, each within its time, none whose ground has
-failed."""
+"""What a check finds; checks run in order, in time, and none whose ground has failed."""
 
 import enum
 from collections.abc import Callable, Iterable, Iterator

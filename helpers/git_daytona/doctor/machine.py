@@ -119,8 +119,7 @@ def _closed(worktree: Path | None, start: Path, where: Path) -> Seen | None:
 
 
 def _registered(worktree: Path | None, start: Path) -> tuple[dict[Path, list[Path]], list[str]]:
-    """Our plugin's files with the places that name each, and what names Daytona's other plugin.
-    Raises BadSetting."""
+    """Our plugin's files and what names each, and Daytona's other plugin. Raises BadSetting."""
     own: dict[Path, list[Path]] = {}
     others: list[str] = []
     for config in registration.configs(worktree, start):

@@ -269,8 +269,7 @@ class Order:
         return replace(self, inherit=()).with_env(found), unset
 
     def without(self, key: Secret) -> "tuple[Order, list[str]]":
-        """Leave out variables that hold the API key, which many a .env has; return the order, and
-        their names."""
+        """Leave out variables that hold the API key, as many a .env does; return which."""
         found = [name for name, each in self.env.items() if key.reveal() in each.reveal()]
         kept = {name: each for name, each in self.env.items() if name not in found}
         return replace(self, env=kept), found

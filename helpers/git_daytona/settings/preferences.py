@@ -108,8 +108,7 @@ class Preferences:
         return self._is_on(SYNC_ON_IDLE)
 
     def sync_every(self) -> int | None:
-        """After how many minutes of a turn it is synced, while it goes on; None: not before its
-        end."""
+        """After how many minutes of a turn it is synced; None: not before its end."""
         preference = self.get(SYNC_EVERY)
         value = preference.value.strip() if preference else DEFAULTS[SYNC_EVERY] or ""
         if preference and not re.fullmatch(r"never|\d{1,5}", value):
@@ -125,13 +124,11 @@ class Preferences:
         return int(self._typed(MAX_FETCH_SIZE, str(FETCH_BYTES)))
 
     def transport(self) -> str:
-        """How commits travel, one of TRANSPORTS; auto: over SSH, and through the API if that is
-        blocked."""
+        """How commits travel, one of TRANSPORTS; auto: by the API where SSH is blocked."""
         return self._one_of(TRANSPORT, TRANSPORTS)
 
     def setup(self) -> str:
-        """Whether what a repository's devcontainer.json wants to run may run in its sandboxes, one
-        of SETUPS."""
+        """Whether what a devcontainer.json wants to run may run in sandboxes, one of SETUPS."""
         return self._one_of(SETUP, SETUPS)
 
     def copy_files(self) -> list[str]:
@@ -234,8 +231,7 @@ _held = contextvars.ContextVar("held")
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """Read those of a directory once in the block: what an operation finds at its beginning counts
-    until its end."""
+    """Read those of a directory once in the block, which is an operation."""
     before = _held.set(_held.get({}))
     try:
         yield
