@@ -32,8 +32,7 @@ class Json(Kind):
 
     @staticmethod
     def remove(text: str, entries: Sequence[Entry]) -> str:
-        """Take out what add() has put in. A plain word that the user may have, too, is ours only
-        where something is that cannot be taken for theirs."""
+        """Take out what add() has put in; a word that may be the user's only beside others."""
         if not Json.found(text, entries):
             return text
         for entry in reversed(entries):

@@ -111,8 +111,7 @@ def uninstall(scope: str | None, dry_run: bool, agent: str) -> None:
 
 
 def _worktree(scope: str | None, has_one: Callable[[Path], object]) -> Path | None:
-    """Find the worktree whose configuration is meant, without a scope if it ``has_one``; None for
-    the configuration of all projects."""
+    """Find the worktree that is meant, without a scope if it ``has_one``; None: all projects."""
     if scope == "project":
         return repository.need_worktree(repository.discover(Path.cwd()))
     worktree = None if scope else _here()

@@ -299,8 +299,7 @@ NOTHING = Order()
 
 
 def seen(answer: Mapping[str, Any]) -> dict[str, str | int | bool]:
-    """Read what an API's description of a sandbox says of the members of an order; nothing that may
-    hold a password."""
+    """Read what an API's description of a sandbox says of an order, but passwords."""
     found = {name: answer.get(name) for name, each in BY_MEMBER.items() if each.read is not _proxy}
     return {
         name: printable(each)[:500] if isinstance(each, str) else each
