@@ -96,7 +96,7 @@ def serve(root: Path | None, env_file: Path | None, **server: Any) -> None:
         handling(ENDING, lambda _number: ended.set()),
         _server(root or paths.local_root(), **server) as local,
     ):
-        exports = _exports(_variables(local))
+        exports = _exports(local.api_url, local.api_key)
         click.echo(exports, nl=False)
         gateway = f"{local.gateway_host}:{local.gateway_port}"
         messages.note(
@@ -123,12 +123,7 @@ def env_(root: Path | None) -> None:
     if not store.is_in_use():
         hint = f"start one: {PROGRAM} serve"
         raise GitDaytonaError(f"no {PROGRAM} runs on '{store.root}'", hint=hint)
-    click.echo(
-        _exports(
-            {"DAYTONA_API_URL": api_url(store.ports()[0]), "DAYTONA_API_KEY": store.api_key()}
-        ),
-        nl=False,
-    )
+    click.echo(_exports(api_url(store.ports()[0]), store.api_key()), nl=False)
 
 
 @click.command(
@@ -221,8 +216,8 @@ def _variables(local: "LocalDaytona") -> dict[str, str]:
     return {"DAYTONA_API_URL": local.api_url, "DAYTONA_API_KEY": local.api_key}
 
 
-def _exports(variables: Mapping[str, str]) -> str:
-    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
+def _exports(url: str, key: str) -> str:
+    return f"export DAYTONA_API_URL={shlex.quote(url)}\nexport DAYTONA_API_KEY={shlex.quote(key)}\n"
 
 
 @contextmanager

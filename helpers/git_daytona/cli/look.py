@@ -78,7 +78,11 @@ def status_(
             click.echo("".join(f"{table.porcelain(row)}\n" for row in found.rows), nl=False)
         else:
             _print_table(found.rows, screen.colour(color, coordinator.directory), everywhere)
-            for line in (*(_orders(found.rows) if verbose else ()), *_notes(found.rows)):
+            for row in found.rows:
+                if verbose and row.ordered:  # by the names of the options
+                    name = row.number or row.session_id
+                    messages.note(f"session {name}: {order.line(row.ordered)}")
+            for line in _notes(found.rows):
                 messages.note(line)
             _print_failures(found.rows)
         charge.check(coordinator.directory)
@@ -107,20 +111,8 @@ def _print_table(rows: Sequence[Row], colour: bool, everywhere: bool = False) ->
 
 def _notes(rows: Sequence[Row]) -> list[str]:
     """Return what is said below the table; what is said of a session elsewhere names it itself."""
-    return [
-        line if row.elsewhere else f"session {row.name}: {line}"
-        for row in rows
-        for line in row.notes
-    ]
-
-
-def _orders(rows: Sequence[Row]) -> list[str]:
-    """Return what is said of each sandbox by the names of the options that order it."""
-    return [
-        f"session {row.number or row.session_id}: {order.line(row.ordered)}"
-        for row in rows
-        if row.ordered
-    ]
+    begins = [("" if row.elsewhere else f"session {row.name}: ", row) for row in rows]
+    return [f"{begin}{line}" for begin, row in begins for line in row.notes]
 
 
 def _print_failures(rows: Sequence[Row]) -> None:

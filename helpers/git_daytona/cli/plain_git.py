@@ -1,11 +1,11 @@
 """``git daytona log, diff, merge, apply``: plain git on a session's branch, synced first."""
 
-import contextlib
 import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -140,11 +140,11 @@ def _apply(work: Work, words: tuple[str, ...], *, apart: bool = False) -> int:
     place = () if worktree in (None, Path.cwd()) else ("-C", str(worktree))
     command = ("git", *place, "apply", "--3way", *words)
     messages.note(f"+ git {shlex.join(arguments)} | {shlex.join(command)}")
-    with contextlib.ExitStack() as until, tempfile.TemporaryFile() as source:
-        source.write(patch)
-        source.seek(0)
-        more = until.enter_context(worktrees.as_index(work.repository, work.range)) if apart else {}
-        return foreground(command, source.fileno(), **more)
+    until: AbstractContextManager[Mapping[str, str]] = nullcontext({})
+    if apart:
+        until = worktrees.as_index(work.repository, work.range)
+    with until as more:
+        return foreground(command, patch, **more)
 
 
 def _join(work: Work, taken: str) -> int:
@@ -190,10 +190,7 @@ def _squash(work: Work, words: tuple[str, ...]) -> int:
     text = commits.message("{title}", {"title": subject}, trailers)
     command = ("git", "commit", "--file=-")
     messages.note(f"+ {shlex.join(command)}")
-    with tempfile.TemporaryFile() as source:
-        source.write(f"{text}\n".encode("utf-8", "replace"))
-        source.seek(0)
-        return foreground(command, source.fileno())
+    return foreground(command, f"{text}\n".encode("utf-8", "replace"))
 
 
 class Uncommitted(GitDaytonaError):
@@ -245,11 +242,10 @@ def _sync(coordinator: Coordinator, session: Session) -> Session:
     """Sync a session now if that takes no waiting; return it as it is then."""
     try:
         outcome = coordinator.sync_at_once(session)
+        if outcome is not None and outcome.changed:
+            messages.note(common.told(outcome))
     except GitDaytonaError as problem:
         messages.note(f"not synced: {problem.message}")
-        return coordinator.state.get(session.id) or session
-    if outcome is not None and outcome.changed:
-        messages.note(common.told(outcome))
     return coordinator.state.get(session.id) or session
 
 
@@ -276,9 +272,8 @@ def _pager(command: str) -> str:
     """Find the user's pager for a command of git's; empty for none (git-config(1), pager.<cmd>)."""
 
     def ask(*words: str) -> str:
-        return run.run(
-            ("git", *words), env=ssh.scrubbed(dict(os.environ)), timeout=PAGER_SECONDS
-        ).text
+        env = ssh.scrubbed(dict(os.environ))
+        return run.run(("git", *words), env=env, timeout=PAGER_SECONDS).text
 
     named = ask("config", "--get", f"pager.{command}")
     if named.lower() in ("", "true", "yes", "on", "1"):
@@ -286,6 +281,10 @@ def _pager(command: str) -> str:
     return "" if named.lower() in ("cat", "false", "no", "off", "0") else named
 
 
-def foreground(command: tuple[str, ...], stdin: int | None = None, **more: str) -> int:
+def foreground(command: tuple[str, ...], stdin: bytes | None = None, **more: str) -> int:
     """Run it with the user's configuration, pager and terminal, but without our key."""
-    return run.foreground(command, ssh.scrubbed(dict(os.environ)) | more, stdin=stdin)
+    with tempfile.TemporaryFile() as source:
+        source.write(stdin or b"")
+        source.seek(0)
+        given = None if stdin is None else source.fileno()
+        return run.foreground(command, ssh.scrubbed(dict(os.environ)) | more, stdin=given)

@@ -41,18 +41,14 @@ def checkout(no_sync: bool, name: str, directory: str | None) -> None:
             hint = "git has a branch in one worktree at a time"
             raise UsageError(f"{names.branch} is checked out in '{shown[0]}' already", hint=hint)
         place = shown[0]
-    else:
-        _add_worktree(work, place)
-    click.echo(str(place))
-
-
-def _add_worktree(work: Work, place: Path) -> None:
-    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+    elif place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise UsageError(f"'{place}' is there already", hint="name another directory")
-    with branches.changing(work.repository):
-        # as for the worktrees that follow (git/worktrees.py, reset)
-        add = ("worktree", "add", "--quiet", "--", str(place), work.names.branch)
-        work.repository.git(*add, env={"GIT_LFS_SKIP_SMUDGE": "1"})
+    else:
+        with branches.changing(repository):
+            # as for the worktrees that follow (git/worktrees.py, reset)
+            add = ("worktree", "add", "--quiet", "--", str(place), names.branch)
+            repository.git(*add, env={"GIT_LFS_SKIP_SMUDGE": "1"})
+    click.echo(str(place))
 
 
 @click.command()
@@ -104,14 +100,8 @@ def pr(
         return status
     repository.set_config("--replace-all", f"branch.{names.branch}.{CHOSEN_NAME}", chosen)
     # each a word of its own: no shell sees a title that somebody else has written
-    about = (
-        "--head",
-        chosen,
-        "--title",
-        title or commits.subject(work.session),
-        "--body",
-        _body(work),
-    )
+    title = title or commits.subject(work.session)
+    about = ("--head", chosen, "--title", title, "--body", _body(work))
     command = ("gh", "pr", "create", *about, *words)
     if shutil.which("gh") is None:
         click.echo(shlex.join(command))
@@ -136,7 +126,6 @@ def _name(work: Work, wished: str | None) -> str:
 def _body(work: Work) -> str:
     """List the commits, one a line, and say where they are from."""
     words = ("log", "--reverse", f"--max-count={SUBJECTS}", "--format=%s", work.range)
-    found = (one_line(each) for each in work.repository.git(*words).text.splitlines())
-    lines = [f"- {each}" for each in found]
+    lines = [f"- {one_line(each)}" for each in work.repository.git(*words).text.splitlines()]
     origin = [f"{key}: {value}" for key, value in commits.provenance(work.session).items()]
     return "\n".join([*lines, "", *origin])
