@@ -34,9 +34,9 @@ _OTHERS = "another hook of yours that rewrites the same call: the agent decides 
 
 @dataclass(frozen=True)
 class Agent:
-    """An agent. ``shells`` maps its tools that run a command line to the argument which holds it,
-    ``files`` our tools to its own ones for files; ``harmless`` are those that act on nothing of the
-    user's machine. All others are denied. Several names are one string.
+    """An agent. ``shells`` are its tools that run a command line; ``files`` maps our tools to its
+    own ones for files; ``harmless`` are those that act on nothing of the user's machine. All others
+    are denied. Several names are one string.
 
     ``prefix`` is what our server's tools begin with, empty for an agent without servers.
     ``rewritten``, ``denied`` and ``context`` (at a session's start) are the shapes of answers;
@@ -48,7 +48,7 @@ class Agent:
     name: str
     title: str
     read: str
-    shells: Mapping[str, str]
+    shells: str
     files: Mapping[str, str]
     harmless: str
     prefix: str
@@ -64,7 +64,7 @@ class Agent:
 
     def instead(self, tool: str) -> str | None:
         """The tool of ours that does what one of the agent's own does; None for others."""
-        if tool in self.shells:
+        if tool in self.shells.split():
             return "bash"
         return next((ours for ours, own in self.files.items() if tool in own.split()), None)
 
@@ -87,7 +87,7 @@ CLAUDE = Agent(
     "claude",
     "Claude Code",
     "2.1.197: run; its hooks reference of May 2026",
-    shells={"Bash": "command", "Monitor": "command"},
+    shells="Bash Monitor",
     files={
         "read": "Read",
         "write": "Write",
@@ -119,7 +119,7 @@ CODEX = Agent(
     "codex",
     "Codex CLI",
     "0.171.0: run; codex-rs/hooks, read",
-    shells={"Bash": "command"},
+    shells="Bash",
     files={"apply_patch": "apply_patch", "read": "view_image"},
     harmless=(
         "update_plan request_user_input web_search spawn_agent send_input send_message wait"
@@ -142,7 +142,7 @@ GEMINI = Agent(
     "gemini",
     "Gemini CLI",
     "0.61.0: run; its docs/hooks and docs/reference/tools",
-    shells={"run_shell_command": "command"},
+    shells="run_shell_command",
     files={
         "read": "read_file read_many_files",
         "write": "write_file",
@@ -185,7 +185,7 @@ CURSOR = Agent(
     "cursor",
     "Cursor",
     "cursor.com/docs/hooks of 2026, read",
-    shells={"Shell": "command"},
+    shells="Shell",
     files={
         "read": "Read",
         "write": "Write",
@@ -219,7 +219,7 @@ VSCODE = Agent(
     "vscode",
     "VS Code (Copilot)",
     "docs/copilot/customization/hooks of February 2026 (preview), read",
-    shells={"run_in_terminal": "command"},
+    shells="run_in_terminal",
     files={
         "read": "read_file",
         "write": "create_file",
@@ -255,7 +255,7 @@ GOOSE = Agent(
     "goose",
     "goose",
     "documentation/docs/guides/context-engineering/hooks.md of November 2026, read",
-    shells={"developer__shell": "command"},
+    shells="developer__shell",
     files={
         "write": "developer__write",
         "edit": "developer__edit developer__text_editor",
@@ -273,7 +273,7 @@ PI = Agent(
     "pi",
     "pi",
     "0.73.1: run; its docs/extensions.md",
-    shells={"bash": "command"},
+    shells="bash",
     files={"bash": "read write edit grep find ls"},
     harmless="",
     prefix="",

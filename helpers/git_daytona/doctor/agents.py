@@ -89,7 +89,7 @@ def _server(agent: Agent, start: Path) -> Seen:
 
 
 def _shell(agent: Agent) -> Seen:
-    names = ", ".join(agent.shells)
+    names = ", ".join(agent.shells.split())
     if agent.rewritten is None:
         text = f"{names}: denied; the hooks of {agent.title} cannot redirect it to a sandbox"
         return warn(text, f"its model is told to use {agent.prefix}bash instead")
