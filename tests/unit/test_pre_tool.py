@@ -215,7 +215,8 @@ def test_any_object_is_denied_or_rewritten(agent, data):
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner),
         max_leaves=6,
     )
-    names = [*AGENTS[agent].shells.split(), *(f"{AGENTS[agent].prefix}{tool}x" for tool in TOOLS[:2])]
+    known = AGENTS[agent]
+    names = [*known.shells.split(), *(f"{known.prefix}{tool}x" for tool in TOOLS[:2])]
     whole = {
         "session_id": data.draw(st.just("s1") | values),
         "tool_name": data.draw(st.sampled_from(names) | values),

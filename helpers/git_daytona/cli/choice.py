@@ -1,11 +1,4 @@
-"""Several sessions in one command: ``N...`` and ``--all``.
-
-@click.command()
-@choice.sessions
-def stop(chosen: choice.Chosen) -> int:
-    with common.coordinator(anywhere=True) as coordinator:
-        return chosen.each(coordinator, lambda name: coordinator.stop(name).message)
-"""
+"""Several sessions in one command: ``N...`` and ``--all``."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

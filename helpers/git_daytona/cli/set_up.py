@@ -30,12 +30,10 @@ def _scope(command: F) -> F:
     return click.option("--project", "scope", flag_value="project", help=project)(command)
 
 
-def _whose(command: F) -> F:
-    """Which agent's configuration is changed."""
-    kinds = click.Choice(("opencode", *AGENTS))
-    return click.option(
-        "--agent", metavar="NAME", type=kinds, default="opencode", help="Another agent's."
-    )(command)
+KINDS = click.Choice(("opencode", *AGENTS))
+_whose = click.option(
+    "--agent", metavar="NAME", type=KINDS, default="opencode", help="Another agent's."
+)
 
 
 @click.command("install")
