@@ -22,7 +22,6 @@ from git_daytona.base.errors import BadSetting, GitDaytonaError, MissingProgram
 from git_daytona.base.secret import key_out_of_environment
 from git_daytona.base.signals import handling, unwind
 from git_daytona.cli import options
-from git_daytona.cli.options import number
 from git_daytona.cli.program import program
 from git_daytona.service import charge
 
@@ -68,7 +67,7 @@ like_option = click.option(
     show_default=True,
     help="Which Daytona to behave like: the newest known, or the last with published source.",
 )
-port_option = partial(number, metavar="N", within=(0, 65535), default=0)
+port_option = partial(options.number, metavar="N", within=(0, 65535), default=0)
 
 
 @program(PROGRAM, SECTIONS)

@@ -20,10 +20,8 @@ from git_daytona.base.errors import (
 )
 from git_daytona.base.secret import printable
 from git_daytona.cli import options
-from git_daytona.cli.options import flag
 from git_daytona.cli.program import program
 from git_daytona.settings import settings
-from git_daytona.settings.settings import Settings
 from git_daytona.trust import known_hosts, pin_file, presented, verify
 from git_daytona.trust.decision import Evidence, Mode, refusal
 from git_daytona.trust.explanations import Outcome
@@ -75,8 +73,8 @@ host_option = click.option(
 
 
 @click.command("verify")
-@flag("--live", help="Ask the gateway, too, which keys it presents (no authentication).")
-@flag("--offline", help="Do not ask the Daytona API.")
+@options.flag("--live", help="Ask the gateway, too, which keys it presents (no authentication).")
+@options.flag("--offline", help="Do not ask the Daytona API.")
 @options.as_json
 def verify_(live: bool, offline: bool, as_json: bool) -> int:
     """Compare published, trusted and presented keys.
@@ -279,7 +277,7 @@ def _policy() -> Policy:
     return Policy(found, Cloud(found).config, preflight=False)
 
 
-def _file(found: Settings) -> Path:
+def _file(found: settings.Settings) -> Path:
     """The file that is trusted. Raises BadSetting."""
     if found.ssh_known_hosts:
         return pin_file.manual_path(found.ssh_known_hosts)

@@ -13,7 +13,6 @@ from git_daytona import ssh
 from git_daytona.base import files, messages, paths, run, signals
 from git_daytona.base.errors import BadSetting, GitDaytonaError, MissingProgram, UsageError
 from git_daytona.cli import common, options
-from git_daytona.cli.options import flag
 from git_daytona.git.refs import PROJECT
 from git_daytona.sessions import ssh_config
 from git_daytona.settings import preferences, settings
@@ -24,8 +23,8 @@ SSH_SECONDS = 30.0
 
 
 @click.command("ssh-config")
-@flag("--install", help="Put them into ~/.ssh/config, and show the change.")
-@flag("--uninstall", help="Take them out of it again.")
+@options.flag("--install", help="Put them into ~/.ssh/config, and show the change.")
+@options.flag("--uninstall", help="Take them out of it again.")
 @options.dry_run
 def ssh_config_(install: bool, uninstall: bool, dry_run: bool) -> None:
     """Print entries for ~/.ssh/config by which ssh, and what reads that, reaches sandboxes.

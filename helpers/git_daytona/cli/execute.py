@@ -22,7 +22,6 @@ from git_daytona.sandbox import terminal
 from git_daytona.sandbox.remote_command import COMMAND_BYTES
 from git_daytona.sessions import execution, shell
 from git_daytona.sessions.coordinator import Coordinator
-from git_daytona.sessions.execution import Input
 
 EXEC_SECONDS = 3600
 ENDED_BY = (signal.SIGTERM, signal.SIGHUP)
@@ -69,7 +68,7 @@ def exec_(
         if tty:
             return shell.run_on_terminal(coordinator, name, line, place)
         typed = sys.stdin is None or sys.stdin.isatty()  # what a person types is no input
-        source, screen = Input(None if typed else sys.stdin.fileno()), _Screen()
+        source, screen = execution.Input(None if typed else sys.stdin.fileno()), _Screen()
         run, whole = execution.prepare(
             *(coordinator, name, line, place),
             seconds=timeout,

@@ -18,7 +18,6 @@ from git_daytona.cli.options import flag, number
 from git_daytona.service import charge, previews
 from git_daytona.sessions import state, status
 from git_daytona.sessions.coordinator import Coordinator
-from git_daytona.sessions.status import Row
 from git_daytona.settings import order
 
 WATCH_SECONDS = 2.0
@@ -100,7 +99,7 @@ def _check_forms(json: bool, porcelain: bool, watch: bool, other: bool) -> None:
         )
 
 
-def _print_table(rows: Sequence[Row], colour: bool, everywhere: bool = False) -> None:
+def _print_table(rows: Sequence[status.Row], colour: bool, everywhere: bool = False) -> None:
     if not rows:
         messages.note("no sessions here yet; start one: git daytona start")
         return
@@ -109,13 +108,13 @@ def _print_table(rows: Sequence[Row], colour: bool, everywhere: bool = False) ->
         click.echo(line, color=colour)
 
 
-def _notes(rows: Sequence[Row]) -> list[str]:
+def _notes(rows: Sequence[status.Row]) -> list[str]:
     """Return what is said below the table; what is said of a session elsewhere names it itself."""
     begins = [("" if row.elsewhere else f"session {row.name}: ", row) for row in rows]
     return [f"{begin}{line}" for begin, row in begins for line in row.notes]
 
 
-def _print_failures(rows: Sequence[Row]) -> None:
+def _print_failures(rows: Sequence[status.Row]) -> None:
     kinds = (state.FAILED, state.SETUP_FAILED)
     failed = [row for row in rows if row.deleting or row.git_return in kinds]
     for row in failed[:FAILURES]:
@@ -126,7 +125,7 @@ def _print_failures(rows: Sequence[Row]) -> None:
         messages.note(f"hint: {_remedy(failed[0])}{more}")
 
 
-def _remedy(row: Row) -> str:
+def _remedy(row: status.Row) -> str:
     if not row.deleting:
         return f"try again: git daytona sync {row.name}"
     delete = "git daytona delete"

@@ -18,7 +18,6 @@ from git_daytona.cli.options import flag, number
 from git_daytona.git import version
 from git_daytona.git.repository import Repository, discover
 from git_daytona.settings import settings
-from git_daytona.settings.settings import Settings
 from git_daytona.transfer import leases
 from git_daytona.transfer.environment import ssh_environment
 from git_daytona.transfer.transfer import Transfers, configuration
@@ -28,7 +27,7 @@ PROGRAM = "daytona-token"
 warn = partial(messages.warning, PROGRAM)
 
 
-def settings_here() -> tuple[Settings, Repository | None]:
+def settings_here() -> tuple[settings.Settings, Repository | None]:
     """The settings here, and the repository that they may have come from."""
     log.to_file()
     repository: Repository | None

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from git_daytona.base.errors import GitDaytonaError, NoKey, NoRepository
 from git_daytona.git import repository
 from git_daytona.settings import order, preferences, settings
-from git_daytona.settings.preferences import Preferences
-from git_daytona.settings.settings import Settings
 
 DEFAULT = "default"
 ENVIRONMENT_ONLY = ("DAYTONA_ALLOW_HOST_TOOLS", "DAYTONA_SERVICE_BINARY", "DAYTONA_DEBUG")
@@ -41,7 +39,7 @@ def _row(name: str, value: str | None, source: str | None) -> SettingRow:
     return SettingRow(name, value, source or (DEFAULT if value is not None else ""))
 
 
-def collect() -> tuple[Settings, list[SettingRow], list[GitDaytonaError]]:
+def collect() -> tuple[settings.Settings, list[SettingRow], list[GitDaytonaError]]:
     """Collect all settings for the current directory, and what is wrong with some."""
     directory = repository.here()
     problems: list[GitDaytonaError] = []
@@ -63,7 +61,7 @@ def collect() -> tuple[Settings, list[SettingRow], list[GitDaytonaError]]:
     return found, [*rows, *_rows(found, preferred)], problems + order.problems(preferred)
 
 
-def _rows(found: Settings, preferred: Preferences) -> Iterator[SettingRow]:
+def _rows(found: settings.Settings, preferred: preferences.Preferences) -> Iterator[SettingRow]:
     for name, value in found.values().items():
         yield _row(name, value, found.sources.get(name))
     for name in ENVIRONMENT_ONLY:

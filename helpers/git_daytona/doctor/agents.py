@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from git_daytona.agents import command_line, entries, install, places
-from git_daytona.agents.entries import Unfit
-from git_daytona.agents.places import Place
 from git_daytona.agents.table import SERVER, Agent
 from git_daytona.base import files
 from git_daytona.base.errors import GitDaytonaError, NoRepository, UsageError
@@ -50,7 +48,7 @@ def _set_up(agent: Agent, start: Path) -> Seen:
     return fail(f"{agent.title} is not set up: its tools act on this machine", again)
 
 
-def _whole(agent: Agent, scope: str, there: list[Place], start: Path) -> Seen:
+def _whole(agent: Agent, scope: str, there: list[places.Place], start: Path) -> Seen:
     worktree = _worktree(start) if scope == "global" else None
     if worktree and (off := _switched_off(agent, places.also_read(agent, worktree))):
         return fail(off, f"git daytona install --agent {agent.name} --project")
@@ -60,7 +58,7 @@ def _whole(agent: Agent, scope: str, there: list[Place], start: Path) -> Seen:
     return ok(f"{scope}: {', '.join(str(place.path) for place in there)}")
 
 
-def _switched_off(agent: Agent, there: list[Place]) -> str | None:
+def _switched_off(agent: Agent, there: list[places.Place]) -> str | None:
     keys, value = agent.off
     for place in there if keys else ():
         if _value(place, keys) is value:
@@ -105,7 +103,7 @@ def _own_tools(agent: Agent, start: Path) -> Seen:
     return ok(f"denied: {names}, and all that are not known to be harmless")
 
 
-def _scopes(agent: Agent, start: Path) -> Iterator[tuple[str, list[Place]]]:
+def _scopes(agent: Agent, start: Path) -> Iterator[tuple[str, list[places.Place]]]:
     for scope, place in (("project", _worktree(start)), ("global", None)):
         if scope == "global" or place is not None:
             try:
@@ -114,12 +112,12 @@ def _scopes(agent: Agent, start: Path) -> Iterator[tuple[str, list[Place]]]:
                 continue  # the agent has no configuration of a project
 
 
-def _value(place: Place, keys: Sequence[str]) -> Any:
+def _value(place: places.Place, keys: Sequence[str]) -> Any:
     """What a file has below some keys; None where there is nothing. Raises GitDaytonaError."""
     raw = files.read_text(place.path)
     if raw is None or not raw.strip():
         return None
     try:
         return place.kind.value(raw.decode(), keys)
-    except Unfit as problem:
+    except entries.Unfit as problem:
         raise GitDaytonaError(f"'{place.path}' {problem}", hint="correct it") from problem

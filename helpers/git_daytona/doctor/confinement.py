@@ -13,7 +13,6 @@ from urllib.parse import urlencode
 from git_daytona.doctor.findings import Seen, fail, ok, warn
 from git_daytona.opencode import registration
 from git_daytona.service import charge
-from git_daytona.service.charge import Background
 
 ACTIVE_SECONDS = 5.0
 """How long OpenCode 2 may take to load the plugins of a directory."""
@@ -44,7 +43,7 @@ def _differing(theirs: Mapping[str, str], ours: Mapping[str, str]) -> list[str]:
     return [name for name in names if theirs.get(name, "") != ours.get(name, "")]
 
 
-def _plugin(service: Background, worktree: Path) -> str | None:
+def _plugin(service: charge.Background, worktree: Path) -> str | None:
     """What is wrong with the plugin there, to follow the service's name; None if nothing.
 
     ``GET /api/plugin`` lists nothing until the directory's plugins are loaded, which it starts.
