@@ -10,6 +10,7 @@ import contextvars
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partialmethod
 from pathlib import Path
 
 from git_daytona.base.errors import BadSetting, GitDaytonaError
@@ -33,10 +34,8 @@ COMMIT_MESSAGE = "daytona.commitMessage"
 START_DIRTY = "daytona.startDirty"
 SETUP = "daytona.setup"
 COPY_FILES = "daytona.copyFiles"
-SETUPS = ("ask", "always", "never")
 SUBMODULES = "daytona.submodules"
 LFS = "daytona.lfs"
-TRANSPORTS = ("auto", "ssh", "api")
 DEFAULTS = {
     BRANCH_PREFIX: SANDBOX_BRANCH,
     SYNC_ON_IDLE: "true",
@@ -92,6 +91,39 @@ class Preferences:
     def get(self, name: str) -> Preference | None:
         return self.found.get(name.lower())
 
+    def _typed(self, name: str, default: str) -> str:
+        preference = self.get(name)
+        if preference is None:
+            return default
+        type_, form, fault = _TYPES[name]
+        read = _git(self.directory, "config", f"--type={type_}", "--get", name)
+        if read.status != 0 or not re.fullmatch(form, read.text):
+            raise _unusable(name, preference, fault)
+        return read.text
+
+    def _is_on(self, name: str) -> bool:
+        return self._typed(name, DEFAULTS[name] or "") == "true"
+
+    def _one_of(self, name: str, words: tuple[str, str, str]) -> str:
+        """The preferred one of three words; the first is the default."""
+        preference = self.get(name)
+        if preference and preference.value not in words:
+            raise _unusable(name, preference, "is neither {}, {} nor {}".format(*words))
+        return preference.value if preference else words[0]
+
+    sync_on_idle = partialmethod(_is_on, SYNC_ON_IDLE)
+    """Whether the end of a turn is synced."""
+    start_dirty = partialmethod(_is_on, START_DIRTY)
+    """Whether a new session takes uncommitted and untracked work along."""
+    submodules = partialmethod(_is_on, SUBMODULES)
+    """Whether submodules that are checked out here take part in sessions."""
+    lfs = partialmethod(_is_on, LFS)
+    """Whether LFS objects travel with the commits that point to them."""
+    transport = partialmethod(_one_of, TRANSPORT, ("auto", "ssh", "api"))
+    """How commits travel; auto: by the API where SSH is blocked."""
+    setup = partialmethod(_one_of, SETUP, ("ask", "always", "never"))
+    """Whether what a devcontainer.json wants to run may run in sandboxes."""
+
     def branch_prefix(self) -> str:
         """What stands before ``/N`` in the names of the branches of new sessions."""
         preference = self.get(BRANCH_PREFIX)
@@ -102,10 +134,6 @@ class Preferences:
         if not is_prefix(prefix) or _git(self.directory, *check).status != 0:
             raise _unusable(BRANCH_PREFIX, preference, "cannot begin a branch's name")
         return prefix
-
-    def sync_on_idle(self) -> bool:
-        """Whether the end of a turn is synced."""
-        return self._is_on(SYNC_ON_IDLE)
 
     def sync_every(self) -> int | None:
         """After how many minutes of a turn it is synced; None: not before its end."""
@@ -123,14 +151,6 @@ class Preferences:
         """The largest pack that a fetch takes from a sandbox."""
         return int(self._typed(MAX_FETCH_SIZE, str(FETCH_BYTES)))
 
-    def transport(self) -> str:
-        """How commits travel, one of TRANSPORTS; auto: by the API where SSH is blocked."""
-        return self._one_of(TRANSPORT, TRANSPORTS)
-
-    def setup(self) -> str:
-        """Whether what a devcontainer.json wants to run may run in sandboxes, one of SETUPS."""
-        return self._one_of(SETUP, SETUPS)
-
     def copy_files(self) -> list[str]:
         """Patterns of the ignored files that a sandbox gets, too."""
         if self.get(COPY_FILES) is None:
@@ -140,13 +160,6 @@ class Preferences:
         for each in listed.split("\0")[:-1]:
             found = [*found, each] if each.strip() else []  # as git has it, "" takes all back
         return found
-
-    def _one_of(self, name: str, words: tuple[str, str, str]) -> str:
-        """The preferred one of three words; the first is the default."""
-        preference = self.get(name)
-        if preference and preference.value not in words:
-            raise _unusable(name, preference, "is neither {}, {} nor {}".format(*words))
-        return preference.value if preference else words[0]
 
     def editor(self) -> str:
         """The program that 'git daytona code' starts; empty: any. One that a repository's own
@@ -158,18 +171,6 @@ class Preferences:
                 hint=f"set it for yourself: git config --global {EDITOR} PROGRAM",
             )
         return preference.value.strip() if preference else ""
-
-    def start_dirty(self) -> bool:
-        """Whether a new session takes uncommitted and untracked work along."""
-        return self._is_on(START_DIRTY)
-
-    def submodules(self) -> bool:
-        """Whether submodules that are checked out here take part in sessions."""
-        return self._is_on(SUBMODULES)
-
-    def lfs(self) -> bool:
-        """Whether LFS objects travel with the commits that point to them."""
-        return self._is_on(LFS)
 
     def author(self) -> tuple[str, str]:
         """Name and address of the author of a sync's commits; empty for the sandbox's own."""
@@ -192,19 +193,6 @@ class Preferences:
         name, address = ("".join(filter(str.isprintable, each)) for each in found)
         name, address = re.sub("[<>]", "", name).strip(), re.sub(r"[<>\s]", "", address)
         return (name, address) if name and address else ("", "")
-
-    def _is_on(self, name: str) -> bool:
-        return self._typed(name, DEFAULTS[name] or "") == "true"
-
-    def _typed(self, name: str, default: str) -> str:
-        preference = self.get(name)
-        if preference is None:
-            return default
-        type_, form, fault = _TYPES[name]
-        read = _git(self.directory, "config", f"--type={type_}", "--get", name)
-        if read.status != 0 or not re.fullmatch(form, read.text):
-            raise _unusable(name, preference, fault)
-        return read.text
 
     def check(self) -> list[GitDaytonaError]:
         """What is wrong with them."""
