@@ -84,10 +84,8 @@ def logout() -> None:
     left = found.key_source if found.key else profile.source if profile and profile.key else None
     if place is None:
         hint = "see DAYTONA_API_URL: each API has a key of its own"
-        raise GitDaytonaError(
-            f"there is no key for {found.api_url} in a keyring",
-            hint=f"the one in use is from {left}" if left else hint,
-        )
+        hint = f"the one in use is from {left}" if left else hint
+        raise GitDaytonaError(f"there is no key for {found.api_url} in a keyring", hint=hint)
     messages.note(f"the key for {found.api_url} was removed from the OS keyring: {place}")
     if left:
         warn(f"there is still a key: the one from {left}")
@@ -108,11 +106,8 @@ def whoami(as_json: bool) -> None:
     with contextlib.suppress(GitDaytonaError):  # where the API does not tell a key
         name = (info.organization_id and account.organization_name(info.organization_id)) or None
     if as_json:
-        key = {
-            "name": info.name,
-            "permissions": list(info.permissions),
-            "expiresAt": info.expires_at.isoformat() if info.expires_at else None,
-        }
+        expires = info.expires_at.isoformat() if info.expires_at else None
+        key = {"name": info.name, "permissions": [*info.permissions], "expiresAt": expires}
         organization = {"id": info.organization_id or None, "name": name}
         answer = {"organization": organization, "apiUrl": found.api_url, "source": source}
         click.echo(json.dumps(answer | {"key": key}))

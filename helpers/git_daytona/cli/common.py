@@ -81,9 +81,6 @@ session = click.argument(
 are in cli/choice.py."""
 
 
-# -- running and showing ---------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def coordinator(
     start: Path | None = None, *, anywhere: bool = False, step: str = ""

@@ -97,16 +97,11 @@ def serve(root: Path | None, env_file: Path | None, **server: Any) -> None:
     ):
         exports = _exports(local.api_url, local.api_key)
         click.echo(exports, nl=False)
-        gateway = f"{local.gateway_host}:{local.gateway_port}"
-        messages.note(
-            f"{PROGRAM}: API on {local.api_url}, SSH gateway on {gateway}, isolation: "
-            f"{local.isolation.name}"
-        )
+        places = f"API on {local.api_url}, SSH gateway on {local.gateway_host}:{local.gateway_port}"
+        messages.note(f"{PROGRAM}: {places}, isolation: {local.isolation.name}")
         where = f" --root {shlex.quote(str(root))}" if root else ""
-        messages.note(
-            f"{PROGRAM}: sandboxes in '{local.root}'; end with Ctrl-C; in another terminal:"
-            f' eval "$({PROGRAM} env{where})"'
-        )
+        elsewhere = f'in another terminal: eval "$({PROGRAM} env{where})"'
+        messages.note(f"{PROGRAM}: sandboxes in '{local.root}'; end with Ctrl-C; {elsewhere}")
         with _key_file(env_file, exports) if env_file else contextlib.nullcontext():
             ended.wait()
 
@@ -148,10 +143,8 @@ def execute(root: Path | None, command: tuple[str, ...], **server: Any) -> int:
         kept = {name: value for name, value in os.environ.items() if name not in CONTRADICTING}
         told = sys.stderr is not None and sys.stderr.isatty()
         if told:
-            messages.note(
-                f"{PROGRAM}: git daytona uses a Daytona of its own here, on {local.api_url}, "
-                "until this command ends"
-            )
+            own = f"a Daytona of its own here, on {local.api_url}"
+            messages.note(f"{PROGRAM}: git daytona uses {own}, until this command ends")
         before = charge.background()
         if before is not None:
             messages.warning(PROGRAM, f"{before} does not see this Daytona; {APART}")
@@ -167,8 +160,10 @@ def execute(root: Path | None, command: tuple[str, ...], **server: Any) -> int:
 
 def _clear(local: "LocalDaytona") -> bool:
     """Let nothing of a Daytona stay where its command has worked; tell whether nothing does."""
-    source = f" from {local.api_url} on ".encode()
-    if not local.sandboxes and source not in _content(paths.pin_file()):
+    pinned = b""
+    with contextlib.suppress(OSError):
+        pinned = paths.pin_file().read_bytes()
+    if not local.sandboxes and f" from {local.api_url} on ".encode() not in pinned:
         return True
     from git_daytona.base.endpoint import Endpoint
     from git_daytona.cli import leftovers
@@ -178,13 +173,6 @@ def _clear(local: "LocalDaytona") -> bool:
     return leftovers.clear(
         ids, gateway, _variables(local), lambda line: messages.note(f"{PROGRAM}: {line}")
     )
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
 
 
 def isolation_here() -> str:

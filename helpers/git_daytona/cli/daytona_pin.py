@@ -286,10 +286,8 @@ def _file(found: settings.Settings) -> Path:
 
 def _record(line: Line, pins: Pins) -> Record | None:
     """The last record of where a line's key came from."""
-    for record in reversed(pins.records):
-        if line.key and line.serves(record.endpoint.known_hosts_name):
-            return record
-    return None
+    records = reversed(pins.records if line.key else ())
+    return next((it for it in records if line.serves(it.endpoint.known_hosts_name)), None)
 
 
 def _ask_endpoint(policy: Policy, lines: Sequence[Line] = ()) -> Endpoint:
@@ -316,9 +314,6 @@ def _confirm(endpoint: Endpoint, keys: Iterable[HostKey], yes: bool) -> None:
     for key in keys:
         messages.note(f"pinned: {key}")
     options.confirm(f"Stop trusting this for '{endpoint.known_hosts_name}'?", yes)
-
-
-# -- printing --------------------------------------------------------------------------------------
 
 
 def _print(as_json: bool, document: dict[str, Any], lines: Iterable[str]) -> None:

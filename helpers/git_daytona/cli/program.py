@@ -80,18 +80,9 @@ def program(
 ) -> Callable[[Callable[[], None]], Program]:
     """Make the decorator for an executable's function, whose docstring describes it."""
 
-    def make(function: Callable[[], None]) -> Program:
-        version = click.version_option(__version__, "--version", message=f"{name} %(version)s")
-        return click.group(
-            name,
-            cls=Program,
-            sections=sections,
-            aliases=aliases,
-            epilog=epilog,
-            context_settings={
-                "help_option_names": ["-h", "--help"],
-                "max_content_width": HELP_COLUMNS,
-            },
-        )(version(function))
-
-    return make
+    version = click.version_option(__version__, "--version", message=f"{name} %(version)s")
+    how = {"help_option_names": ["-h", "--help"], "max_content_width": HELP_COLUMNS}
+    group = click.group(
+        name, cls=Program, sections=sections, aliases=aliases, epilog=epilog, context_settings=how
+    )
+    return lambda function: group(version(function))

@@ -25,9 +25,6 @@ _COLOURS = {
 }
 
 
-# -- for people ------------------------------------------------------------------------------------
-
-
 def _width(text: str) -> int:
     """How many columns a text takes."""
     if text.isascii() and text.isprintable():
@@ -80,10 +77,9 @@ def _work(row: Row, now: int) -> str:
 
 
 def _ahead(row: Row, _now: int) -> str:
-    if row.branch is None:
-        return "-"
-    merged = " merged" if row.merged else ""
-    return "?" if row.ahead is None else f"+{row.ahead}{merged}"
+    if row.branch is None or row.ahead is None:
+        return "-" if row.branch is None else "?"
+    return f"+{row.ahead}{' merged' if row.merged else ''}"
 
 
 def _worktree(row: Row, _now: int) -> str:
@@ -167,9 +163,6 @@ def _paint(text: str, column: _Column, row: Row | None) -> str:
         return click.style(text, dim=True)
     word = {"WORK": row.git_return, "SANDBOX": row.sandbox_state}.get(column.heading, "")
     return click.style(text, fg=_COLOURS[word]) if word in _COLOURS else text
-
-
-# -- for scripts -----------------------------------------------------------------------------------
 
 
 def porcelain(row: Row) -> str:

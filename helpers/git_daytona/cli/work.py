@@ -148,10 +148,9 @@ def cp(recursive: bool, source: str, target: str) -> int:
             done = copy.copy_out(coordinator, from_.session, from_.path, to.path)
         else:
             done = copy.copy_in(coordinator, to.session or "", from_.path, to.path)
-    for line in done.left_out[:LEFT_OUT]:
+    unnamed = len(done.left_out) - LEFT_OUT
+    for line in (*done.left_out[:LEFT_OUT], *([f"{unnamed} more"] if unnamed > 0 else ())):
         common.warn(f"left out: {line}")
-    if len(done.left_out) > LEFT_OUT:
-        common.warn(f"left out: {len(done.left_out) - LEFT_OUT} more")
     if done.repositories:
         unnamed = len(done.repositories) - LEFT_OUT
         more = f" and {unnamed} more" if unnamed > 0 else ""

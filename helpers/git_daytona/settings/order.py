@@ -92,9 +92,6 @@ def _proxy(text: str) -> str | Secret:
     return Secret(text) if "@" in text else text
 
 
-# -- the table -------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Option:
     """One thing that can be ordered."""
@@ -185,9 +182,6 @@ KEYS = (*(each.key for each in OPTIONS), ENV, SECRETS)
 SIZES = ("cpu", "memory", "disk", "gpu", "gpuType", "spot")
 _OUSTS = {"snapshot": ("buildInfo", *SIZES), "buildInfo": ("snapshot",)}
 """What the later one of two orders takes away of the earlier one."""
-
-
-# -- orders ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
