@@ -134,8 +134,3 @@ def unmarked(text: str) -> str:
     if not found.group(1):
         before = before.removesuffix("\n")
     return before + text[found.end() :]
-
-
-def marked(text: str) -> bool:
-    """Whether there is a block of ours."""
-    return _BLOCK.search(text) is not None

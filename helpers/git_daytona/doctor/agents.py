@@ -12,7 +12,7 @@ from git_daytona.agents.table import SERVER, Agent
 from git_daytona.base import files
 from git_daytona.base.errors import GitDaytonaError, NoRepository, UsageError
 from git_daytona.doctor import findings
-from git_daytona.doctor.findings import Check, Finding, Seen, fail, ok, warn
+from git_daytona.doctor.findings import Check, Finding, fail, ok, warn
 from git_daytona.git.repository import discover
 from git_daytona.service import host_tools
 from git_daytona.settings.preferences import ALLOW_HOST_TOOLS
@@ -31,7 +31,7 @@ def examine(agent: Agent, start: Path) -> Iterator[Finding]:
     return findings.run(checks)
 
 
-def _set_up(agent: Agent, start: Path) -> Seen:
+def _set_up(agent: Agent, start: Path) -> Finding:
     """One scope has to be whole; half of one is worse than none."""
     partly: list[Path] = []
     for scope, there in _scopes(agent, start):
@@ -48,7 +48,7 @@ def _set_up(agent: Agent, start: Path) -> Seen:
     return fail(f"{agent.title} is not set up: its tools act on this machine", again)
 
 
-def _whole(agent: Agent, scope: str, there: list[places.Place], start: Path) -> Seen:
+def _whole(agent: Agent, scope: str, there: list[places.Place], start: Path) -> Finding:
     worktree = _worktree(start) if scope == "global" else None
     if worktree and (off := _switched_off(agent, places.also_read(agent, worktree))):
         return fail(off, f"git daytona install --agent {agent.name} --project")
@@ -72,7 +72,7 @@ def _worktree(start: Path) -> Path | None:
     return None
 
 
-def _server(agent: Agent, start: Path) -> Seen:
+def _server(agent: Agent, start: Path) -> Finding:
     """Every server of our name has to be ours: its tools are let through by their names."""
     if not agent.prefix:
         return ok(f"{agent.title} has no MCP servers")
@@ -86,7 +86,7 @@ def _server(agent: Agent, start: Path) -> Seen:
     return ok(f"no other MCP server is called '{SERVER}'")
 
 
-def _shell(agent: Agent) -> Seen:
+def _shell(agent: Agent) -> Finding:
     names = ", ".join(agent.shells.split())
     if agent.rewritten is None:
         text = f"{names}: denied; the hooks of {agent.title} cannot redirect it to a sandbox"
@@ -94,7 +94,7 @@ def _shell(agent: Agent) -> Seen:
     return ok(f"{names}: each command runs in the session's sandbox")
 
 
-def _own_tools(agent: Agent, start: Path) -> Seen:
+def _own_tools(agent: Agent, start: Path) -> Finding:
     allowed = host_tools.opted_in(start)
     if allowed is None or allowed:
         names = "all tools" if allowed is None else ", ".join(sorted(allowed))

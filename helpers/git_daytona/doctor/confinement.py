@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from git_daytona.doctor.findings import Seen, fail, ok, warn
+from git_daytona.doctor.findings import Finding, fail, ok, warn
 from git_daytona.opencode import registration
 from git_daytona.service import charge
 
@@ -20,7 +20,7 @@ POLL_SECONDS = 0.2
 ANSWER_BYTES = 4 * 1024 * 1024
 
 
-def confined(worktree: Path) -> Seen:
+def confined(worktree: Path) -> Finding:
     """Look at every OpenCode that runs in a worktree."""
     charge.check(worktree)
     if (service := charge.background()) is not None:

@@ -7,7 +7,7 @@ from git_daytona.api import network
 from git_daytona.api.cloud import Cloud, KeyInfo
 from git_daytona.base.endpoint import Endpoint
 from git_daytona.base.errors import GitDaytonaError, NotFound, SandboxGone
-from git_daytona.doctor.findings import Seen, fail, ok, skipped, warn
+from git_daytona.doctor.findings import Finding, fail, ok, skipped, warn
 from git_daytona.git.repository import Repository, find
 from git_daytona.sessions import state
 from git_daytona.sessions.coordinator import Coordinator
@@ -43,7 +43,7 @@ class Service:
     def directory(self) -> Path:
         return self.worktree or self.start
 
-    def settings(self) -> Seen:
+    def settings(self) -> Finding:
         preferred = preferences.load(self.directory)
         self.found: Settings = order.applied(settings.load(self.directory), preferred)
         self.cloud = Cloud(self.found)
@@ -59,20 +59,20 @@ class Service:
             return warn(text, "see SETTINGS in git-daytona(1)")
         return ok(text)
 
-    def key(self) -> Seen:
+    def key(self) -> Finding:
         _, source = self.found.api_key()
         if remark := cli_profile.warning(self.found.api_url, source):
             return warn(f"from {source}", remark)
         return ok(f"from {source}")
 
-    def api(self) -> Seen:
+    def api(self) -> Finding:
         answer = self.policy.answer()
         if isinstance(answer, GitDaytonaError):
             raise answer.but()  # it may be raised again
         proxy = network.proxy_for(self.found.api_url)
         return ok(f"{self.found.api_url} answers{f', through {proxy}' if proxy else ''}")
 
-    def accepted(self) -> Seen:
+    def accepted(self) -> Finding:
         self._key = self.cloud.key_info()
         text = f"accepted, named '{self._key.name}'" if self._key.name else "accepted"
         if lacks := self._key.lacks:
@@ -84,7 +84,7 @@ class Service:
             return warn(text, f"make a new one: {KEYS_PAGE}")
         return ok(text)
 
-    def clock(self) -> Seen:
+    def clock(self) -> Finding:
         if self._key is None or self._key.answered_at is None:
             return skipped("the API did not say what time it is")
         skew = (datetime.now(UTC) - self._key.answered_at).total_seconds()
@@ -94,7 +94,7 @@ class Service:
             return warn(text, "set the clock (timedatectl set-ntp true)")
         return ok("within a minute of the API's")
 
-    def snapshot(self) -> Seen:
+    def snapshot(self) -> Finding:
         name = self.found.snapshot
         if name is None:
             return ok("Daytona's default")
@@ -111,7 +111,7 @@ class Service:
             return warn(f"the snapshot '{name}' is {found}", remedy)
         return ok(f"'{name}' is active")
 
-    def gateway(self) -> Seen:
+    def gateway(self) -> Finding:
         """As ``daytona-pin verify --live`` judges."""
 
         asked: list[Endpoint] = []
@@ -134,7 +134,7 @@ class Service:
             return fail(text, hint)
         return warn(f"{text}; {report.notes[0]}", hint) if report.notes else ok(text)
 
-    def _blocked(self, gateway: Endpoint, problem: GitDaytonaError) -> Seen:
+    def _blocked(self, gateway: Endpoint, problem: GitDaytonaError) -> Finding:
         """Say what is likely where HTTPS comes through and SSH does not."""
         if presented.has_proxy(gateway):
             text = f"{gateway}: behind a proxy of your ssh configuration, and was not looked at"
@@ -148,14 +148,14 @@ class Service:
             )
         return fail(f"{problem.message}; the API answers, so a firewall may block SSH", remedy)
 
-    def leases(self) -> Seen:
+    def leases(self) -> Finding:
         stale = leases.stale(self.found.api_url)
         if stale:
             text = f"{len(stale)} left by killed processes: their tokens may be alive"
             return warn(text, "revoke them: git daytona recover")
         return ok("none is stale")
 
-    def sessions(self) -> Seen:
+    def sessions(self) -> Finding:
         if self.repository is None:
             return skipped("there is no repository here")
         every = Coordinator(self.repository, self.found).sessions()

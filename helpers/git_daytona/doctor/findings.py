@@ -21,16 +21,20 @@ class Status(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What a check saw; what to do about it where that is not fine."""
+class Finding:
+    """A check's name (``run`` gives it) and what it saw; what to do where that is not fine."""
 
+    check: str
     status: Status
     detail: str
     hint: str | None = None
 
+    def row(self) -> dict[str, str | None]:
+        return vars(self) | {"status": self.status.value}
 
-ok, skipped = partial(Seen, Status.OK), partial(Seen, Status.SKIPPED)
-warn, fail = partial(Seen, Status.WARN), partial(Seen, Status.FAIL)
+
+ok, skipped = partial(Finding, "", Status.OK), partial(Finding, "", Status.SKIPPED)
+warn, fail = partial(Finding, "", Status.WARN), partial(Finding, "", Status.FAIL)
 
 
 @dataclass(frozen=True)
@@ -40,37 +44,24 @@ class Check:
     the caller's thread, where Ctrl-C unwinds it."""
 
     name: str
-    look: Callable[[], Seen]
+    look: Callable[[], Finding]
     needs: tuple[str, ...] = ()
     bounded: bool = False
 
 
-@dataclass(frozen=True)
-class Finding:
-    """A check's name and what it saw, redacted and fit for a terminal, each in one line."""
-
-    check: str
-    status: Status
-    detail: str
-    hint: str | None
-
-    def row(self) -> dict[str, str | None]:
-        return vars(self) | {"status": self.status.value}
-
-
 def run(checks: Iterable[Check], *, seconds: float = CHECK_SECONDS) -> Iterator[Finding]:
-    """Run the checks, and yield what each finds as soon as it is known."""
+    """Run the checks, and yield what each finds as soon as it is known, fit for a terminal."""
     broken: set[str] = set()
     for check in checks:
         lacking = next((name for name in check.needs if name in broken), None)
-        seen = skipped(f"it needs '{lacking}'") if lacking else _within(seconds, check)
-        if seen.status in (Status.FAIL, Status.SKIPPED):
+        found = skipped(f"it needs '{lacking}'") if lacking else _within(seconds, check)
+        if found.status in (Status.FAIL, Status.SKIPPED):
             broken.add(check.name)
-        hint = _line(seen.hint) if seen.hint else None
-        yield Finding(check.name, seen.status, _line(seen.detail), hint)
+        hint = _line(found.hint) if found.hint else None
+        yield Finding(check.name, found.status, _line(found.detail), hint)
 
 
-def _within(seconds: float, check: Check) -> Seen:
+def _within(seconds: float, check: Check) -> Finding:
     """What a check sees, or why it sees nothing."""
     try:
         return check.look() if check.bounded else threads.within(seconds, check.look)

@@ -19,7 +19,7 @@ from git_daytona.base.errors import MissingProgram, TimedOut
 from git_daytona.base.progress import Progress
 from git_daytona.base.run import run
 from git_daytona.doctor import machine
-from git_daytona.doctor.findings import Seen, fail, ok
+from git_daytona.doctor.findings import Finding, fail, ok
 from git_daytona.git import environment
 from git_daytona.git.repository import Repository, discover, failure
 from git_daytona.opencode import registration
@@ -53,7 +53,7 @@ Daytona = Callable[[Path], AbstractContextManager[Embedded]]
 """Starts an embedded Daytona in a folder."""
 
 
-def look(worktree: Path, start: Path, daytona: Daytona) -> Seen:
+def look(worktree: Path, start: Path, daytona: Daytona) -> Finding:
     """Run the OpenCode on PATH as it is set up for a worktree. Nothing of it is left."""
     program = machine.find_opencode()
     if program is None:
@@ -285,7 +285,7 @@ def _lines(log: Path) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith(" ")]
 
 
-def verdict(plan: Plan, done: Done) -> Seen:
+def verdict(plan: Plan, done: Done) -> Finding:
     """What was seen, the worst of it first."""
     which = f"OpenCode {done.version}".rstrip()
     if done.acted_here:

@@ -12,7 +12,7 @@ from git_daytona import __version__, ssh
 from git_daytona.base import paths
 from git_daytona.base.errors import BadSetting, MissingProgram, TimedOut
 from git_daytona.base.run import run
-from git_daytona.doctor.findings import Seen, fail, ok, skipped, warn
+from git_daytona.doctor.findings import Finding, fail, ok, skipped, warn
 from git_daytona.git import branches, version
 from git_daytona.git.repository import Repository
 from git_daytona.opencode import closing, registration
@@ -26,14 +26,14 @@ UNUSED = "OpenCode is not used here"
 NO_OPENCODE = "install it (https://opencode.ai); git daytona's own commands work without it"
 
 
-def python() -> Seen:
+def python() -> Finding:
     return ok(
         f"git-daytona {__version__}, Python {platform.python_version()}, "
         f"{platform.system()} {platform.machine()}"
     )
 
 
-def shim() -> Seen:
+def shim() -> Finding:
     """The plugin file of this installation."""
     if not (registration.PLUGIN / "index.js").is_file():
         return fail(f"'{registration.PLUGIN}' is missing", "install git-daytona again")
@@ -45,7 +45,7 @@ def find_opencode() -> str | None:
     return shutil.which("opencode", path=ssh.search_path(os.environ.get("PATH", "")))
 
 
-def opencode(worktree: Path | None, start: Path) -> Seen:
+def opencode(worktree: Path | None, start: Path) -> Finding:
     program = find_opencode()
     if program is None:
         if _registered(worktree, start)[0]:
@@ -69,7 +69,7 @@ def opencode(worktree: Path | None, start: Path) -> Seen:
     return ok(text)
 
 
-def plugin(worktree: Path | None, start: Path) -> Seen:
+def plugin(worktree: Path | None, start: Path) -> Finding:
     """Whether OpenCode, run here, loads our plugin, once, and not Daytona's other one as well."""
     own, others = _registered(worktree, start)
     if not own:
@@ -97,7 +97,7 @@ def plugin(worktree: Path | None, start: Path) -> Seen:
     return _closed(worktree, start, where[0]) or ok(text)
 
 
-def _closed(worktree: Path | None, start: Path, where: Path) -> Seen | None:
+def _closed(worktree: Path | None, start: Path, where: Path) -> Finding | None:
     """What leaves OpenCode open where the plugin does not load; None if nothing does."""
     configs = registration.usable(worktree, start)
     for config in configs:
@@ -145,7 +145,7 @@ def _take_back(path: Path) -> str:
     return f"take one back: git daytona uninstall {scope}"
 
 
-def git_version() -> Seen:
+def git_version() -> Finding:
     try:
         said = first_line("git", "--version")
     except MissingProgram:
@@ -153,7 +153,7 @@ def git_version() -> Seen:
     return _at_least(version.OLDEST, said.removeprefix("git version "), "update git")
 
 
-def repository(found: Repository | None, start: Path) -> Seen:
+def repository(found: Repository | None, start: Path) -> Finding:
     """Whether sessions of this directory can be synced."""
     unsynced = "sessions here would not be synced"
     if found is None:
@@ -169,7 +169,7 @@ def repository(found: Repository | None, start: Path) -> Seen:
     return ok(str(found.worktree))
 
 
-def ssh_version(environ: Mapping[str, str]) -> Seen:
+def ssh_version(environ: Mapping[str, str]) -> Finding:
     try:
         program = ssh.find_ssh(environ.get("DAYTONA_SSH_BINARY", ""), environ.get("PATH", ""))
     except ssh.Refusal as problem:
@@ -185,7 +185,7 @@ def ssh_version(environ: Mapping[str, str]) -> Seen:
     return _at_least(SSH, text, "update OpenSSH, or set DAYTONA_SSH_BINARY to a newer one")
 
 
-def own_files() -> Seen:
+def own_files() -> Finding:
     """Whether state and log can be written, and whether a state file had to be set aside."""
     for path in (paths.storage(), paths.log_file().parent, paths.own_state()):
         there = next(folder for folder in (path, *path.parents) if folder.exists())
@@ -202,7 +202,7 @@ def own_files() -> Seen:
     return ok(f"'{paths.storage()}' and '{paths.own_state()}' are writable")
 
 
-def isolation(kind: Callable[[], str] | None, *, matters: bool) -> Seen:
+def isolation(kind: Callable[[], str] | None, *, matters: bool) -> Finding:
     """What keeps sandboxes of the embedded Daytona apart from the user's files."""
     if kind is None:
         return skipped("not asked")
@@ -230,7 +230,7 @@ def version_in(text: str) -> tuple[int, int] | None:
     return (int(found.group(1)), int(found.group(2))) if found else None
 
 
-def _at_least(wanted: tuple[int, int], said: str, hint: str) -> Seen:
+def _at_least(wanted: tuple[int, int], said: str, hint: str) -> Finding:
     version = version_in(said)
     if version is None:
         return warn(f"its version cannot be told: {said[:60]}", hint)
