@@ -1,5 +1,6 @@
 """``git-remote-daytona``: git's helper for remotes in sandboxes (gitremote-helpers(7))."""
 
+import io
 import os
 
 import click
