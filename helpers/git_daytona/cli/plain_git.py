@@ -283,8 +283,10 @@ def _pager(command: str) -> str:
 
 def foreground(command: tuple[str, ...], stdin: bytes | None = None, **more: str) -> int:
     """Run it with the user's configuration, pager and terminal, but without our key."""
+    env = ssh.scrubbed(dict(os.environ)) | more
+    if stdin is None:
+        return run.foreground(command, env)
     with tempfile.TemporaryFile() as source:
-        source.write(stdin or b"")
+        source.write(stdin)
         source.seek(0)
-        given = None if stdin is None else source.fileno()
-        return run.foreground(command, ssh.scrubbed(dict(os.environ)) | more, stdin=given)
+        return run.foreground(command, env, stdin=source.fileno())
