@@ -35,6 +35,11 @@ _PASSED = {
     "loglevel": "quiet|fatal|error",
 }
 """Names and values of ``-o`` that are passed on: the line's quality."""
+_OFF = (
+    *("permitlocalcommand", "forwardagent", "forwardx11", "forwardx11trusted", "tunnel"),
+    *("controlmaster", "controlpersist", "gatewayports", "updatehostkeys"),
+    *("passwordauthentication", "kbdinteractiveauthentication", "pubkeyauthentication"),
+)
 _HOLDS = {
     "batchmode": _SWITCH,  # nothing is asked anyway
     "sendenv": "git_protocol",
@@ -43,14 +48,7 @@ _HOLDS = {
     "requesttty": "no|auto",
     "controlpath": "none",
     "stricthostkeychecking": "yes",
-    **dict.fromkeys(
-        (
-            *("permitlocalcommand", "forwardagent", "forwardx11", "forwardx11trusted", "tunnel"),
-            *("controlmaster", "controlpersist", "gatewayports", "updatehostkeys"),
-            *("passwordauthentication", "kbdinteractiveauthentication", "pubkeyauthentication"),
-        ),
-        "no",
-    ),
+    **dict.fromkeys(_OFF, "no"),
 }
 """Names and values of ``-o`` that say what holds anyway; programs that start an ssh pass some."""
 
@@ -83,10 +81,8 @@ def on_loopback(spec: str, letter: str) -> tuple[str, str]:
         return f"-{letter}", spec
     found = _PORT.fullmatch(spec) if _PLAIN.fullmatch(spec) else None
     if found is None or (letter == "L") != bool(found["rest"]):
-        raise _refuse(
-            f"-{letter} {spec}",
-            f"-{letter} [{LOOPBACK}:]PORT{':HOST:PORT' if letter == 'L' else ''}",
-        )
+        form = f"[{LOOPBACK}:]PORT{':HOST:PORT' if letter == 'L' else ''}"
+        raise _refuse(f"-{letter} {spec}", f"-{letter} {form}")
     return f"-{letter}", f"{found['six'] or LOOPBACK}:{found['port']}{found['rest'] or ''}"
 
 

@@ -119,9 +119,8 @@ def recover() -> int:
             common.warn(line)
         if not found.done and not found.failed and not found.away:
             messages.note("there was nothing to recover")
-        if found.failed:
-            return GitDaytonaError.status
-        return Elsewhere.status if found.away else 0
+        away = Elsewhere.status if found.away else 0
+        return GitDaytonaError.status if found.failed else away
 
 
 @click.command()

@@ -154,7 +154,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class _Server(ThreadingHTTPServer):
-    daemon_threads = True
     plan: Plan
 
     def handle_error(self, *_: object) -> None:
