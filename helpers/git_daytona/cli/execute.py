@@ -68,13 +68,20 @@ def exec_(
         if tty:
             return shell.run_on_terminal(coordinator, name, line, place)
         typed = sys.stdin is None or sys.stdin.isatty()  # what a person types is no input
-        source, screen = execution.Input(None if typed else sys.stdin.fileno()), _Screen()
+        source = execution.Input(None if typed else sys.stdin.fileno())
+        streams = (_Stream("stdout"), _Stream("stderr"))
+
+        def show(*printed: bytes) -> None:
+            for stream, data in zip(streams, printed, strict=True):
+                if data:
+                    stream.write(data)
+
         run, whole = execution.prepare(
             *(coordinator, name, line, place),
             seconds=timeout,
             merged=os.path.sameopenfile(1, 2),  # their order counts then
             source=source,
-            show=screen.show,
+            show=show,
         )
         with (
             signals.handling((signal.SIGINT,), lambda _: run.interrupt()),
@@ -85,7 +92,8 @@ def exec_(
             except BrokenPipeError:
                 return boundary.reader_gone()
             finally:
-                screen.finish()
+                for stream in streams:
+                    stream.finish()
         if notice:
             common.warn(notice)
         return status
@@ -131,23 +139,9 @@ _TAKEN = re.compile(r"\x1b\[(?:[0-9;:]{0,40}m|K)|\r")
 _BEGUN = re.compile(r"\x1b(?:\[[0-9;:]{0,40})?$")
 
 
-class _Screen:
-    """Where output and errors go; a terminal gets no control characters of them (case 51)."""
-
-    def __init__(self) -> None:
-        self._streams = [_Stream("stdout"), _Stream("stderr")]
-
-    def show(self, output: bytes, errors: bytes) -> None:
-        for stream, data in zip(self._streams, (output, errors), strict=True):
-            if data:
-                stream.write(data)
-
-    def finish(self) -> None:
-        for stream in self._streams:
-            stream.finish()
-
-
 class _Stream:
+    """Where output or errors go; a terminal gets no control characters of them (case 51)."""
+
     def __init__(self, name: str) -> None:
         self._name = name
         self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
