@@ -261,10 +261,8 @@ def scan(host: Endpoint | None, as_json: bool) -> None:
     """Print what the gateway presents; it proves nothing: a forged one presents its own key."""
     endpoint = host or _ask_endpoint(_policy())
     keys = presented.all_keys(endpoint)
-    warn(
-        "this is what answers at that address just now, which proves nothing: compare the "
-        "fingerprints"
-    )
+    remedy = "compare the fingerprints"
+    warn(f"this is what answers at that address just now, which proves nothing: {remedy}")
     if not as_json:
         for key in keys:
             messages.note(str(key))

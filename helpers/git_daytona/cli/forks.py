@@ -42,10 +42,8 @@ def fork(count: int, title: str | None, name: str) -> None:
             called = title or origin.title or None
             started = work.begin(coordinator, new_id(), called, origin=origin.id)
             session = started.session
-            click.echo(
-                f"session {session.name} started: sandbox {session.sandbox_id}, "
-                f"branch {session.branch}"
-            )
+            place = f"sandbox {session.sandbox_id}, branch {session.branch}"
+            click.echo(f"session {session.name} started: {place}")
             common.warn_of_dangers(coordinator, session)
             coordinator.state.take_notice(session.id)  # which says the same, to an agent
             messages.note(started.forked)

@@ -221,10 +221,8 @@ def find_work(name: str, verb: str, words: tuple[str, ...] = (), *, synced: bool
     if away is not None:
         messages.note(f"{away.message}; this is what came back last")
     elif session.needs_sync:
-        messages.note(
-            f"hint: session {number} was used since its last sync; to see that, too: "
-            f"git daytona sync {number}"
-        )
+        remedy = f"to see that, too: git daytona sync {number}"
+        messages.note(f"hint: session {number} was used since its last sync; {remedy}")
     return work
 
 

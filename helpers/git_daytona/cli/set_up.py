@@ -63,10 +63,8 @@ def install_(scope: str | None, dry_run: bool, agent: str) -> None:
         messages.note(f"replaced: '{spec}', a plugin of another installation")
     options.make(change, dry_run)
     if change and worktree is not None:
-        messages.note(
-            f"note: '{change.path.name}' now names a file of this machine, and forbids "
-            "OpenCode's own tools where that is missing"
-        )
+        named = "a file of this machine, and forbids OpenCode's own tools where that is missing"
+        messages.note(f"note: '{change.path.name}' now names {named}")
         messages.note("hint: for all projects, in no file of theirs: git daytona install --global")
     for line in install.rivals(worktree or _here(), Path.cwd(), change.path):
         warn(line)

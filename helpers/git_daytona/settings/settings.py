@@ -115,10 +115,8 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Sett
     warnings: list[str] = []
     dotenv = read_dotenv(project, warnings.append) if project is not None else {}
     if ignored := [name for name in NEVER_FROM_DOTENV if dotenv.get(name, "").strip()]:
-        warnings.append(
-            f"{', '.join(ignored)} in '.env' ignored: a repository may not choose this; set "
-            "it in the environment instead"
-        )
+        names, remedy = ", ".join(ignored), "set it in the environment instead"
+        warnings.append(f"{names} in '.env' ignored: a repository may not choose this; {remedy}")
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for each in VARIABLES:
