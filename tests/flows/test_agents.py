@@ -7,7 +7,7 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from git_daytona.agents import command_line
+from git_daytona.agents import command_line, gate
 from git_daytona.agents.table import AGENTS
 from support.round_trip import BIN
 
@@ -37,8 +37,8 @@ def call(command, agent, repo, session, line, cwd=None):
     whole = json.loads(whole.replace('"CWD"', json.dumps(str(repo))))
     (name,) = (each for each in whole if each in ("session_id", "sessionId", "conversation_id"))
     whole |= {name: session}
-    argument = AGENTS[agent].shells[whole["tool_name"]]
-    whole["tool_input"][argument] = line
+    assert whole["tool_name"] in AGENTS[agent].shells.split()
+    whole["tool_input"][gate.COMMAND] = line
     done = command(
         "git-daytona", "hook", "pre-tool", "--agent", agent, cwd=repo, stdin=json.dumps(whole)
     )
@@ -47,7 +47,7 @@ def call(command, agent, repo, session, line, cwd=None):
     inner = answer.get("hookSpecificOutput", answer)
     names = ("updatedInput", "tool_input", "updated_input", "input")
     (found,) = (inner[name] for name in names if name in inner)
-    return shell(found[argument], cwd or repo)
+    return shell(found[gate.COMMAND], cwd or repo)
 
 
 def test_several_agents_at_once_have_sessions_of_their_own(command, local, repo, coordinate):

@@ -627,14 +627,14 @@ def test_stale_leases(
 def test_checks_are_bounded_and_independent() -> None:
     release = threading.Event()
 
-    def hang() -> findings.Seen:
+    def hang() -> findings.Finding:
         release.wait(60)
         return ok("late")
 
-    def break_() -> findings.Seen:
+    def break_() -> findings.Finding:
         raise RuntimeError("a bug")
 
-    def refuse() -> findings.Seen:
+    def refuse() -> findings.Finding:
         raise BadSetting("it is\nwrong \x1b[31m")
 
     checks = [

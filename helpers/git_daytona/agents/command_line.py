@@ -44,9 +44,7 @@ def decoded(word: str) -> str:
 
 
 def exec_line(session: str, directory: Path, command: str) -> str:
-    """Return the command line that runs a command in a session's sandbox, for the project of a
-    directory wherever the agent starts it. Raises ValueError for a command that no command line can
-    hold."""
+    """Return the line that runs a command in a session's sandbox, for a directory's project."""
     if "\0" in command:
         raise ValueError("the command holds a NUL")
     words = (shlex.quote(program()), "exec --for-agent", encoded(str(directory)), session, "--")

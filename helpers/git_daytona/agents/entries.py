@@ -31,15 +31,14 @@ class Entry:
 
 
 class Kind(Protocol):
-    """A format. Each function raises Unfit for a text that is not of it. The last three are for one
-    whose values ``parse`` gives as they are."""
+    """A format. Each function raises Unfit for a text that is not of it."""
 
     FRESH: ClassVar[str] = ""
     """The file where there is none."""
 
     @staticmethod
     def parse(text: str) -> Any:
-        """Read it."""
+        """Return its values as Python has them."""
 
     @staticmethod
     def add(text: str, entries: Sequence[Entry]) -> str:
@@ -57,11 +56,10 @@ class Kind(Protocol):
     def has(cls, text: str, entries: Sequence[Entry]) -> bool:
         """Whether all of them are there as they would be put in."""
         values = cls.parse(text)
+        found = [(below(values, entry.keys), entry) for entry in entries]
         return all(
-            entry.value in (below(values, entry.keys) or ())
-            if entry.listed
-            else below(values, entry.keys) == entry.value
-            for entry in entries
+            isinstance(there, list) and it.value in there if it.listed else there == it.value
+            for there, it in found
         )
 
     @classmethod
@@ -136,8 +134,3 @@ def unmarked(text: str) -> str:
     if not found.group(1):
         before = before.removesuffix("\n")
     return before + text[found.end() :]
-
-
-def marked(text: str) -> bool:
-    """Whether there is a block of ours."""
-    return _BLOCK.search(text) is not None

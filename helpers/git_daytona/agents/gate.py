@@ -22,6 +22,9 @@ from git_daytona.service.jsonrpc import word
 
 ANSWER_SECONDS = 20
 """How long one call may be thought about; agents give a hook 30 seconds, or more."""
+ACTING_THERE = "Use the tools that act there"
+COMMAND = "command"
+"""The argument of every agent's shell that holds the command line."""
 _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
@@ -58,8 +61,7 @@ def denial(agent: Agent, why: str) -> Answer:
 
 
 def _judged(agent: Agent, payload: dict[str, Any], here: Path) -> Mapping[str, Any] | None:
-    """Return the arguments that a call runs with instead of its own; None if it runs as it is.
-    Raises NotRun."""
+    """Return the arguments to run with instead; None: as the call is. Raises NotRun."""
     tool, arguments = word(payload, "tool_name"), payload.get("tool_input")
     if tool is None:
         raise NotRun("the call names no tool")
@@ -73,30 +75,24 @@ def _judged(agent: Agent, payload: dict[str, Any], here: Path) -> Mapping[str, A
     allowed = host_tools.opted_in(directory)
     if allowed is None or any(fnmatch.fnmatchcase(tool, pattern) for pattern in allowed):
         return None
-    if tool in agent.shells and agent.rewritten is not None:
-        return _moved(_object(arguments), agent.shells[tool], _session(payload), directory)
-    raise NotRun(_refusal(agent, tool))
+    if tool in agent.shells.split() and agent.rewritten is not None:
+        return _moved(_object(arguments), _session(payload), directory)
+    instead = agent.instead(tool)
+    advice = f"Use {agent.prefix}{instead}, which acts there" if instead else ACTING_THERE
+    raise NotRun(host_tools.blocked(tool, advice))
 
 
-def _moved(arguments: dict[str, Any], name: str, session: str, directory: Path) -> dict[str, Any]:
+def _moved(arguments: dict[str, Any], session: str, directory: Path) -> dict[str, Any]:
     """Return a shell's arguments with a command that runs in the sandbox."""
-    command = arguments.get(name)
+    command = arguments.get(COMMAND)
     if not isinstance(command, str) or not command.strip():
-        raise NotRun(f"the call has no '{name}' that could run in the sandbox")
+        raise NotRun(f"the call has no '{COMMAND}' that could run in the sandbox")
     try:
-        return {**arguments, name: command_line.exec_line(session, directory, command)}
+        return {**arguments, COMMAND: command_line.exec_line(session, directory, command)}
     except UnicodeEncodeError:
         raise NotRun("the command is not Unicode") from None
     except ValueError as problem:
         raise NotRun(str(problem)) from None
-
-
-def _refusal(agent: Agent, tool: str) -> str:
-    instead = agent.instead(tool)
-    advice = "Use the tools that act there"
-    if instead:
-        advice = f"Use {agent.prefix}{instead}, which acts there"
-    return host_tools.blocked(tool, advice)
 
 
 def _object(arguments: Any) -> dict[str, Any]:

@@ -15,29 +15,23 @@ class Json(Kind):
     FRESH: ClassVar[str] = "{\n}\n"
 
     @staticmethod
-    def parse(text: str) -> Document:
-        try:
-            document = jsonc.parse(text)
-        except jsonc.Malformed as problem:
-            raise Unfit(f"is not JSON with comments: {problem}") from problem
-        if document.root.kind != "object":
-            raise Unfit("holds no JSON object")
-        return document
+    def parse(text: str) -> Any:
+        document = _document(text)
+        return _value(document, document.root)
 
     @staticmethod
     def add(text: str, entries: Sequence[Entry]) -> str:
         for entry in entries:
-            text = _added(Json.parse(text), entry)
+            text = _added(_document(text), entry)
         return text
 
     @staticmethod
     def remove(text: str, entries: Sequence[Entry]) -> str:
-        """Take out what add() has put in. A plain word that the user may have, too, is ours only
-        where something is that cannot be taken for theirs."""
+        """Take out what add() has put in; a word that may be the user's only beside others."""
         if not Json.found(text, entries):
             return text
         for entry in reversed(entries):
-            while (shorter := _removed(Json.parse(text), entry)) is not None:
+            while (shorter := _removed(_document(text), entry)) is not None:
                 text = shorter
                 if not is_ours(entry.value):
                     break
@@ -45,45 +39,34 @@ class Json(Kind):
 
     @staticmethod
     def found(text: str, entries: Sequence[Entry]) -> bool:
-        document = Json.parse(text)
+        document = _document(text)
         return any(_ours(document, entry) for entry in entries if is_ours(entry.value))
 
-    @classmethod
-    def has(cls, text: str, entries: Sequence[Entry]) -> bool:
-        document = Json.parse(text)
-        for entry in entries:
-            items = _way(document, entry)
-            if items is None or not any(
-                _value(document, each.value) == entry.value for each in items[-1]
-            ):
-                return False
-        return True
 
-    @classmethod
-    def others(cls, text: str, entries: Sequence[Entry]) -> None:
-        """An edit in place touches nothing else."""
-
-    @classmethod
-    def value(cls, text: str, keys: Sequence[str]) -> Any:
-        document = Json.parse(text)
-        node: Node | None = document.root
-        for key in keys:
-            item = node.item(key) if node is not None else None
-            node = item.value if item else None
-        return _value(document, node) if node is not None else None
+def _document(text: str) -> Document:
+    try:
+        document = jsonc.parse(text)
+    except jsonc.Malformed as problem:
+        raise Unfit(f"is not JSON with comments: {problem}") from problem
+    if document.root.kind != "object":
+        raise Unfit("holds no JSON object")
+    return document
 
 
 def _value(document: Document, node: Node) -> Any:
-    """A value without comments; None for what Python's json does not take (a trailing comma)."""
+    """A value without comments; the text of what stands for one, or is too long a number."""
+    if node.kind == "object":
+        return {item.key: _value(document, item.value) for item in node.items}
+    if node.kind == "array":
+        return [_value(document, item.value) for item in node.items]
     try:
         return json.loads(document.source(node))
     except ValueError:
-        return None
+        return document.source(node)
 
 
 def _way(document: Document, entry: Entry) -> list[list[Item]] | None:
-    """The properties that lead to an entry, each alone in a list, and last the candidates for it.
-    None where there is no such place."""
+    """List the properties on the way to an entry, each alone, and last the candidates for it."""
     node, found = document.root, []
     for key in entry.keys:
         item = node.item(key)

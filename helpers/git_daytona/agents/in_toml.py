@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from git_daytona.agents.entries import Entry, Kind, Unfit, at_end, below, marked, unmarked
+from git_daytona.agents.entries import Entry, Kind, Unfit, at_end, below, unmarked
 
 
 class Toml(Kind):
@@ -32,7 +32,7 @@ class Toml(Kind):
 
     @staticmethod
     def found(text: str, entries: Sequence[Entry]) -> bool:
-        return marked(text)
+        return unmarked(text) != text
 
 
 def _table(entry: Entry) -> str:

@@ -86,8 +86,7 @@ def _child(node: Any, key: str) -> tuple[Any, Any] | None:
 
 
 def _cut(text: str, entry: Entry) -> str:
-    """The text without an entry that the agent has written in its own way, and without the mapping
-    around it if that has nothing else."""
+    """Take out an entry that the agent has written in its way, and the mapping if that is all."""
     outer, name = entry.keys
     found = _child(_yaml(text), outer)
     inner = _child(found[1], name) if found else None

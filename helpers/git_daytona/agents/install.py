@@ -1,5 +1,4 @@
-"""Plan the changes to an agent's configuration: entries of ours in, or out. Nothing is remembered
-besides the configuration itself."""
+"""Plan the changes to an agent's configuration, in which alone is what was done."""
 
 import os
 from collections.abc import Collection
@@ -50,7 +49,7 @@ def is_of_project(agent: Agent, worktree: Path) -> bool:
 def present(place: Place) -> bool:
     """Whether a file has all of our entries as this installation writes them. Raises BadSetting."""
     before = files.read_text(place.path)
-    return before is not None and _has(place, before.decode())
+    return before is not None and (not place.entries or _has(place, before.decode()))
 
 
 def partly(place: Place) -> bool:

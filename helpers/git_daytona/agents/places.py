@@ -4,12 +4,12 @@ server, and what forbids its own tools. With a worktree those of that project, e
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import git_daytona
 from git_daytona.agents import command_line, table
 from git_daytona.agents.entries import Entry, Kind
 from git_daytona.agents.in_json import Json
@@ -33,12 +33,11 @@ _ENVIRONMENT = (
 
 @dataclass(frozen=True)
 class Place:
-    """A file, its format, and our entries in it. ``fresh`` is what it is made from where there is
-    none."""
+    """A file, its format, our entries in it, and what it is made from where there is none."""
 
     path: Path
     kind: type[Kind]
-    entries: tuple[Entry, ...]
+    entries: Sequence[Entry]
     fresh: str | None = None
 
     @property
@@ -77,14 +76,10 @@ def _line(script: str) -> str:
 
 
 def _hooks(agent: Agent, shape: Callable[[str, int], Any]) -> list[Entry]:
-    before = Entry(("hooks", agent.before), shape(pre_tool(agent), HOOK_SECONDS), listed=True)
-    return [
-        before,
-        *(
-            Entry(("hooks", name), shape(event(agent, ours), EVENT_SECONDS), listed=True)
-            for name, ours in agent.events.items()
-        ),
-    ]
+    hooks = {agent.before: shape(pre_tool(agent), HOOK_SECONDS)}
+    for name, ours in agent.events.items():
+        hooks[name] = shape(event(agent, ours), EVENT_SECONDS)
+    return [Entry(("hooks", name), each, listed=True) for name, each in hooks.items()]
 
 
 def _server(agent: Agent, **more: Any) -> dict[str, Any]:
@@ -99,27 +94,28 @@ def _own_tools(agent: Agent, *keys: str) -> list[Entry]:
     return [Entry(keys, name, listed=True) for name in names if name not in table.TOOLS]
 
 
-def _grouped(command: str, seconds: int) -> dict[str, Any]:
-    return {"hooks": [{"type": "command", "command": command, "timeout": seconds}]}
+def _hook(command: str, seconds: int, **more: object) -> dict[str, Any]:
+    return {"type": "command", "command": command, "timeout": seconds, **more}
+
+
+def _grouped(command: str, seconds: int, **more: object) -> dict[str, Any]:
+    return {"hooks": [_hook(command, seconds, **more)]}
 
 
 def _claude(agent: Agent, worktree: Path | None) -> list[Place]:
     own = os.environ.get("CLAUDE_CONFIG_DIR")
     folder = Path(own) if own else paths.home() / ".claude"
     settings = [*_hooks(agent, _grouped), *_own_tools(agent, "permissions", "deny")]
-    servers = (Entry(("mcpServers", SERVER), _server(agent, type="stdio")),)
+    servers = [Entry(("mcpServers", SERVER), _server(agent, type="stdio"))]
     if worktree is None:
-        state = folder / ".claude.json" if own else paths.home() / ".claude.json"
-        return [
-            Place(folder / "settings.json", Json, tuple(settings)),
-            Place(state, Json, servers),
-        ]
+        state = (folder if own else paths.home()) / ".claude.json"
+        return [Place(folder / "settings.json", Json, settings), Place(state, Json, servers)]
     settings += [
         Entry(("enabledMcpjsonServers",), SERVER, listed=True),
         Entry(("disableAllHooks",), False),  # the repository's own settings might say otherwise
     ]
     return [
-        Place(worktree / ".claude" / "settings.local.json", Json, tuple(settings)),
+        Place(worktree / ".claude" / "settings.local.json", Json, settings),
         Place(worktree / ".mcp.json", Json, servers),
     ]
 
@@ -129,60 +125,49 @@ def _codex(agent: Agent, worktree: Path | None) -> list[Place]:
     folder = own if worktree is None else worktree / ".codex"
     # it passes on nothing else of the environment to a server
     server = {**_server(agent), "env_vars": list(_ENVIRONMENT)}
-    entries = (Entry(("mcp_servers", SERVER), server), *_hooks(agent, _grouped))
+    entries = [Entry(("mcp_servers", SERVER), server), *_hooks(agent, _grouped)]
     return [Place(folder / "config.toml", Toml, entries)]
 
 
 def _gemini(agent: Agent, worktree: Path | None) -> list[Place]:
-    def shape(command: str, seconds: int) -> dict[str, Any]:
-        hook = {"name": "git-daytona", "type": "command", "command": command}
-        return {"hooks": [{**hook, "timeout": seconds * 1000}]}
+    def in_milliseconds(command: str, seconds: int) -> dict[str, Any]:
+        return _grouped(command, seconds * 1000, name="git-daytona")
 
     # it keeps from a server what looks like a secret, unless it is named
     environment = {name: f"${{{name}:-}}" for name in _ENVIRONMENT}
-    folder = (worktree or paths.home()) / ".gemini"
     entries = [
-        *_hooks(agent, shape),
+        *_hooks(agent, in_milliseconds),
         Entry(("mcpServers", SERVER), {**_server(agent), "env": environment}),
         *_own_tools(agent, "tools", "exclude"),
     ]
-    return [Place(folder / "settings.json", Json, tuple(entries))]
+    return [Place((worktree or paths.home()) / ".gemini" / "settings.json", Json, entries)]
 
 
 def _cursor(agent: Agent, worktree: Path | None) -> list[Place]:
-    def shape(command: str, seconds: int) -> dict[str, Any]:
-        closed = {"failClosed": True} if "pre-tool" in command else {}
-        return {"command": command, "timeout": seconds, **closed}
+    def closed(command: str, seconds: int) -> dict[str, Any]:
+        more = {"failClosed": True} if "pre-tool" in command else {}
+        return {"command": command, "timeout": seconds, **more}
 
-    folder = (worktree or paths.home()) / ".cursor"
-    servers = (Entry(("mcpServers", SERVER), _server(agent)),)
+    folder, fresh = (worktree or paths.home()) / ".cursor", '{\n  "version": 1\n}\n'
+    servers = [Entry(("mcpServers", SERVER), _server(agent))]
     return [
-        Place(
-            folder / "hooks.json", Json, tuple(_hooks(agent, shape)), fresh='{\n  "version": 1\n}\n'
-        ),
+        Place(folder / "hooks.json", Json, _hooks(agent, closed), fresh),
         Place(folder / "mcp.json", Json, servers),
     ]
 
 
 def _vscode(agent: Agent, worktree: Path | None) -> list[Place]:
-    def shape(command: str, seconds: int) -> dict[str, Any]:
-        return {"type": "command", "command": command, "timeout": seconds}
-
     hooks, servers = paths.home() / ".copilot" / "hooks", _user_settings("Code")
     if worktree is not None:
         hooks, servers = worktree / ".github" / "hooks", worktree / ".vscode"
     server = Entry(("servers", SERVER), _server(agent, type="stdio"))
     return [
-        Place(hooks / "git-daytona.json", Json, tuple(_hooks(agent, shape))),
-        Place(servers / "mcp.json", Json, (server,)),
+        Place(hooks / "git-daytona.json", Json, _hooks(agent, _hook)),
+        Place(servers / "mcp.json", Json, [server]),
     ]
 
 
 def _goose(agent: Agent, worktree: Path | None) -> list[Place]:
-    def shape(command: str, seconds: int) -> dict[str, Any]:
-        hook = {"type": "command", "command": command, "timeout": seconds}
-        return {"hooks": [{**hook, "on_failure": "block"}]}
-
     if worktree is not None:
         raise UsageError("goose has no MCP servers of a project", hint="for all projects: --global")
     server = _server(agent)
@@ -196,24 +181,21 @@ def _goose(agent: Agent, worktree: Path | None) -> list[Place]:
         "timeout": 3600,
     }
     plugin = paths.home() / ".agents" / "plugins" / "git-daytona"
+    config = paths.xdg("XDG_CONFIG_HOME", ".config") / "goose" / "config.yaml"
     manifest = '{\n  "name": "git-daytona",\n  "version": "1.0.0"\n}\n'
+    hooks = _hooks(agent, partial(_grouped, on_failure="block"))
     return [
-        Place(plugin / "plugin.json", Json, (), fresh=manifest),
-        Place(plugin / "hooks" / "hooks.json", Json, tuple(_hooks(agent, shape))),
-        Place(
-            paths.xdg("XDG_CONFIG_HOME", ".config") / "goose" / "config.yaml",
-            Yaml,
-            (Entry(("extensions", SERVER), extension),),
-        ),
+        Place(plugin / "plugin.json", Json, (), manifest),
+        Place(plugin / "hooks" / "hooks.json", Json, hooks),
+        Place(config, Yaml, [Entry(("extensions", SERVER), extension)]),
     ]
 
 
 def _pi(agent: Agent, worktree: Path | None) -> list[Place]:
     own = Path(os.environ.get("PI_CODING_AGENT_DIR") or paths.home() / ".pi" / "agent")
     folder = own if worktree is None else worktree / ".pi"
-    extension = str(Path(git_daytona.__file__).absolute().parent / "agents" / "pi" / "index.js")
-    entry = Entry(("extensions",), extension, listed=True)
-    return [Place(folder / "settings.json", Json, (entry,))]
+    extension = str(Path(__file__).absolute().parent / "pi" / "index.js")
+    return [Place(folder / "settings.json", Json, [Entry(("extensions",), extension, listed=True)])]
 
 
 def _user_settings(program: str) -> Path:
@@ -223,12 +205,7 @@ def _user_settings(program: str) -> Path:
 
 
 _PLACES: dict[str, Callable[[Agent, Path | None], list[Place]]] = {
-    "claude": _claude,
-    "codex": _codex,
-    "gemini": _gemini,
-    "cursor": _cursor,
-    "vscode": _vscode,
-    "goose": _goose,
-    "pi": _pi,
+    each.__name__.removeprefix("_"): each
+    for each in (_claude, _codex, _gemini, _cursor, _vscode, _goose, _pi)
 }
 assert set(_PLACES) == set(table.AGENTS)

@@ -20,26 +20,23 @@ INPUT, REASON = "{input}", "{reason}"
 Shape = Mapping[str, Any]
 
 
-def _claudes(**more: str) -> Shape:
+def _claudes(event: str, **more: str) -> Shape:
     """An answer in the form that Claude Code began with."""
-    return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **more}}
+    return {"hookSpecificOutput": {"hookEventName": event, **more}}
 
 
-_REWRITTEN = _claudes(permissionDecision="allow", updatedInput=INPUT)
-_DENIED = _claudes(permissionDecision="deny", permissionDecisionReason=REASON)
-_CONTEXT: Shape = {
-    "hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": REASON}
-}
-
-
+_REWRITTEN = _claudes("PreToolUse", permissionDecision="allow", updatedInput=INPUT)
+_DENIED = _claudes("PreToolUse", permissionDecision="deny", permissionDecisionReason=REASON)
+_CONTEXT = _claudes("SessionStart", additionalContext=REASON)
+_EVENTS = {"SessionStart": "session.created", "Stop": "session.idle"}
 _OTHERS = "another hook of yours that rewrites the same call: the agent decides which one counts"
 
 
 @dataclass(frozen=True)
 class Agent:
-    """An agent. ``shells`` maps its tools that run a command line to the argument which holds it,
-    ``files`` our tools to its own ones for files; ``harmless`` are those that act on nothing of the
-    user's machine. All others are denied. Several names are one string.
+    """An agent. ``shells`` are its tools that run a command line; ``files`` maps our tools to its
+    own ones for files; ``harmless`` are those that act on nothing of the user's machine. All others
+    are denied. Several names are one string.
 
     ``prefix`` is what our server's tools begin with, empty for an agent without servers.
     ``rewritten``, ``denied`` and ``context`` (at a session's start) are the shapes of answers;
@@ -51,7 +48,7 @@ class Agent:
     name: str
     title: str
     read: str
-    shells: Mapping[str, str]
+    shells: str
     files: Mapping[str, str]
     harmless: str
     prefix: str
@@ -67,7 +64,7 @@ class Agent:
 
     def instead(self, tool: str) -> str | None:
         """The tool of ours that does what one of the agent's own does; None for others."""
-        if tool in self.shells:
+        if tool in self.shells.split():
             return "bash"
         return next((ours for ours, own in self.files.items() if tool in own.split()), None)
 
@@ -90,7 +87,7 @@ CLAUDE = Agent(
     "claude",
     "Claude Code",
     "2.1.197: run; its hooks reference of May 2026",
-    shells={"Bash": "command", "Monitor": "command"},
+    shells="Bash Monitor",
     files={
         "read": "Read",
         "write": "Write",
@@ -107,11 +104,7 @@ CLAUDE = Agent(
     rewritten=_REWRITTEN,
     denied=_DENIED,
     context=_CONTEXT,
-    events={
-        "SessionStart": "session.created",
-        "Stop": "session.idle",
-        "SessionEnd": "session.idle",
-    },
+    events=_EVENTS | {"SessionEnd": "session.idle"},
     uncovered=(
         "what you run yourself with '!', and files that you name with '@'",
         "a repository whose own settings switch hooks off, unless it was set up with --project",
@@ -126,7 +119,7 @@ CODEX = Agent(
     "codex",
     "Codex CLI",
     "0.171.0: run; codex-rs/hooks, read",
-    shells={"Bash": "command"},
+    shells="Bash",
     files={"apply_patch": "apply_patch", "read": "view_image"},
     harmless=(
         "update_plan request_user_input web_search spawn_agent send_input send_message wait"
@@ -136,7 +129,7 @@ CODEX = Agent(
     rewritten=_REWRITTEN,
     denied=_DENIED,
     context=_CONTEXT,
-    events={"SessionStart": "session.created", "Stop": "session.idle"},
+    events=_EVENTS,
     uncovered=(
         "hooks that you have not trusted (/hooks): Codex does not run them",
         "a hook that Codex ends because it took longer than its limit: the call goes on here",
@@ -149,7 +142,7 @@ GEMINI = Agent(
     "gemini",
     "Gemini CLI",
     "0.61.0: run; its docs/hooks and docs/reference/tools",
-    shells={"run_shell_command": "command"},
+    shells="run_shell_command",
     files={
         "read": "read_file read_many_files",
         "write": "write_file",
@@ -192,7 +185,7 @@ CURSOR = Agent(
     "cursor",
     "Cursor",
     "cursor.com/docs/hooks of 2026, read",
-    shells={"Shell": "command"},
+    shells="Shell",
     files={
         "read": "Read",
         "write": "Write",
@@ -226,7 +219,7 @@ VSCODE = Agent(
     "vscode",
     "VS Code (Copilot)",
     "docs/copilot/customization/hooks of February 2026 (preview), read",
-    shells={"run_in_terminal": "command"},
+    shells="run_in_terminal",
     files={
         "read": "read_file",
         "write": "create_file",
@@ -249,7 +242,7 @@ VSCODE = Agent(
     denied=_DENIED,
     context=_CONTEXT,
     status=0,
-    events={"SessionStart": "session.created", "Stop": "session.idle"},
+    events=_EVENTS,
     uncovered=(
         "files that you attach to a chat, and inline completion",
         "a hook that VS Code ends because it took longer than its limit: the call goes on here",
@@ -262,7 +255,7 @@ GOOSE = Agent(
     "goose",
     "goose",
     "documentation/docs/guides/context-engineering/hooks.md of November 2026, read",
-    shells={"developer__shell": "command"},
+    shells="developer__shell",
     files={
         "write": "developer__write",
         "edit": "developer__edit developer__text_editor",
@@ -280,7 +273,7 @@ PI = Agent(
     "pi",
     "pi",
     "0.73.1: run; its docs/extensions.md",
-    shells={"bash": "command"},
+    shells="bash",
     files={"bash": "read write edit grep find ls"},
     harmless="",
     prefix="",

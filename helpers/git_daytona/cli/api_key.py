@@ -68,9 +68,7 @@ def login(no_check: bool) -> None:
     if place.plain:
         warn(f"that is plain text: whoever reads '{place.file}' has the key")
     if found.key is not None:
-        warn(
-            f"here, the key from {found.key_source} is used instead: it comes before the keyring",
-        )
+        warn(f"here, the key from {found.key_source} is used instead: it comes before the keyring")
 
 
 @click.command(cls=KeylessCommand)
@@ -86,10 +84,8 @@ def logout() -> None:
     left = found.key_source if found.key else profile.source if profile and profile.key else None
     if place is None:
         hint = "see DAYTONA_API_URL: each API has a key of its own"
-        raise GitDaytonaError(
-            f"there is no key for {found.api_url} in a keyring",
-            hint=f"the one in use is from {left}" if left else hint,
-        )
+        hint = f"the one in use is from {left}" if left else hint
+        raise GitDaytonaError(f"there is no key for {found.api_url} in a keyring", hint=hint)
     messages.note(f"the key for {found.api_url} was removed from the OS keyring: {place}")
     if left:
         warn(f"there is still a key: the one from {left}")
@@ -110,11 +106,8 @@ def whoami(as_json: bool) -> None:
     with contextlib.suppress(GitDaytonaError):  # where the API does not tell a key
         name = (info.organization_id and account.organization_name(info.organization_id)) or None
     if as_json:
-        key = {
-            "name": info.name,
-            "permissions": list(info.permissions),
-            "expiresAt": info.expires_at.isoformat() if info.expires_at else None,
-        }
+        expires = info.expires_at.isoformat() if info.expires_at else None
+        key = {"name": info.name, "permissions": [*info.permissions], "expiresAt": expires}
         organization = {"id": info.organization_id or None, "name": name}
         answer = {"organization": organization, "apiUrl": found.api_url, "source": source}
         click.echo(json.dumps(answer | {"key": key}))
@@ -170,10 +163,8 @@ def _typed(found: Settings) -> tuple[Secret, str]:
 
 def _checked(text: str, source: str) -> tuple[Secret, str]:
     if problem := key_problem(text):
-        raise UsageError(
-            f"what came from {source} is not an API key: it {problem}",
-            hint="give the key alone, in one line",
-        )
+        hint = "give the key alone, in one line"
+        raise UsageError(f"what came from {source} is not an API key: it {problem}", hint=hint)
     return Secret(text), source
 
 

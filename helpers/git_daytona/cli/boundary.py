@@ -40,13 +40,10 @@ class Lines(ShellComplete):
 
 def run(command: click.Command, program: str, arguments: Sequence[str]) -> int:
     """Run a command and return its own exit status, or that of the error."""
-    usage = program.replace("git-", "git ")
+    usage, completed = program.replace("git-", "git "), f"_{program.replace('-', '_')}_COMPLETE"
     try:
         result = command.main(
-            list(arguments),
-            prog_name=usage,
-            standalone_mode=False,
-            complete_var=f"_{program.replace('-', '_')}_COMPLETE".upper(),
+            [*arguments], prog_name=usage, standalone_mode=False, complete_var=completed.upper()
         )
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -119,10 +116,8 @@ def _reported(problem: Exception, program: str) -> errors.GitDaytonaError:
     # A traceback may hold anything, so it goes, redacted, to the log only.
     log.to_file()
     log.logger.error("%s: internal error", program, exc_info=problem)
-    return errors.InternalError(
-        "internal error",
-        hint=f"please report it with the end of '{paths.log_file()}' (no secrets in it)",
-    )
+    hint = f"please report it with the end of '{paths.log_file()}' (no secrets in it)"
+    return errors.InternalError("internal error", hint=hint)
 
 
 def _of_click(problem: click.ClickException, usage: str) -> errors.GitDaytonaError:

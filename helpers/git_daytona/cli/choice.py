@@ -1,14 +1,8 @@
-"""Several sessions in one command: ``N...`` and ``--all``.
-
-@click.command()
-@choice.sessions
-def stop(chosen: choice.Chosen) -> int:
-    with common.coordinator(anywhere=True) as coordinator:
-        return chosen.each(coordinator, lambda name: coordinator.stop(name).message)
-"""
+"""Several sessions in one command: ``N...`` and ``--all``."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 import click
@@ -85,13 +79,10 @@ def _show(text: str | None, begin: str = "") -> None:
 def sessions(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the arguments ``[N...]`` and ``--all``, as ``chosen``."""
 
+    @wraps(function)
     def invoke(*, names: tuple[str, ...], everyone: bool, **others: Any) -> Any:
         return function(chosen=Chosen(names, everyone), **others)
 
-    invoke.__doc__, invoke.__name__ = function.__doc__, function.__name__
-    # what decorators below this one have declared (click keeps it there)
-    if (declared := getattr(function, "__click_params__", None)) is not None:
-        vars(invoke)["__click_params__"] = declared
     several = click.argument(
         "names", metavar="[N]...", nargs=-1, shell_complete=common.complete_sessions
     )

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -22,7 +21,6 @@ from git_daytona.service import previews
 from git_daytona.sessions import recovery, state
 from git_daytona.sessions.branch import Outcome
 from git_daytona.sessions.coordinator import Coordinator
-from git_daytona.sessions.state import Session
 from git_daytona.settings import settings
 
 warn = partial(messages.warning, "git-daytona")
@@ -72,11 +70,6 @@ def complete_ports(
     return [CompletionItem(str(port)) for port in found if str(port).startswith(incomplete)]
 
 
-def is_port(word: str) -> bool:
-    """Tell whether a word that stands alone, and is no session, can be a port of a server."""
-    return re.fullmatch("[1-9][0-9]{3,4}", word) is not None
-
-
 port = click.argument(
     "port", required=False, type=click.IntRange(1, 65535), shell_complete=complete_ports
 )
@@ -86,9 +79,6 @@ session = click.argument(
 )
 """The session that a command is for; empty for the one that is meant (sessions/choice.py). Several
 are in cli/choice.py."""
-
-
-# -- running and showing ---------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -126,12 +116,12 @@ def go_to(name: str) -> str:
     number = number_in(name)
     if number is not None and repository.find(repository.here()):
         return name
-    found = [each for each in state.all_sessions() if _is_called(each, name, number)]
+    called = {name, number} - {None}
+    every = (each for each in state.all_sessions() if each.sandbox_id)
+    found = [each for each in every if called & {each.number, each.sandbox_id}]
     if number is not None and len(found) > 1:
-        raise UsageError(
-            f"there are {len(found)} sessions {number} on this machine",
-            hint=f"name the sandbox: that of '{found[0].worktree}' is {found[0].sandbox_id}",
-        )
+        hint = f"name the sandbox: that of '{found[0].worktree}' is {found[0].sandbox_id}"
+        raise UsageError(f"there are {len(found)} sessions {number} on this machine", hint=hint)
     for each in found:
         if Path(each.worktree).is_dir():
             os.chdir(each.worktree)
@@ -139,12 +129,7 @@ def go_to(name: str) -> str:
     return name
 
 
-def _is_called(session: Session, name: str, number: int | None) -> bool:
-    by_number = number is not None and session.number == number
-    return bool(session.sandbox_id) and (by_number or session.sandbox_id == name)
-
-
-def warn_of_dangers(coordinator: Coordinator, session: Session) -> None:
+def warn_of_dangers(coordinator: Coordinator, session: state.Session) -> None:
     """Say what may end the session's sandbox by itself, while there is time to sync."""
     for line in coordinator.dangers(session):
         warn(f"session {session.name}: {line}")

@@ -22,7 +22,6 @@ from git_daytona.base.errors import BadSetting, GitDaytonaError, MissingProgram
 from git_daytona.base.secret import key_out_of_environment
 from git_daytona.base.signals import handling, unwind
 from git_daytona.cli import options
-from git_daytona.cli.options import number
 from git_daytona.cli.program import program
 from git_daytona.service import charge
 
@@ -68,7 +67,7 @@ like_option = click.option(
     show_default=True,
     help="Which Daytona to behave like: the newest known, or the last with published source.",
 )
-port_option = partial(number, metavar="N", within=(0, 65535), default=0)
+port_option = partial(options.number, metavar="N", within=(0, 65535), default=0)
 
 
 @program(PROGRAM, SECTIONS)
@@ -96,18 +95,13 @@ def serve(root: Path | None, env_file: Path | None, **server: Any) -> None:
         handling(ENDING, lambda _number: ended.set()),
         _server(root or paths.local_root(), **server) as local,
     ):
-        exports = _exports(_variables(local))
+        exports = _exports(local.api_url, local.api_key)
         click.echo(exports, nl=False)
-        gateway = f"{local.gateway_host}:{local.gateway_port}"
-        messages.note(
-            f"{PROGRAM}: API on {local.api_url}, SSH gateway on {gateway}, isolation: "
-            f"{local.isolation.name}"
-        )
+        places = f"API on {local.api_url}, SSH gateway on {local.gateway_host}:{local.gateway_port}"
+        messages.note(f"{PROGRAM}: {places}, isolation: {local.isolation.name}")
         where = f" --root {shlex.quote(str(root))}" if root else ""
-        messages.note(
-            f"{PROGRAM}: sandboxes in '{local.root}'; end with Ctrl-C; in another terminal:"
-            f' eval "$({PROGRAM} env{where})"'
-        )
+        elsewhere = f'in another terminal: eval "$({PROGRAM} env{where})"'
+        messages.note(f"{PROGRAM}: sandboxes in '{local.root}'; end with Ctrl-C; {elsewhere}")
         with _key_file(env_file, exports) if env_file else contextlib.nullcontext():
             ended.wait()
 
@@ -121,15 +115,9 @@ def env_(root: Path | None) -> None:
 
     store = Store(root or paths.local_root())
     if not store.is_in_use():
-        raise GitDaytonaError(
-            f"no {PROGRAM} runs on '{store.root}'", hint=f"start one: {PROGRAM} serve"
-        )
-    click.echo(
-        _exports(
-            {"DAYTONA_API_URL": api_url(store.ports()[0]), "DAYTONA_API_KEY": store.api_key()}
-        ),
-        nl=False,
-    )
+        hint = f"start one: {PROGRAM} serve"
+        raise GitDaytonaError(f"no {PROGRAM} runs on '{store.root}'", hint=hint)
+    click.echo(_exports(api_url(store.ports()[0]), store.api_key()), nl=False)
 
 
 @click.command(
@@ -155,10 +143,8 @@ def execute(root: Path | None, command: tuple[str, ...], **server: Any) -> int:
         kept = {name: value for name, value in os.environ.items() if name not in CONTRADICTING}
         told = sys.stderr is not None and sys.stderr.isatty()
         if told:
-            messages.note(
-                f"{PROGRAM}: git daytona uses a Daytona of its own here, on {local.api_url}, "
-                "until this command ends"
-            )
+            own = f"a Daytona of its own here, on {local.api_url}"
+            messages.note(f"{PROGRAM}: git daytona uses {own}, until this command ends")
         before = charge.background()
         if before is not None:
             messages.warning(PROGRAM, f"{before} does not see this Daytona; {APART}")
@@ -173,10 +159,11 @@ def execute(root: Path | None, command: tuple[str, ...], **server: Any) -> int:
 
 
 def _clear(local: "LocalDaytona") -> bool:
-    """Let nothing of a Daytona that is thrown away stay where its command has worked; tell whether
-    nothing does."""
-    source = f" from {local.api_url} on ".encode()
-    if not local.sandboxes and source not in _content(paths.pin_file()):
+    """Let nothing of a Daytona stay where its command has worked; tell whether nothing does."""
+    pinned = b""
+    with contextlib.suppress(OSError):
+        pinned = paths.pin_file().read_bytes()
+    if not local.sandboxes and f" from {local.api_url} on ".encode() not in pinned:
         return True
     from git_daytona.base.endpoint import Endpoint
     from git_daytona.cli import leftovers
@@ -186,13 +173,6 @@ def _clear(local: "LocalDaytona") -> bool:
     return leftovers.clear(
         ids, gateway, _variables(local), lambda line: messages.note(f"{PROGRAM}: {line}")
     )
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
 
 
 def isolation_here() -> str:
@@ -223,8 +203,8 @@ def _variables(local: "LocalDaytona") -> dict[str, str]:
     return {"DAYTONA_API_URL": local.api_url, "DAYTONA_API_KEY": local.api_key}
 
 
-def _exports(variables: Mapping[str, str]) -> str:
-    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
+def _exports(url: str, key: str) -> str:
+    return f"export DAYTONA_API_URL={shlex.quote(url)}\nexport DAYTONA_API_KEY={shlex.quote(key)}\n"
 
 
 @contextmanager
@@ -261,9 +241,8 @@ def _server(
         try:
             stack.enter_context(local)
         except RootInUse as error:
-            raise GitDaytonaError(
-                str(error), hint="use it, end it, or give this one another --root"
-            ) from error
+            hint = "use it, end it, or give this one another --root"
+            raise GitDaytonaError(str(error), hint=hint) from error
         except ApiError as error:
             raise BadSetting(error.message, hint="use '--isolation auto'") from error
         except OSError as error:
@@ -293,9 +272,8 @@ def _key_file(path: Path, content: str) -> Iterator[None]:
     try:
         write_private(path, content.encode())
     except OSError as error:
-        raise BadSetting(
-            f"cannot write '{path}': {error.strerror}", hint="give another --env-file"
-        ) from error
+        hint = "give another --env-file"
+        raise BadSetting(f"cannot write '{path}': {error.strerror}", hint=hint) from error
     try:
         yield
     finally:

@@ -20,10 +20,8 @@ from git_daytona.base.errors import (
 )
 from git_daytona.base.secret import printable
 from git_daytona.cli import options
-from git_daytona.cli.options import flag
 from git_daytona.cli.program import program
 from git_daytona.settings import settings
-from git_daytona.settings.settings import Settings
 from git_daytona.trust import known_hosts, pin_file, presented, verify
 from git_daytona.trust.decision import Evidence, Mode, refusal
 from git_daytona.trust.explanations import Outcome
@@ -61,10 +59,8 @@ def _endpoint(_context: click.Context, _: click.Parameter, text: str | None) -> 
     bare = text.count(":") == 1 and "[" not in text
     found = endpoint_of("[{}]:{}".format(*text.split(":")) if bare else text)
     if found is None:
-        raise UsageError(
-            f"'{printable(text)}' is not the address of a gateway",
-            hint="write HOST, HOST:PORT or [HOST]:PORT",
-        )
+        hint = "write HOST, HOST:PORT or [HOST]:PORT"
+        raise UsageError(f"'{printable(text)}' is not the address of a gateway", hint=hint)
     return found
 
 
@@ -77,8 +73,8 @@ host_option = click.option(
 
 
 @click.command("verify")
-@flag("--live", help="Ask the gateway, too, which keys it presents (no authentication).")
-@flag("--offline", help="Do not ask the Daytona API.")
+@options.flag("--live", help="Ask the gateway, too, which keys it presents (no authentication).")
+@options.flag("--offline", help="Do not ask the Daytona API.")
 @options.as_json
 def verify_(live: bool, offline: bool, as_json: bool) -> int:
     """Compare published, trusted and presented keys.
@@ -145,10 +141,8 @@ def pin(as_json: bool) -> None:
     """Ask the API for the gateway's host keys and pin them now."""
     policy = _policy()
     if policy.settings.ssh_known_hosts:
-        raise BadSetting(
-            "DAYTONA_SSH_KNOWN_HOSTS is set: nothing is pinned beside it",
-            hint="unset it to use the pin file",
-        )
+        hint = "unset it to use the pin file"
+        raise BadSetting("DAYTONA_SSH_KNOWN_HOSTS is set: nothing is pinned beside it", hint=hint)
     if not policy.settings.auto_pin:
         raise BadSetting(
             "DAYTONA_SSH_AUTO_PIN switches pinning off", hint="unset it to use the pin file"
@@ -180,10 +174,8 @@ def forget(host: Endpoint | None, yes: bool, as_json: bool) -> None:
         endpoint = host or pins.default_endpoint(policy.settings.api_url) or _ask_endpoint(policy)
         dropped = keys_of(pins.serving(endpoint))
         if not dropped:
-            raise NothingToVerify(
-                f"'{endpoint.known_hosts_name}' is not pinned",
-                hint="'daytona-pin show' lists what is",
-            )
+            hint = "'daytona-pin show' lists what is"
+            raise NothingToVerify(f"'{endpoint.known_hosts_name}' is not pinned", hint=hint)
         _confirm(endpoint, dropped, yes)
         pin_file.forget(file, pins, endpoint)
     _print_change(endpoint, dropped, as_json)
@@ -269,10 +261,8 @@ def scan(host: Endpoint | None, as_json: bool) -> None:
     """Print what the gateway presents; it proves nothing: a forged one presents its own key."""
     endpoint = host or _ask_endpoint(_policy())
     keys = presented.all_keys(endpoint)
-    warn(
-        "this is what answers at that address just now, which proves nothing: compare the "
-        "fingerprints",
-    )
+    remedy = "compare the fingerprints"
+    warn(f"this is what answers at that address just now, which proves nothing: {remedy}")
     if not as_json:
         for key in keys:
             messages.note(str(key))
@@ -285,7 +275,7 @@ def _policy() -> Policy:
     return Policy(found, Cloud(found).config, preflight=False)
 
 
-def _file(found: Settings) -> Path:
+def _file(found: settings.Settings) -> Path:
     """The file that is trusted. Raises BadSetting."""
     if found.ssh_known_hosts:
         return pin_file.manual_path(found.ssh_known_hosts)
@@ -294,10 +284,8 @@ def _file(found: Settings) -> Path:
 
 def _record(line: Line, pins: Pins) -> Record | None:
     """The last record of where a line's key came from."""
-    for record in reversed(pins.records):
-        if line.key and line.serves(record.endpoint.known_hosts_name):
-            return record
-    return None
+    records = reversed(pins.records if line.key else ())
+    return next((it for it in records if line.serves(it.endpoint.known_hosts_name)), None)
 
 
 def _ask_endpoint(policy: Policy, lines: Sequence[Line] = ()) -> Endpoint:
@@ -324,9 +312,6 @@ def _confirm(endpoint: Endpoint, keys: Iterable[HostKey], yes: bool) -> None:
     for key in keys:
         messages.note(f"pinned: {key}")
     options.confirm(f"Stop trusting this for '{endpoint.known_hosts_name}'?", yes)
-
-
-# -- printing --------------------------------------------------------------------------------------
 
 
 def _print(as_json: bool, document: dict[str, Any], lines: Iterable[str]) -> None:

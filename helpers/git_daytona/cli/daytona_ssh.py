@@ -35,6 +35,11 @@ _PASSED = {
     "loglevel": "quiet|fatal|error",
 }
 """Names and values of ``-o`` that are passed on: the line's quality."""
+_OFF = (
+    *("permitlocalcommand", "forwardagent", "forwardx11", "forwardx11trusted", "tunnel"),
+    *("controlmaster", "controlpersist", "gatewayports", "updatehostkeys"),
+    *("passwordauthentication", "kbdinteractiveauthentication", "pubkeyauthentication"),
+)
 _HOLDS = {
     "batchmode": _SWITCH,  # nothing is asked anyway
     "sendenv": "git_protocol",
@@ -43,14 +48,7 @@ _HOLDS = {
     "requesttty": "no|auto",
     "controlpath": "none",
     "stricthostkeychecking": "yes",
-    **dict.fromkeys(
-        (
-            *("permitlocalcommand", "forwardagent", "forwardx11", "forwardx11trusted", "tunnel"),
-            *("controlmaster", "controlpersist", "gatewayports", "updatehostkeys"),
-            *("passwordauthentication", "kbdinteractiveauthentication", "pubkeyauthentication"),
-        ),
-        "no",
-    ),
+    **dict.fromkeys(_OFF, "no"),
 }
 """Names and values of ``-o`` that say what holds anyway; programs that start an ssh pass some."""
 
@@ -83,10 +81,8 @@ def on_loopback(spec: str, letter: str) -> tuple[str, str]:
         return f"-{letter}", spec
     found = _PORT.fullmatch(spec) if _PLAIN.fullmatch(spec) else None
     if found is None or (letter == "L") != bool(found["rest"]):
-        raise _refuse(
-            f"-{letter} {spec}",
-            f"-{letter} [{LOOPBACK}:]PORT{':HOST:PORT' if letter == 'L' else ''}",
-        )
+        form = f"[{LOOPBACK}:]PORT{':HOST:PORT' if letter == 'L' else ''}"
+        raise _refuse(f"-{letter} {spec}", f"-{letter} {form}")
     return f"-{letter}", f"{found['six'] or LOOPBACK}:{found['port']}{found['rest'] or ''}"
 
 
@@ -113,7 +109,8 @@ def parse(words: list[str]) -> Arguments:
     letters = {letter for letter, _ in options}
     session = _session(options, line)
     family = [f"-{letter}" for letter, _ in options if letter in "46"][-1:]
-    terminal = [] if line or session or not _wants_terminal(letters) else ["-t"]
+    wanted = "T" not in letters and ("t" in letters or os.isatty(0))
+    terminal = ["-t"] if wanted and not (line or session) else []
     return Arguments(name, Wish(line, session, (*family, *terminal), more), "n" in letters)
 
 
@@ -127,10 +124,6 @@ def _session(options: list[tuple[str, str]], command: str) -> tuple[str, ...]:
     if command and "t" in asked:
         messages.note("hint: the gateway gives a command no terminal; try: git daytona shell N")
     return ()
-
-
-def _wants_terminal(letters: set[str]) -> bool:
-    return "T" not in letters and ("t" in letters or os.isatty(0))
 
 
 def _more(options: list[tuple[str, str]]) -> tuple[str, ...]:

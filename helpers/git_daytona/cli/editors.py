@@ -13,7 +13,6 @@ from git_daytona import ssh
 from git_daytona.base import files, messages, paths, run, signals
 from git_daytona.base.errors import BadSetting, GitDaytonaError, MissingProgram, UsageError
 from git_daytona.cli import common, options
-from git_daytona.cli.options import flag
 from git_daytona.git.refs import PROJECT
 from git_daytona.sessions import ssh_config
 from git_daytona.settings import preferences, settings
@@ -24,8 +23,8 @@ SSH_SECONDS = 30.0
 
 
 @click.command("ssh-config")
-@flag("--install", help="Put them into ~/.ssh/config, and show the change.")
-@flag("--uninstall", help="Take them out of it again.")
+@options.flag("--install", help="Put them into ~/.ssh/config, and show the change.")
+@options.flag("--uninstall", help="Take them out of it again.")
 @options.dry_run
 def ssh_config_(install: bool, uninstall: bool, dry_run: bool) -> None:
     """Print entries for ~/.ssh/config by which ssh, and what reads that, reaches sandboxes.
@@ -57,10 +56,8 @@ def _entries() -> str:
 
 def _removed(before: bytes | None) -> bytes | None:
     if before is None or not ssh_config.is_in(before):
-        raise GitDaytonaError(
-            "ssh's configuration has no entries of git-daytona",
-            hint="they are in ~/.ssh/config if 'git daytona ssh-config --install' put them there",
-        )
+        hint = "they are in ~/.ssh/config if 'git daytona ssh-config --install' put them there"
+        raise GitDaytonaError("ssh's configuration has no entries of git-daytona", hint=hint)
     return ssh_config.uninstalled(before)
 
 
@@ -114,10 +111,8 @@ def ssh_proxy(host: str) -> int:
     from git_daytona.sessions import ssh_server  # not at the top: it takes long to load
 
     if os.isatty(0):
-        raise UsageError(
-            "ssh starts this, and speaks SSH with it",
-            hint=f"ssh {host}, behind: git daytona ssh-config --install",
-        )
+        hint = f"ssh {host}, behind: git daytona ssh-config --install"
+        raise UsageError("ssh starts this, and speaks SSH with it", hint=hint)
     program = _openssh()
     ends = signals.handling((signal.SIGTERM, signal.SIGHUP), signals.unwind)
     with ends, ssh_server.Server(program) as server:

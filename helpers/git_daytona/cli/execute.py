@@ -22,7 +22,6 @@ from git_daytona.sandbox import terminal
 from git_daytona.sandbox.remote_command import COMMAND_BYTES
 from git_daytona.sessions import execution, shell
 from git_daytona.sessions.coordinator import Coordinator
-from git_daytona.sessions.execution import Input
 
 EXEC_SECONDS = 3600
 ENDED_BY = (signal.SIGTERM, signal.SIGHUP)
@@ -68,16 +67,21 @@ def exec_(
             line, place = f"cd -- {shlex.quote(place)} || exit\n{line}", PROJECT
         if tty:
             return shell.run_on_terminal(coordinator, name, line, place)
-        source, screen = Input(_input()), _Screen()
+        typed = sys.stdin is None or sys.stdin.isatty()  # what a person types is no input
+        source = execution.Input(None if typed else sys.stdin.fileno())
+        streams = (_Stream("stdout"), _Stream("stderr"))
+
+        def show(*printed: bytes) -> None:
+            for stream, data in zip(streams, printed, strict=True):
+                if data:
+                    stream.write(data)
+
         run, whole = execution.prepare(
-            coordinator,
-            name,
-            line,
-            place,
+            *(coordinator, name, line, place),
             seconds=timeout,
-            merged=_is_one(),
+            merged=os.path.sameopenfile(1, 2),  # their order counts then
             source=source,
-            show=screen.show,
+            show=show,
         )
         with (
             signals.handling((signal.SIGINT,), lambda _: run.interrupt()),
@@ -88,7 +92,8 @@ def exec_(
             except BrokenPipeError:
                 return boundary.reader_gone()
             finally:
-                screen.finish()
+                for stream in streams:
+                    stream.finish()
         if notice:
             common.warn(notice)
         return status
@@ -96,10 +101,8 @@ def exec_(
 
 def _check(line: str, tty: bool) -> None:
     if len(line.encode("utf-8", "surrogateescape")) > COMMAND_BYTES or "\0" in line:
-        raise UsageError(
-            f"the command is longer than {COMMAND_BYTES >> 10} KiB",
-            hint="copy it there as a file (git daytona cp), and run that",
-        )
+        hint = "copy it there as a file (git daytona cp), and run that"
+        raise UsageError(f"the command is longer than {COMMAND_BYTES >> 10} KiB", hint=hint)
     if tty and not terminal.is_there():
         raise UsageError(
             "-t needs a terminal for input and output", hint="leave it out in scripts and pipes"
@@ -110,9 +113,8 @@ def _decoded(name: str, word: str) -> str:
     try:
         return command_line.decoded(word)
     except ValueError as problem:
-        raise UsageError(
-            f"{name} is not encoded as a hook does it", hint="leave --for-agent out"
-        ) from problem
+        hint = "leave --for-agent out"
+        raise UsageError(f"{name} is not encoded as a hook does it", hint=hint) from problem
 
 
 def _begin(coordinator: Coordinator, session_id: str) -> str:
@@ -131,49 +133,24 @@ def _unwind(number: int) -> None:
     signals.unwind(number)
 
 
-def _input() -> int | None:
-    """Return what the command's input is read from: not what a person types."""
-    return None if sys.stdin is None or sys.stdin.isatty() else sys.stdin.fileno()
-
-
-def _is_one() -> bool:
-    """Tell whether our output and our errors go to the same place: then their order counts."""
-    output, errors = os.fstat(1), os.fstat(2)
-    return (output.st_dev, output.st_ino) == (errors.st_dev, errors.st_ino)
-
-
 # Of what a sandbox wrote, a terminal gets text, colours, and what goes back to the line's beginning
 # and clears it, as progress does.
 _TAKEN = re.compile(r"\x1b\[(?:[0-9;:]{0,40}m|K)|\r")
 _BEGUN = re.compile(r"\x1b(?:\[[0-9;:]{0,40})?$")
 
 
-class _Screen:
-    """Where the command's output and errors go: unchanged, but a terminal gets no control
-    characters (case 51)."""
-
-    def __init__(self) -> None:
-        self._streams = [_Stream(1), _Stream(2)]
-
-    def show(self, output: bytes, errors: bytes) -> None:
-        for stream, data in zip(self._streams, (output, errors), strict=True):
-            if data:
-                stream.write(data)
-
-    def finish(self) -> None:
-        for stream in self._streams:
-            stream.finish()
-
-
 class _Stream:
-    def __init__(self, descriptor: int) -> None:
-        self._is_error = descriptor == 2
+    """Where output or errors go; a terminal gets no control characters of them (case 51)."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
         self._held, self._coloured = "", False
 
     @property
     def _file(self) -> TextIO:
-        return sys.stderr if self._is_error else sys.stdout
+        file: TextIO = getattr(sys, self._name)
+        return file
 
     def write(self, data: bytes) -> None:
         if self._file.isatty():

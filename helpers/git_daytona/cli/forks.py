@@ -6,10 +6,9 @@ import click
 
 from git_daytona.base import messages
 from git_daytona.base.errors import UsageError
-from git_daytona.cli import common, provisions
+from git_daytona.cli import common, provisions, work
 from git_daytona.cli.options import number
 from git_daytona.git.refs import number_in
-from git_daytona.sessions import recovery
 from git_daytona.sessions.coordinator import new_id
 
 WITH_FILES = (
@@ -40,18 +39,11 @@ def fork(count: int, title: str | None, name: str) -> None:
         origin = coordinator.find(name)
         _ = origin.names  # raises NoRepository
         for _ in range(count):
-            session_id = new_id()
-            try:
-                started = coordinator.start(session_id, origin=origin.id)
-            except KeyboardInterrupt as end:
-                raise KeyboardInterrupt(recovery.way_on(coordinator, session_id)) from end
+            called = title or origin.title or None
+            started = work.begin(coordinator, new_id(), called, origin=origin.id)
             session = started.session
-            if called := title or origin.title:
-                coordinator.state.set_title(session.id, called)
-            click.echo(
-                f"session {session.name} started: sandbox {session.sandbox_id}, "
-                f"branch {session.branch}"
-            )
+            place = f"sandbox {session.sandbox_id}, branch {session.branch}"
+            click.echo(f"session {session.name} started: {place}")
             common.warn_of_dangers(coordinator, session)
             coordinator.state.take_notice(session.id)  # which says the same, to an agent
             messages.note(started.forked)
@@ -77,9 +69,8 @@ def snapshot_(name: str | None, snapshot: str | None) -> None:
         if snapshot is None or number_in(snapshot):  # of the session, most likely
             raise UsageError("the snapshot needs a name", hint="git daytona snapshot [N] NAME")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}", snapshot):
-        raise UsageError(
-            "the name of the snapshot is not valid", hint="use letters, digits and . _ : / -"
-        )
+        hint = "use letters, digits and . _ : / -"
+        raise UsageError("the name of the snapshot is not valid", hint=hint)
     with common.coordinator(anywhere=True) as coordinator:
         session = coordinator.snapshot(name or "", snapshot)
         click.echo(f"snapshot {snapshot} made of session {session.name}")

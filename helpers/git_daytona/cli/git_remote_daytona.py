@@ -1,6 +1,6 @@
-"""``git-remote-daytona``: git's helper for remotes whose repository is in a sandbox
-(gitremote-helpers(7))."""
+"""``git-remote-daytona``: git's helper for remotes in sandboxes (gitremote-helpers(7))."""
 
+import io
 import os
 
 import click
@@ -58,13 +58,9 @@ def _place(name: str, url: str | None) -> str:
 
 def _read_line() -> str:
     """Read a line (empty: the end), and nothing behind it: that is for the sandbox."""
-    line = b""
-    while (byte := os.read(0, 1)) not in (b"", b"\n"):
-        line += byte
-        if len(line) > LINE_BYTES:
-            raise BadAnswer(
-                "git sent a command that has no end", hint="report it with 'git version'"
-            )
+    line = io.FileIO(0, closefd=False).readline(LINE_BYTES + 1).removesuffix(b"\n")
+    if len(line) > LINE_BYTES:
+        raise BadAnswer("git sent a command that has no end", hint="report it with 'git version'")
     return line.decode("utf-8", "replace")
 
 

@@ -13,10 +13,7 @@ from git_daytona.base import run
 from git_daytona.cli.program import Program
 
 NAME = "git-daytona.1"
-PLACES = (
-    Path(__file__).parents[3] / "man",
-    Path(sysconfig.get_path("data")) / "share/man/man1",
-)
+PLACES = (Path(__file__).parents[3] / "man", Path(sysconfig.get_path("data")) / "share/man/man1")
 """Where the page is: in a copy of the repository, in an installation."""
 
 

@@ -1,5 +1,4 @@
-"""What was done with the Daytona of `daytona-local exec` is brought back before that is gone, and
-nothing else of it stays here."""
+"""What was done with the Daytona of `daytona-local exec` comes back, and no more of it stays."""
 
 import os
 from collections.abc import Callable, Mapping, Set

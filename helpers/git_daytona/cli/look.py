@@ -3,6 +3,7 @@
 import contextlib
 import html
 import os
+import re
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -17,7 +18,6 @@ from git_daytona.cli.options import flag, number
 from git_daytona.service import charge, previews
 from git_daytona.sessions import state, status
 from git_daytona.sessions.coordinator import Coordinator
-from git_daytona.sessions.status import Row
 from git_daytona.settings import order
 
 WATCH_SECONDS = 2.0
@@ -76,8 +76,14 @@ def status_(
         elif porcelain:
             click.echo("".join(f"{table.porcelain(row)}\n" for row in found.rows), nl=False)
         else:
-            colour = screen.colour(color, coordinator.directory)
-            _print(found.rows, colour, everywhere=everywhere, verbose=verbose)
+            _print_table(found.rows, screen.colour(color, coordinator.directory), everywhere)
+            for row in found.rows:
+                if verbose and row.ordered:  # by the names of the options
+                    name = row.number or row.session_id
+                    messages.note(f"session {name}: {order.line(row.ordered)}")
+            for line in _notes(found.rows):
+                messages.note(line)
+            _print_failures(found.rows)
         charge.check(coordinator.directory)
         unsynced = exit_code and any(map(status.verdict, coordinator.sessions()))
         return TransferFailed.status if unsynced else 0
@@ -85,9 +91,7 @@ def status_(
 
 def _check_forms(json: bool, porcelain: bool, watch: bool, other: bool) -> None:
     if json and porcelain:
-        raise UsageError(
-            "--json and --porcelain exclude each other", hint="see 'git daytona status -h'"
-        )
+        raise click.UsageError("--json and --porcelain exclude each other")
     if watch and (json or porcelain or other or not sys.stdout.isatty()):
         raise UsageError(
             "--watch shows the list on a terminal, and takes no option but --offline and --color",
@@ -95,43 +99,22 @@ def _check_forms(json: bool, porcelain: bool, watch: bool, other: bool) -> None:
         )
 
 
-def _print(rows: Sequence[Row], colour: bool, *, everywhere: bool, verbose: bool) -> None:
-    """Print the table, and below it what there is to say."""
-    _print_table(rows, colour, everywhere)
-    for line in (*(_orders(rows) if verbose else ()), *_notes(rows)):
-        messages.note(line)
-    _print_failures(rows)
-
-
-def _print_table(rows: Sequence[Row], colour: bool, everywhere: bool = False) -> None:
+def _print_table(rows: Sequence[status.Row], colour: bool, everywhere: bool = False) -> None:
     if not rows:
         messages.note("no sessions here yet; start one: git daytona start")
         return
-    for line in table.lines(
-        rows, width=screen.columns(), now=state.now(), colour=colour, everywhere=everywhere
-    ):
+    width, now = screen.columns(), state.now()
+    for line in table.lines(rows, width=width, now=now, colour=colour, everywhere=everywhere):
         click.echo(line, color=colour)
 
 
-def _notes(rows: Sequence[Row]) -> list[str]:
+def _notes(rows: Sequence[status.Row]) -> list[str]:
     """Return what is said below the table; what is said of a session elsewhere names it itself."""
-    return [
-        line if row.elsewhere else f"session {row.name}: {line}"
-        for row in rows
-        for line in row.notes
-    ]
+    begins = [("" if row.elsewhere else f"session {row.name}: ", row) for row in rows]
+    return [f"{begin}{line}" for begin, row in begins for line in row.notes]
 
 
-def _orders(rows: Sequence[Row]) -> list[str]:
-    """Return what is said of each sandbox by the names of the options that order it."""
-    return [
-        f"session {row.number or row.session_id}: {order.line(row.ordered)}"
-        for row in rows
-        if row.ordered
-    ]
-
-
-def _print_failures(rows: Sequence[Row]) -> None:
+def _print_failures(rows: Sequence[status.Row]) -> None:
     kinds = (state.FAILED, state.SETUP_FAILED)
     failed = [row for row in rows if row.deleting or row.git_return in kinds]
     for row in failed[:FAILURES]:
@@ -142,7 +125,7 @@ def _print_failures(rows: Sequence[Row]) -> None:
         messages.note(f"hint: {_remedy(failed[0])}{more}")
 
 
-def _remedy(row: Row) -> str:
+def _remedy(row: status.Row) -> str:
     if not row.deleting:
         return f"try again: git daytona sync {row.name}"
     delete = "git daytona delete"
@@ -187,7 +170,8 @@ def open_(browser: bool | None, name: str, port: int | None) -> None:
     Without PORT it is the one that listens. Whoever has the link can open it, for 24 hours.
     """
     with common.coordinator(anywhere=True) as coordinator:
-        if port is None and common.is_port(name) and coordinator.identified(name) == name:
+        alone = port is None and re.fullmatch("[1-9][0-9]{3,4}", name)
+        if alone and coordinator.identified(name) == name:  # no session: a port
             name, port = "", int(name)
         session = coordinator.find(name)
         listening = coordinator.awake(session, lambda id_: common.listening(coordinator, id_))
@@ -197,28 +181,22 @@ def open_(browser: bool | None, name: str, port: int | None) -> None:
         ask = partial(coordinator.cloud.preview, port=port, seconds=previews.LINK_SECONDS)
         link = coordinator.awake(session, ask)
     click.echo(link)
-    if browser or (browser is None and sys.stdout.isatty() and _graphical()):
+    # else a browser would take the terminal
+    displays = map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))
+    graphical = sys.platform == "darwin" or any(displays)
+    if browser or (browser is None and sys.stdout.isatty() and graphical):
         _browse(link)
 
 
 def _only(ports: Sequence[int], name: str) -> int:
     if not ports:
         raise NotFound(
-            f"nothing listens in the sandbox of session {name}",
-            hint="start a server there first",
+            f"nothing listens in the sandbox of session {name}", hint="start a server there first"
         )
     if len(ports) > 1:
-        raise UsageError(
-            f"several ports listen there: {', '.join(map(str, ports))}",
-            hint=f"name one: git daytona open {name} {ports[0]}",
-        )
+        hint = f"name one: git daytona open {name} {ports[0]}"
+        raise UsageError(f"several ports listen there: {', '.join(map(str, ports))}", hint=hint)
     return ports[0]
-
-
-def _graphical() -> bool:
-    """Whether a browser would open a window, rather than take the terminal."""
-    displays = ("DISPLAY", "WAYLAND_DISPLAY")
-    return sys.platform == "darwin" or any(os.environ.get(name) for name in displays)
 
 
 def _browse(link: str) -> None:

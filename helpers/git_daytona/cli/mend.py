@@ -1,7 +1,6 @@
 """``git daytona doctor, version, recover, adopt, prune``: what is wrong, and making it good."""
 
 import time
-from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from git_daytona.cli.setting_rows import collect
 from git_daytona.cli.table import age
 from git_daytona.doctor import agents, examine
 from git_daytona.doctor.bundle import report
-from git_daytona.doctor.findings import Finding, Status
+from git_daytona.doctor.findings import Status
 from git_daytona.doctor.versions import versions
 from git_daytona.sandbox import ownership
 from git_daytona.sessions import recovery, state
@@ -63,26 +62,21 @@ def doctor(as_json: bool, bundle: str | None, live: bool, agent: str | None) -> 
     examined = examine(Path.cwd(), isolation_here, embedded if live else None)
     if agent is not None:
         examined = agents.examine(AGENTS[agent], Path.cwd())
+    colour, columns = not as_json and screen.colour(None, Path.cwd()), screen.columns()
+    found = []
+    for finding in examined:
+        found.append(finding)
+        if not as_json:
+            click.echo(checks.text(finding, columns=columns, colour=colour), color=colour)
     if as_json:
-        found = list(examined)
         options.print_json([finding.row() for finding in found])
-    else:
-        found = list(_printed(examined))
     if bundle is not None:
         _write_report(bundle, list(map(checks.text, found)), lines)
     return int(any(finding.status is Status.FAIL for finding in found))
 
 
-def _printed(findings: Iterable[Finding]) -> Iterator[Finding]:
-    colour, columns = screen.colour(None, Path.cwd()), screen.columns()
-    for finding in findings:
-        click.echo(checks.text(finding, columns=columns, colour=colour), color=colour)
-        yield finding
-
-
 def _write_report(name: str, findings: list[str], log_lines: list[str]) -> None:
-    """Write the report into a new file, by default one with our own state, where no commit takes
-    it along, that is named after the moment."""
+    """Write the report into a new file, by default one with our own state, named by the moment."""
     key, config = None, []
     try:
         found, rows, problems = collect()
@@ -92,15 +86,14 @@ def _write_report(name: str, findings: list[str], log_lines: list[str]) -> None:
         config.append(f"problem: {problem.message}")
     text = report(versions(), findings, config, state.all_sessions(), log_lines)
     del key
-    moment_named = time.strftime("git-daytona-report-%Y%m%dT%H%M%S.txt")
-    path = Path(name).absolute() if name else paths.own_state() / moment_named
+    by_moment = time.strftime("git-daytona-report-%Y%m%dT%H%M%S.txt")
+    path = Path(name).absolute() if name else paths.own_state() / by_moment
     if name and not path.parent.is_dir():
         raise BadSetting(f"there is no directory '{path.parent}'", hint="make it first")
     if not files.write_whole(path, text.encode("utf-8", "backslashreplace"), replace=False):
         raise BadSetting(f"'{path}' exists already", hint="name another file, or remove it")
-    messages.note(
-        f"written: '{path}'; no keys or tokens are in it, but read it before you pass it on"
-    )
+    remark = "no keys or tokens are in it, but read it before you pass it on"
+    messages.note(f"written: '{path}'; {remark}")
 
 
 @click.command()
@@ -126,9 +119,8 @@ def recover() -> int:
             common.warn(line)
         if not found.done and not found.failed and not found.away:
             messages.note("there was nothing to recover")
-        if found.failed:
-            return GitDaytonaError.status
-        return Elsewhere.status if found.away else 0
+        away = Elsewhere.status if found.away else 0
+        return GitDaytonaError.status if found.failed else away
 
 
 @click.command()

@@ -1,12 +1,11 @@
-"""``git daytona log, diff, merge, apply``: plain git on a session's branch, which is synced first,
-and shown."""
+"""``git daytona log, diff, merge, apply``: plain git on a session's branch, synced first."""
 
-import contextlib
 import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,8 +45,7 @@ class Work:
 
     @property
     def branch(self) -> str:
-        """The branch as git shortens it: it begins with no hyphen, and means the branch also where
-        a tag has its name."""
+        """The branch as git shortens it: with no hyphen in front, and no tag of that name."""
         found = self.repository.git("rev-parse", "--abbrev-ref=strict", self.names.ref, check=False)
         return found.text if found.status == 0 and found.text else self.names.ref
 
@@ -142,16 +140,15 @@ def _apply(work: Work, words: tuple[str, ...], *, apart: bool = False) -> int:
     place = () if worktree in (None, Path.cwd()) else ("-C", str(worktree))
     command = ("git", *place, "apply", "--3way", *words)
     messages.note(f"+ git {shlex.join(arguments)} | {shlex.join(command)}")
-    with contextlib.ExitStack() as until, tempfile.TemporaryFile() as source:
-        source.write(patch)
-        source.seek(0)
-        more = until.enter_context(worktrees.as_index(work.repository, work.range)) if apart else {}
-        return foreground(command, source.fileno(), **more)
+    until: AbstractContextManager[Mapping[str, str]] = nullcontext({})
+    if apart:
+        until = worktrees.as_index(work.repository, work.range)
+    with until as more:
+        return foreground(command, patch, **more)
 
 
 def _join(work: Work, taken: str) -> int:
-    """Have git know, before a merge, that the uncommitted work which the session took along is
-    committed here by now, if it is."""
+    """Have git know, before a merge, that what the session took along is committed here by now."""
     if not worktrees.is_committed(work.repository, taken):
         return 0
     text = f"Uncommitted work that session {work.session.name} took along, committed here since"
@@ -177,10 +174,8 @@ def _squash(work: Work, words: tuple[str, ...]) -> int:
     """Make one commit of a session's work, with its title."""
     taken = _unmerged(work)
     if foreground(("git", "diff", "--cached", "--quiet")) != 0:
-        raise UsageError(
-            "something is staged, which would go into the same commit",
-            hint="commit or unstage it first",
-        )
+        hint = "commit or unstage it first"
+        raise UsageError("something is staged, which would go into the same commit", hint=hint)
     rest = tuple(each for each in words if each not in ("--squash", "--no-commit", "--commit"))
     if taken and worktrees.is_committed(work.repository, taken):
         status = _apply(work, rest)
@@ -195,10 +190,7 @@ def _squash(work: Work, words: tuple[str, ...]) -> int:
     text = commits.message("{title}", {"title": subject}, trailers)
     command = ("git", "commit", "--file=-")
     messages.note(f"+ {shlex.join(command)}")
-    with tempfile.TemporaryFile() as source:
-        source.write(f"{text}\n".encode("utf-8", "replace"))
-        source.seek(0)
-        return foreground(command, source.fileno())
+    return foreground(command, f"{text}\n".encode("utf-8", "replace"))
 
 
 class Uncommitted(GitDaytonaError):
@@ -229,10 +221,8 @@ def find_work(name: str, verb: str, words: tuple[str, ...] = (), *, synced: bool
     if away is not None:
         messages.note(f"{away.message}; this is what came back last")
     elif session.needs_sync:
-        messages.note(
-            f"hint: session {number} was used since its last sync; to see that, too: "
-            f"git daytona sync {number}"
-        )
+        remedy = f"to see that, too: git daytona sync {number}"
+        messages.note(f"hint: session {number} was used since its last sync; {remedy}")
     return work
 
 
@@ -250,11 +240,10 @@ def _sync(coordinator: Coordinator, session: Session) -> Session:
     """Sync a session now if that takes no waiting; return it as it is then."""
     try:
         outcome = coordinator.sync_at_once(session)
+        if outcome is not None and outcome.changed:
+            messages.note(common.told(outcome))
     except GitDaytonaError as problem:
         messages.note(f"not synced: {problem.message}")
-        return coordinator.state.get(session.id) or session
-    if outcome is not None and outcome.changed:
-        messages.note(common.told(outcome))
     return coordinator.state.get(session.id) or session
 
 
@@ -281,9 +270,8 @@ def _pager(command: str) -> str:
     """Find the user's pager for a command of git's; empty for none (git-config(1), pager.<cmd>)."""
 
     def ask(*words: str) -> str:
-        return run.run(
-            ("git", *words), env=ssh.scrubbed(dict(os.environ)), timeout=PAGER_SECONDS
-        ).text
+        env = ssh.scrubbed(dict(os.environ))
+        return run.run(("git", *words), env=env, timeout=PAGER_SECONDS).text
 
     named = ask("config", "--get", f"pager.{command}")
     if named.lower() in ("", "true", "yes", "on", "1"):
@@ -291,6 +279,12 @@ def _pager(command: str) -> str:
     return "" if named.lower() in ("cat", "false", "no", "off", "0") else named
 
 
-def foreground(command: tuple[str, ...], stdin: int | None = None, **more: str) -> int:
+def foreground(command: tuple[str, ...], stdin: bytes | None = None, **more: str) -> int:
     """Run it with the user's configuration, pager and terminal, but without our key."""
-    return run.foreground(command, ssh.scrubbed(dict(os.environ)) | more, stdin=stdin)
+    env = ssh.scrubbed(dict(os.environ)) | more
+    if stdin is None:
+        return run.foreground(command, env)
+    with tempfile.TemporaryFile() as source:
+        source.write(stdin)
+        source.seek(0)
+        return run.foreground(command, env, stdin=source.fileno())

@@ -78,21 +78,11 @@ def program(
     epilog: str | None = None,
     aliases: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Callable[[], None]], Program]:
-    """Make the decorator for the function whose docstring describes an executable; ``aliases`` are
-    what others call its commands."""
+    """Make the decorator for an executable's function, whose docstring describes it."""
 
-    def make(function: Callable[[], None]) -> Program:
-        version = click.version_option(__version__, "--version", message=f"{name} %(version)s")
-        return click.group(
-            name,
-            cls=Program,
-            sections=sections,
-            aliases=aliases,
-            epilog=epilog,
-            context_settings={
-                "help_option_names": ["-h", "--help"],
-                "max_content_width": HELP_COLUMNS,
-            },
-        )(version(function))
-
-    return make
+    version = click.version_option(__version__, "--version", message=f"{name} %(version)s")
+    how = {"help_option_names": ["-h", "--help"], "max_content_width": HELP_COLUMNS}
+    group = click.group(
+        name, cls=Program, sections=sections, aliases=aliases, epilog=epilog, context_settings=how
+    )
+    return lambda function: group(version(function))

@@ -5,7 +5,7 @@ import sys
 import click
 
 from git_daytona.base import messages, progress
-from git_daytona.base.errors import NotFound, SandboxCommandFailed, UsageError
+from git_daytona.base.errors import NotFound, SandboxCommandFailed
 from git_daytona.base.secret import printable
 from git_daytona.cli import common
 from git_daytona.cli.options import flag
@@ -27,7 +27,7 @@ def allow(show: bool, revoke: bool, ref: str) -> None:
     that the commands start are the project's, and may change.
     """
     if revoke and (show or ref):
-        raise UsageError("--revoke is for all, and alone", hint="see 'git daytona allow -h'")
+        raise click.UsageError("--revoke is for all, and alone")
     with common.coordinator() as coordinator:
         if revoke:
             count = consent.revoke(coordinator.git_dir)
@@ -35,10 +35,8 @@ def allow(show: bool, revoke: bool, ref: str) -> None:
             return
         commit = coordinator.repository.resolve(ref or "HEAD")
         if commit is None:
-            raise NotFound(
-                f"there is no commit '{printable(ref or 'HEAD')}' here",
-                hint="see what is: git log --all",
-            )
+            hint = "see what is: git log --all"
+            raise NotFound(f"there is no commit '{printable(ref or 'HEAD')}' here", hint=hint)
         plan = coordinator.provision.plan(commit)
         if plan is None:
             raise NotFound(
@@ -92,17 +90,14 @@ def print_log(name: str, *, follow: bool) -> None:
     with common.coordinator(step="reading the log") as coordinator:
         session = coordinator.find(name)
         if not session.setup.run:
-            raise NotFound(
-                f"no set-up has run in the sandbox of session {session.name}",
-                hint="see what would: git daytona allow --show",
-            )
+            hint = "see what would: git daytona allow --show"
+            raise NotFound(f"no set-up has run in the sandbox of session {session.name}", hint=hint)
         if not _follow(coordinator, session, once=not follow):
             messages.note("the set-up's log in the sandbox is empty, or was removed there")
 
 
 def tell(coordinator: Coordinator, session: Session) -> None:
-    """Say where the set-up of a new session stands. On a terminal it is followed to its end; Ctrl-C
-    leaves it to go on."""
+    """Say where a new session's set-up stands; on a terminal follow it, until Ctrl-C."""
     session = coordinator.find(session.id)
     if session.setup.state == RUNNING and sys.stderr.isatty():
         messages.note("the project's set-up runs in the sandbox; Ctrl-C leaves it to go on there")

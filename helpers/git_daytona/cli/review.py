@@ -1,5 +1,4 @@
-"""``git daytona checkout, update, pr``: a session's work in a worktree, yours in its sandbox, and a
-pull request of it."""
+"""``git daytona checkout, update, pr``: worktree and pull request of a session; yours in it."""
 
 import re
 import shlex
@@ -39,23 +38,17 @@ def checkout(no_sync: bool, name: str, directory: str | None) -> None:
     shown = [tree.worktree for tree in repository.showing(names.ref) if tree.worktree]
     if shown:
         if directory and place.resolve() not in [each.resolve() for each in shown]:
-            raise UsageError(
-                f"{names.branch} is checked out in '{shown[0]}' already",
-                hint="git has a branch in one worktree at a time",
-            )
+            hint = "git has a branch in one worktree at a time"
+            raise UsageError(f"{names.branch} is checked out in '{shown[0]}' already", hint=hint)
         place = shown[0]
-    else:
-        _add_worktree(work, place)
-    click.echo(str(place))
-
-
-def _add_worktree(work: Work, place: Path) -> None:
-    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+    elif place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise UsageError(f"'{place}' is there already", hint="name another directory")
-    with branches.changing(work.repository):
-        # as for the worktrees that follow (git/worktrees.py, reset)
-        add = ("worktree", "add", "--quiet", "--", str(place), work.names.branch)
-        work.repository.git(*add, env={"GIT_LFS_SKIP_SMUDGE": "1"})
+    else:
+        with branches.changing(repository):
+            # as for the worktrees that follow (git/worktrees.py, reset)
+            add = ("worktree", "add", "--quiet", "--", str(place), names.branch)
+            repository.git(*add, env={"GIT_LFS_SKIP_SMUDGE": "1"})
+    click.echo(str(place))
 
 
 @click.command()
@@ -97,9 +90,8 @@ def pr(
     chosen = _name(work, branch)
     remote = remote or repository.section("remote").get("pushdefault") or "origin"
     if remote not in repository.git("remote").text.splitlines():
-        raise NotFound(
-            f"there is no remote '{remote}'", hint="name yours: git daytona pr --remote NAME"
-        )
+        hint = "name yours: git daytona pr --remote NAME"
+        raise NotFound(f"there is no remote '{remote}'", hint=hint)
     if work.dirty:
         messages.note(f"with the uncommitted work that it took along: {work.dirty[:10]}")
     push = ("git", "push", remote, f"{names.ref}:refs/heads/{chosen}")
@@ -108,14 +100,8 @@ def pr(
         return status
     repository.set_config("--replace-all", f"branch.{names.branch}.{CHOSEN_NAME}", chosen)
     # each a word of its own: no shell sees a title that somebody else has written
-    about = (
-        "--head",
-        chosen,
-        "--title",
-        title or commits.subject(work.session),
-        "--body",
-        _body(work),
-    )
+    title = title or commits.subject(work.session)
+    about = ("--head", chosen, "--title", title, "--body", _body(work))
     command = ("gh", "pr", "create", *about, *words)
     if shutil.which("gh") is None:
         click.echo(shlex.join(command))
@@ -140,7 +126,6 @@ def _name(work: Work, wished: str | None) -> str:
 def _body(work: Work) -> str:
     """List the commits, one a line, and say where they are from."""
     words = ("log", "--reverse", f"--max-count={SUBJECTS}", "--format=%s", work.range)
-    found = (one_line(each) for each in work.repository.git(*words).text.splitlines())
-    lines = [f"- {each}" for each in found]
+    lines = [f"- {one_line(each)}" for each in work.repository.git(*words).text.splitlines()]
     origin = [f"{key}: {value}" for key, value in commits.provenance(work.session).items()]
     return "\n".join([*lines, "", *origin])

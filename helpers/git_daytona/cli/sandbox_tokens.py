@@ -18,7 +18,6 @@ from git_daytona.cli.options import flag, number
 from git_daytona.git import version
 from git_daytona.git.repository import Repository, discover
 from git_daytona.settings import settings
-from git_daytona.settings.settings import Settings
 from git_daytona.transfer import leases
 from git_daytona.transfer.environment import ssh_environment
 from git_daytona.transfer.transfer import Transfers, configuration
@@ -28,7 +27,7 @@ PROGRAM = "daytona-token"
 warn = partial(messages.warning, PROGRAM)
 
 
-def settings_here() -> tuple[Settings, Repository | None]:
+def settings_here() -> tuple[settings.Settings, Repository | None]:
     """The settings here, and the repository that they may have come from."""
     log.to_file()
     repository: Repository | None
@@ -83,17 +82,13 @@ def revoke(sandbox: str, all_: bool) -> None:
 
 def _piped_token(sandbox: str) -> Secret:
     if sys.stdin is None or sys.stdin.isatty():
-        raise UsageError(
-            "the token is read from standard input",
-            hint=f'printf %s "$TOKEN" | {PROGRAM} revoke {sandbox}',
-        )
+        hint = f'printf %s "$TOKEN" | {PROGRAM} revoke {sandbox}'
+        raise UsageError("the token is read from standard input", hint=hint)
     # Bytes: what is no text is no token either, and must not end in a decoder's traceback.
     text = sys.stdin.buffer.read(8192).decode("utf-8", "replace").strip()
     if len(text.split()) != 1 or not text.isascii():
-        raise UsageError(
-            "there is no token on standard input",
-            hint="pipe exactly one token into it, or use --all",
-        )
+        hint = "pipe exactly one token into it, or use --all"
+        raise UsageError("there is no token on standard input", hint=hint)
     return Secret(text)
 
 

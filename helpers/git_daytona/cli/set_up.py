@@ -30,12 +30,10 @@ def _scope(command: F) -> F:
     return click.option("--project", "scope", flag_value="project", help=project)(command)
 
 
-def _whose(command: F) -> F:
-    """Which agent's configuration is changed."""
-    kinds = click.Choice(("opencode", *AGENTS))
-    return click.option(
-        "--agent", metavar="NAME", type=kinds, default="opencode", help="Another agent's."
-    )(command)
+KINDS = click.Choice(("opencode", *AGENTS))
+_whose = click.option(
+    "--agent", metavar="NAME", type=KINDS, default="opencode", help="Another agent's."
+)
 
 
 @click.command("install")
@@ -57,19 +55,16 @@ def install_(scope: str | None, dry_run: bool, agent: str) -> None:
         messages.note(f"hint: what is covered, and what is not: git daytona doctor --agent {agent}")
         return
     if not (registration.PLUGIN / "index.js").is_file():
-        raise BadSetting(
-            f"the plugin file '{registration.PLUGIN}' is missing", hint="install git-daytona again"
-        )
+        hint = "install git-daytona again"
+        raise BadSetting(f"the plugin file '{registration.PLUGIN}' is missing", hint=hint)
     worktree = _worktree(scope, registration.is_of_project)
     change = install.install(worktree)
     for spec in change.replaced:
         messages.note(f"replaced: '{spec}', a plugin of another installation")
     options.make(change, dry_run)
     if change and worktree is not None:
-        messages.note(
-            f"note: '{change.path.name}' now names a file of this machine, and forbids "
-            "OpenCode's own tools where that is missing"
-        )
+        named = "a file of this machine, and forbids OpenCode's own tools where that is missing"
+        messages.note(f"note: '{change.path.name}' now names {named}")
         messages.note("hint: for all projects, in no file of theirs: git daytona install --global")
     for line in install.rivals(worktree or _here(), Path.cwd(), change.path):
         warn(line)
@@ -112,8 +107,7 @@ def uninstall(scope: str | None, dry_run: bool, agent: str) -> None:
 
 
 def _worktree(scope: str | None, has_one: Callable[[Path], object]) -> Path | None:
-    """Find the worktree whose configuration is meant, without a scope if it ``has_one``; None for
-    the configuration of all projects."""
+    """Find the worktree that is meant, without a scope if it ``has_one``; None: all projects."""
     if scope == "project":
         return repository.need_worktree(repository.discover(Path.cwd()))
     worktree = None if scope else _here()

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from git_daytona.base.errors import GitDaytonaError, NoKey, NoRepository
 from git_daytona.git import repository
 from git_daytona.settings import order, preferences, settings
-from git_daytona.settings.preferences import Preferences
-from git_daytona.settings.settings import VARIABLES, Settings
 
 DEFAULT = "default"
 ENVIRONMENT_ONLY = ("DAYTONA_ALLOW_HOST_TOOLS", "DAYTONA_SERVICE_BINARY", "DAYTONA_DEBUG")
@@ -41,7 +39,7 @@ def _row(name: str, value: str | None, source: str | None) -> SettingRow:
     return SettingRow(name, value, source or (DEFAULT if value is not None else ""))
 
 
-def collect() -> tuple[Settings, list[SettingRow], list[GitDaytonaError]]:
+def collect() -> tuple[settings.Settings, list[SettingRow], list[GitDaytonaError]]:
     """Collect all settings for the current directory, and what is wrong with some."""
     directory = repository.here()
     problems: list[GitDaytonaError] = []
@@ -59,19 +57,13 @@ def collect() -> tuple[Settings, list[SettingRow], list[GitDaytonaError]]:
         pass
     except GitDaytonaError as problem:
         problems.append(problem)
-    try:
-        order.configured(preferred)
-    except GitDaytonaError as problem:
-        problems.append(problem)
     rows = [SettingRow("DAYTONA_API_KEY", key and NOT_SHOWN, key or "", secret=True)]
-    return found, [*rows, *_rows(found, preferred)], problems + preferred.check()
+    return found, [*rows, *_rows(found, preferred)], problems + order.problems(preferred)
 
 
-def _rows(found: Settings, preferred: Preferences) -> Iterator[SettingRow]:
-    for variable in VARIABLES[1:]:  # the first is the key
-        value = getattr(found, variable.field)
-        text = str(value).lower() if isinstance(value, bool) else value
-        yield _row(variable.name, text, found.sources.get(variable.name))
+def _rows(found: settings.Settings, preferred: preferences.Preferences) -> Iterator[SettingRow]:
+    for name, value in found.values().items():
+        yield _row(name, value, found.sources.get(name))
     for name in ENVIRONMENT_ONLY:
         value = os.environ.get(name, "").strip() or None
         yield _row(name, value, value and f"the environment variable {name}")

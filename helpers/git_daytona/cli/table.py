@@ -25,9 +25,6 @@ _COLOURS = {
 }
 
 
-# -- for people ------------------------------------------------------------------------------------
-
-
 def _width(text: str) -> int:
     """How many columns a text takes."""
     if text.isascii() and text.isprintable():
@@ -75,18 +72,14 @@ def _work(row: Row, now: int) -> str:
     begin = "working, " if row.working else ""
     if row.git_return == state.DISABLED:
         return f"{begin}not synced"
-    return begin + _came(row, now)
-
-
-def _came(row: Row, now: int) -> str:
-    return f"{row.git_return} {age(row.updated_at, now)} ago" if row.updated_at else row.git_return
+    since = f" {age(row.updated_at, now)} ago" if row.updated_at else ""
+    return f"{begin}{row.git_return}{since}"
 
 
 def _ahead(row: Row, _now: int) -> str:
-    if row.branch is None:
-        return "-"
-    merged = " merged" if row.merged else ""
-    return "?" if row.ahead is None else f"+{row.ahead}{merged}"
+    if row.branch is None or row.ahead is None:
+        return "-" if row.branch is None else "?"
+    return f"+{row.ahead}{' merged' if row.merged else ''}"
 
 
 def _worktree(row: Row, _now: int) -> str:
@@ -108,7 +101,7 @@ class _Column:
     left: bool = False
 
 
-_COLUMNS = (
+_COLUMNS: tuple[_Column, ...] = (
     _Column("N", lambda row, _: str(row.number or "-")),
     _Column("AGE", lambda row, now: age(row.created, now) if row.created else "-", rank=1),
     _Column("BRANCH", lambda row, _: row.branch or "-", rank=3),
@@ -131,10 +124,10 @@ def lines(
 ) -> list[str]:
     """A heading and a line per session, each of at most ``width`` columns (None: any). Where they
     are of several repositories (``everywhere``), the worktree goes last."""
-    cells = {
-        column: [column.heading, *(column.text(row, now) for row in rows)]
-        for column in _columns(rows, everywhere)
-    }
+    columns = _COLUMNS if any(row.title for row in rows) else _COLUMNS[:-1]
+    if everywhere:
+        columns = tuple(replace(each, rank=9) if each.left else each for each in columns)
+    cells = {it: [it.heading, *(it.text(row, now) for row in rows)] for it in columns}
     natural = {column: max(map(_width, texts)) for column, texts in cells.items()}
     widths = natural if width is None else _fit(natural, width)
     made = []
@@ -146,13 +139,6 @@ def lines(
             parts.append(painted + " " * (room - _width(text)))
         made.append(GAP.join(parts).rstrip())
     return made if width is None else [cut(line, width) for line in made]
-
-
-def _columns(rows: Sequence[Row], everywhere: bool) -> Sequence[_Column]:
-    columns = _COLUMNS if any(row.title for row in rows) else _COLUMNS[:-1]
-    if everywhere:
-        return [replace(each, rank=9) if each.left else each for each in columns]
-    return columns
 
 
 def _fit(natural: Mapping[_Column, int], width: int) -> dict[_Column, int]:
@@ -177,9 +163,6 @@ def _paint(text: str, column: _Column, row: Row | None) -> str:
         return click.style(text, dim=True)
     word = {"WORK": row.git_return, "SANDBOX": row.sandbox_state}.get(column.heading, "")
     return click.style(text, fg=_COLOURS[word]) if word in _COLOURS else text
-
-
-# -- for scripts -----------------------------------------------------------------------------------
 
 
 def porcelain(row: Row) -> str:

@@ -1,8 +1,9 @@
-"""``git daytona start, shell, cp, sync, fetch, push, wait, delete``: a session's life."""
+"""``git daytona start, shell, cp, sync, fetch, push, wait, stop, resume, delete``."""
 
 import sys
 import time
 from functools import partial
+from typing import Any
 
 import click
 
@@ -73,15 +74,21 @@ def start(
             order = order.over(other)
             if lacking:
                 common.warn(lacking)
-        try:
-            started = coordinator.start(
-                session, synced=not no_sync, beginning=beginning, order=order
-            )
-        except KeyboardInterrupt as end:
-            raise KeyboardInterrupt(recovery.way_on(coordinator, session)) from end
-        if title is not None:
-            coordinator.state.set_title(started.session.id, title)
+        started = begin(
+            *(coordinator, session, title), synced=not no_sync, beginning=beginning, order=order
+        )
         _print_start(coordinator, started)
+
+
+def begin(coordinator: Coordinator, session: str, title: str | None, **how: Any) -> Started:
+    """Start a session as ``Coordinator.start`` does. Interrupted, it says how to go on."""
+    try:
+        started = coordinator.start(session, **how)
+    except KeyboardInterrupt as end:
+        raise KeyboardInterrupt(recovery.way_on(coordinator, session)) from end
+    if title is not None:
+        coordinator.state.set_title(started.session.id, title)
+    return started
 
 
 def _print_start(coordinator: Coordinator, started: Started) -> None:
@@ -141,10 +148,9 @@ def cp(recursive: bool, source: str, target: str) -> int:
             done = copy.copy_out(coordinator, from_.session, from_.path, to.path)
         else:
             done = copy.copy_in(coordinator, to.session or "", from_.path, to.path)
-    for line in done.left_out[:LEFT_OUT]:
+    unnamed = len(done.left_out) - LEFT_OUT
+    for line in (*done.left_out[:LEFT_OUT], *([f"{unnamed} more"] if unnamed > 0 else ())):
         common.warn(f"left out: {line}")
-    if len(done.left_out) > LEFT_OUT:
-        common.warn(f"left out: {len(done.left_out) - LEFT_OUT} more")
     if done.repositories:
         unnamed = len(done.repositories) - LEFT_OUT
         more = f" and {unnamed} more" if unnamed > 0 else ""
@@ -202,6 +208,34 @@ def wait(timeout: float, chosen: Chosen) -> int:
 
 
 @click.command()
+@flag("--no-sync", help="Bring nothing back before.")
+@choice.sessions
+def stop(no_sync: bool, chosen: Chosen) -> int:
+    """Bring a session's work back, then stop its sandbox: files stay, what runs in it ends.
+
+    The next command or tool call that needs the sandbox starts it again.
+    """
+    with common.coordinator(anywhere=True, step="stopping") as coordinator:
+
+        def stopped(name: str) -> str:
+            outcome = coordinator.stop(name, synced=not no_sync)
+            return f"{common.told(outcome)}\nstopped" if outcome else "stopped"
+
+        return chosen.each(coordinator, stopped)
+
+
+@click.command()
+@choice.sessions
+def resume(chosen: Chosen) -> int:
+    """Start a session's sandbox again, if it does not run."""
+    with common.coordinator(anywhere=True, step="starting") as coordinator:
+        return chosen.each(
+            coordinator,
+            lambda name: "started" if coordinator.resume(name) else "it runs already",
+        )
+
+
+@click.command()
 @flag("--force", help="Delete it even if its work cannot be brought back now.")
 @flag("--forget", help="Only forget the session: for one whose Daytona is no more.")
 @flag("--cancel", help="Keep a session whose deletion did not succeed.")
@@ -214,13 +248,10 @@ def delete(force: bool, forget: bool, cancel: bool, merged: bool, chosen: Chosen
     of OpenCode, after a sync, until it succeeds, the session is used again, or --cancel. With
     --forget nothing is asked of Daytona, and the sandbox stays as it is.
     """
-    if force + forget + cancel + merged > 1 or (merged and chosen != Chosen(())):
-        raise UsageError(
-            "--force, --forget, --cancel and --merged exclude each other"
-            if not merged
-            else "--merged is for all sessions, and alone",
-            hint="see 'git daytona delete -h'",
-        )
+    if merged and (force or forget or cancel or chosen != Chosen(())):
+        raise click.UsageError("--merged is for all sessions, and alone")
+    if force + forget + cancel > 1:
+        raise click.UsageError("--force, --forget, --cancel and --merged exclude each other")
     with common.coordinator(anywhere=not merged, step="deleting") as coordinator:
         if merged:
             names = [each.name for each in coordinator.sessions() if coordinator.is_merged(each)]

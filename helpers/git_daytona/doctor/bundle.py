@@ -28,15 +28,12 @@ def report(
     sessions: Iterable[Session],
     log: Iterable[str],
 ) -> str:
-    """The report. Whatever secret this process holds, or what looks like one, is redacted in all of
-    it."""
+    """The report, without any secret that this process holds, or what looks like one."""
     sections = {
         "versions": [f"{name}: {version}" for name, version in versions.items()],
         "doctor": findings,
         "settings": config,
-        "variables that are set (without their values)": sorted(
-            name for name in os.environ if _OURS.match(name)
-        ),
+        "variables that are set (without their values)": sorted(filter(_OURS.match, os.environ)),
         "sessions (without titles)": [json.dumps(_session(each)) for each in sessions],
         "the end of the log": log,
     }

@@ -1,5 +1,4 @@
-"""Whether the OpenCode that runs here has the plugin: who says so is the plugin itself, and
-OpenCode 2's background service, which is asked."""
+"""Whether the OpenCode that runs here has the plugin, by the plugin and OpenCode 2's service."""
 
 import base64
 import json
@@ -11,10 +10,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from git_daytona.doctor.findings import Seen, fail, ok, warn
+from git_daytona.doctor.findings import Finding, fail, ok, warn
 from git_daytona.opencode import registration
 from git_daytona.service import charge
-from git_daytona.service.charge import Background
 
 ACTIVE_SECONDS = 5.0
 """How long OpenCode 2 may take to load the plugins of a directory."""
@@ -22,26 +20,19 @@ POLL_SECONDS = 0.2
 ANSWER_BYTES = 4 * 1024 * 1024
 
 
-def confined(worktree: Path) -> Seen:
+def confined(worktree: Path) -> Finding:
     """Look at every OpenCode that runs in a worktree."""
     charge.check(worktree)
     if (service := charge.background()) is not None:
         if (problem := _plugin(service, worktree)) is not None:
-            return fail(
-                f"{service} {problem}: its tools act on this machine",
-                "opencode service stop; it is started again with the configuration of then",
-            )
+            remedy = "opencode service stop; it is started again with the configuration of then"
+            return fail(f"{service} {problem}: its tools act on this machine", remedy)
         if names := _differing(service.environment(), os.environ):
-            return warn(
-                f"{service} was started with another {', '.join(names)}",
-                "run OpenCode with --standalone here, or start it anew: opencode service stop",
-            )
+            remedy = "run OpenCode with --standalone here, or start it anew: opencode service stop"
+            return warn(f"{service} was started with another {', '.join(names)}", remedy)
     stamps = [it for it in charge.stamps() if Path(it.directory).is_relative_to(worktree)]
-    if not stamps:
-        return ok("no OpenCode runs here now")
-    return ok(
-        "in charge of " + ", ".join(f"OpenCode {it.version} (process {it.pid})" for it in stamps)
-    )
+    found = [f"OpenCode {it.version} (process {it.pid})" for it in stamps]
+    return ok(f"in charge of {', '.join(found)}" if found else "no OpenCode runs here now")
 
 
 def _differing(theirs: Mapping[str, str], ours: Mapping[str, str]) -> list[str]:
@@ -52,7 +43,7 @@ def _differing(theirs: Mapping[str, str], ours: Mapping[str, str]) -> list[str]:
     return [name for name in names if theirs.get(name, "") != ours.get(name, "")]
 
 
-def _plugin(service: Background, worktree: Path) -> str | None:
+def _plugin(service: charge.Background, worktree: Path) -> str | None:
     """What is wrong with the plugin there, to follow the service's name; None if nothing.
 
     ``GET /api/plugin`` lists nothing until the directory's plugins are loaded, which it starts.

@@ -1,5 +1,4 @@
-"""What a check finds, and how checks are run: in order, each within its time, none whose ground has
-failed."""
+"""What a check finds; checks run in order, in time, and none whose ground has failed."""
 
 import enum
 from collections.abc import Callable, Iterable, Iterator
@@ -22,16 +21,20 @@ class Status(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What a check saw; what to do about it where that is not fine."""
+class Finding:
+    """A check's name (``run`` gives it) and what it saw; what to do where that is not fine."""
 
+    check: str
     status: Status
     detail: str
     hint: str | None = None
 
+    def row(self) -> dict[str, str | None]:
+        return vars(self) | {"status": self.status.value}
 
-ok, skipped = partial(Seen, Status.OK), partial(Seen, Status.SKIPPED)
-warn, fail = partial(Seen, Status.WARN), partial(Seen, Status.FAIL)
+
+ok, skipped = partial(Finding, "", Status.OK), partial(Finding, "", Status.SKIPPED)
+warn, fail = partial(Finding, "", Status.WARN), partial(Finding, "", Status.FAIL)
 
 
 @dataclass(frozen=True)
@@ -41,53 +44,36 @@ class Check:
     the caller's thread, where Ctrl-C unwinds it."""
 
     name: str
-    look: Callable[[], Seen]
+    look: Callable[[], Finding]
     needs: tuple[str, ...] = ()
     bounded: bool = False
 
 
-@dataclass(frozen=True)
-class Finding:
-    """A check's name and what it saw, redacted and fit for a terminal, each in one line."""
-
-    check: str
-    status: Status
-    detail: str
-    hint: str | None
-
-    def row(self) -> dict[str, str | None]:
-        return vars(self) | {"status": self.status.value}
-
-
 def run(checks: Iterable[Check], *, seconds: float = CHECK_SECONDS) -> Iterator[Finding]:
-    """Run the checks, and yield what each finds as soon as it is known."""
+    """Run the checks, and yield what each finds as soon as it is known, fit for a terminal."""
     broken: set[str] = set()
     for check in checks:
         lacking = next((name for name in check.needs if name in broken), None)
-        seen = skipped(f"it needs '{lacking}'") if lacking else _within(seconds, check)
-        if seen.status in (Status.FAIL, Status.SKIPPED):
+        found = skipped(f"it needs '{lacking}'") if lacking else _within(seconds, check)
+        if found.status in (Status.FAIL, Status.SKIPPED):
             broken.add(check.name)
-        yield Finding(
-            check.name, seen.status, _line(seen.detail), _line(seen.hint) if seen.hint else None
-        )
+        hint = _line(found.hint) if found.hint else None
+        yield Finding(check.name, found.status, _line(found.detail), hint)
 
 
-def _within(seconds: float, check: Check) -> Seen:
+def _within(seconds: float, check: Check) -> Finding:
     """What a check sees, or why it sees nothing."""
     try:
         return check.look() if check.bounded else threads.within(seconds, check.look)
     except threads.Late:
-        return fail(
-            f"no answer within {seconds:.0f} seconds",
-            "look what keeps it: the network, a disk, a prompt",
-        )
+        remedy = "look what keeps it: the network, a disk, a prompt"
+        return fail(f"no answer within {seconds:.0f} seconds", remedy)
     except GitDaytonaError as problem:
         return fail(problem.message, problem.hint or "the log may say more: git daytona logs")
     except Exception:  # noqa: BLE001 — the other checks still have something to say
         log.logger.exception("doctor: the check '%s' failed", check.name)
-        return fail(
-            "the check itself failed", "please report it with the end of the log: git daytona logs"
-        )
+        remedy = "please report it with the end of the log: git daytona logs"
+        return fail("the check itself failed", remedy)
 
 
 def _line(text: str) -> str:

@@ -19,7 +19,7 @@ from git_daytona.base.errors import MissingProgram, TimedOut
 from git_daytona.base.progress import Progress
 from git_daytona.base.run import run
 from git_daytona.doctor import machine
-from git_daytona.doctor.findings import Seen, fail, ok
+from git_daytona.doctor.findings import Finding, fail, ok
 from git_daytona.git import environment
 from git_daytona.git.repository import Repository, discover, failure
 from git_daytona.opencode import registration
@@ -53,7 +53,7 @@ Daytona = Callable[[Path], AbstractContextManager[Embedded]]
 """Starts an embedded Daytona in a folder."""
 
 
-def look(worktree: Callable[[], Path], start: Path, daytona: Daytona) -> Seen:
+def look(worktree: Path, start: Path, daytona: Daytona) -> Finding:
     """Run the OpenCode on PATH as it is set up for a worktree. Nothing of it is left."""
     program = machine.find_opencode()
     if program is None:
@@ -66,7 +66,7 @@ def look(worktree: Callable[[], Path], start: Path, daytona: Daytona) -> Seen:
         folder = Path(name).resolve()
         plan = Plan(folder / "project")
         with daytona(folder / "daytona") as embedded, _model(plan) as port:
-            repository = _make(plan, port, _set_up(worktree(), start))
+            repository = _make(plan, port, _set_up(worktree, start))
             done = _run(program, plan, folder, embedded.variables)
             _settle(folder / "data/opencode/log/daytona.log")
             came = repository.git("cat-file", "-e", f"{BRANCH}:{plan.marker}", check=False)
@@ -154,7 +154,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class _Server(ThreadingHTTPServer):
-    daemon_threads = True
     plan: Plan
 
     def handle_error(self, *_: object) -> None:
@@ -196,16 +195,11 @@ def _set_up(worktree: Path, start: Path) -> tuple[list[str], str | None]:
 def _make(plan: Plan, port: int, set_up: tuple[list[str], str | None]) -> Repository:
     plugins, rules = set_up
     options = {"baseURL": f"http://127.0.0.1:{port}/v1", "apiKey": "none"}
-    model = {"tool_call": True, "limit": {"context": 100_000, "output": 10_000}}
+    models = {"m": {"tool_call": True, "limit": {"context": 100_000, "output": 10_000}}}
+    provider = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": models}
     config: dict[str, Any] = {
         "plugin": plugins,
-        "provider": {
-            PROVIDER: {
-                "npm": "@ai-sdk/openai-compatible",
-                "options": options,
-                "models": {"m": model},
-            }
-        },
+        "provider": {PROVIDER: provider},
         "model": f"{PROVIDER}/m",
         "small_model": f"{PROVIDER}/m",
         "share": "disabled",
@@ -252,8 +246,7 @@ class Done:
 
 
 def _run(program: str, plan: Plan, folder: Path, variables: Mapping[str, str]) -> Done:
-    version = machine.first_line(program, "--version").split()[-1:]
-    done = Done("".join(version))
+    done = Done("".join(machine.first_line(program, "--version").split()[-1:]))
     major = (machine.version_in(done.version) or (1, 0))[0]
     alone = ("--standalone",) if major >= 2 else ()
     words = ("--model", f"{PROVIDER}/m", "--title", "doctor", "Where do you act?")
@@ -265,11 +258,10 @@ def _run(program: str, plan: Plan, folder: Path, variables: Mapping[str, str]) -
     env = environment.base() | own | scratch | quiet | dict(variables)
     env |= {"PWD": str(plan.project), "NO_PROXY": local, "no_proxy": local}
     try:
-        result = run(
-            (program, "run", *alone, *words), env=env, cwd=plan.project, timeout=RUN_SECONDS
-        )
-        lines = [line for line in result.complaint.split("\n") if line]
-        done.said = f"status {result.status}" + (f": {lines[-1]}" if lines else "")
+        argv = (program, "run", *alone, *words)
+        result = run(argv, env=env, cwd=plan.project, timeout=RUN_SECONDS)
+        last = list(filter(None, result.complaint.split("\n")))[-1:]
+        done.said = ": ".join((f"status {result.status}", *last))
     except TimedOut:
         done.late = True
     except MissingProgram as problem:
@@ -292,7 +284,7 @@ def _lines(log: Path) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith(" ")]
 
 
-def verdict(plan: Plan, done: Done) -> Seen:
+def verdict(plan: Plan, done: Done) -> Finding:
     """What was seen, the worst of it first."""
     which = f"OpenCode {done.version}".rstrip()
     if done.acted_here:
@@ -300,30 +292,22 @@ def verdict(plan: Plan, done: Done) -> Seen:
     if plan.leaked:
         return fail(f"{which} acted on this machine: it read a file for the model", STOP)
     if done.late:
-        return fail(
-            f"{which} did not finish within {RUN_SECONDS:.0f} seconds",
-            "see what keeps it, in a scratch project: opencode run hello",
-        )
+        text = f"{which} did not finish within {RUN_SECONDS:.0f} seconds"
+        return fail(text, "see what keeps it, in a scratch project: opencode run hello")
     if not plan.offered:
         return fail(f"{which} ended without asking the model ({done.said})", AGAIN)
     if other := _strange(plan):
-        return fail(
-            f"{which} offers '{other}', which may act on this machine",
-            "update git-daytona, or take away what brings it",
-        )
+        text = f"{which} offers '{other}', which may act on this machine"
+        return fail(text, "update git-daytona, or take away what brings it")
     if plan.shell is None:
-        return fail(
-            f"the plugin is not in charge of {which}, whose own shell is forbidden; nothing acted",
-            AGAIN,
-        )
+        text = f"the plugin is not in charge of {which}, whose own shell is forbidden"
+        return fail(f"{text}; nothing acted", AGAIN)
     if not done.sandboxes:
         words = " ".join(plan.results[:1])[:200]
         return fail(f"no tool of {which} acted, neither in a sandbox nor here: {words}", AGAIN)
     if not done.returned:
-        return fail(
-            f"{which} acted in a sandbox, but its work did not come back on '{BRANCH}'",
-            "see whether a session's does: git daytona sync",
-        )
+        text = f"{which} acted in a sandbox, but its work did not come back on '{BRANCH}'"
+        return fail(text, "see whether a session's does: git daytona sync")
     return ok(f"{which} acted in a sandbox, its work came back, and nothing happened here")
 
 
@@ -334,10 +318,9 @@ def _strange(plan: Plan) -> str | None:
     """
     if plan.shell == "bash":
         return None
-    known = {tool.name for tool in TOOLS} | RENAMED
-    allowed = host_tools.opted_in(plan.project)
-    servers = _servers(plan.project)
-    for name in sorted(plan.offered - known):
+    others = sorted(plan.offered - {tool.name for tool in TOOLS} - RENAMED)
+    allowed, servers = host_tools.opted_in(plan.project), _servers(plan.project)
+    for name in others:
         if host_tools.refusal(name, builtin=(), servers=servers, allowed=allowed):
             return name
     return None

@@ -9,13 +9,7 @@ from git_daytona import __version__
 from git_daytona.base.errors import GitDaytonaError
 from git_daytona.doctor import machine
 
-PACKAGES = (
-    "asyncssh",
-    "click",
-    "keyring",
-    "urllib3",
-    "wcwidth",
-)
+PACKAGES = ("asyncssh", "click", "keyring", "urllib3", "wcwidth")
 
 
 def versions() -> dict[str, str]:

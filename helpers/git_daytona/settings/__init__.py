@@ -1,2 +1,1 @@
-"""What a user sets, and where: environment, .env, git's configuration, the keyring, the Daytona
-CLI's profile."""
+"""What a user sets: environment, .env, git's configuration, keyring, Daytona CLI's profile."""

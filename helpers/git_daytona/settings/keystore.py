@@ -111,10 +111,8 @@ def forget(api_url: str) -> Place | None:
         for ring in rings:
             ring.delete_password(SERVICE, api_url)
         if _first(api_url) is not None:
-            raise BadSetting(
-                "the keyring still has the key",
-                hint="remove it with the keyring's own program, and revoke the key",
-            )
+            hint = "remove it with the keyring's own program, and revoke the key"
+            raise BadSetting("the keyring still has the key", hint=hint)
         return _place(rings[0]) if rings else None
 
     return _patiently(drop, "written to")
@@ -168,16 +166,13 @@ def _place(ring: Any) -> Place:
 
 
 def _translated(kind: str, what: str) -> BadSetting:
+    instead = "set DAYTONA_API_KEY in the environment"
     if kind in _LOCKED:
-        return BadSetting(
-            "the keyring is locked", hint="unlock it, or set DAYTONA_API_KEY in the environment"
-        )
+        return BadSetting("the keyring is locked", hint=f"unlock it, or {instead}")
     if kind == "NoKeyringError":
         return BadSetting("there is no keyring on this machine", hint=NONE_HINT)
-    return BadSetting(
-        f"the keyring cannot be {what}: {kind}",
-        hint="mend or unlock it, or set DAYTONA_API_KEY in the environment",
-    )
+    hint = f"mend or unlock it, or {instead}"
+    return BadSetting(f"the keyring cannot be {what}: {kind}", hint=hint)
 
 
 # -- outside of it ---------------------------------------------------------------------------------

@@ -7,11 +7,11 @@ configuration, the environment, the command line. Nothing else of a repository's
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from git_daytona.base.errors import BadSetting, GitDaytonaError, UsageError
@@ -19,6 +19,9 @@ from git_daytona.base.secret import Secret, printable
 from git_daytona.settings.preferences import ENV, SECRETS, Preferences
 from git_daytona.settings.settings import Settings
 
+T = TypeVar("T")
+Kind = type[UsageError] | type[BadSetting]
+"""What is raised: of a command line the one, of a setting the other."""
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 """A variable's name, as Daytona takes it."""
 KEY = "DAYTONA_API_KEY"
@@ -41,17 +44,20 @@ def _word(text: str) -> str:
 
 
 def _switch(text: str) -> bool:
-    known = {"true": True, "yes": True, "on": True, "1": True}
-    known |= {"false": False, "no": False, "off": False, "0": False, "": False}
-    if text.lower() not in known:
+    if text.lower() in ("true", "yes", "on", "1"):
+        return True
+    if text.lower() not in ("false", "no", "off", "0", ""):
         raise ValueError("is neither true nor false")
-    return known[text.lower()]
+    return False
 
 
-def _list(text: str) -> list[str]:
+def _list(text: str, each: str = ".+", what: str = "") -> list[str]:
+    """Read words of a form, separated by blanks or commas."""
     found = text.replace(",", " ").split()
     if not found:
         raise ValueError("names nothing")
+    if not all(re.fullmatch(each, word) for word in found):
+        raise ValueError(f"is no list of {what}")
     return found
 
 
@@ -60,10 +66,7 @@ def _image(text: str) -> dict[str, str]:
 
 
 def _gpu_types(text: str) -> list[str]:
-    found = _list(text.upper())
-    if not all(re.fullmatch("[A-Z0-9-]{1,40}", each) for each in found):
-        raise ValueError("is no list of types such as H100 or RTX-4090")
-    return found
+    return _list(text.upper(), "[A-Z0-9-]{1,40}", "types such as H100 or RTX-4090")
 
 
 def _networks(text: str) -> str:
@@ -77,10 +80,8 @@ def _networks(text: str) -> str:
 
 def _domains(text: str) -> str:
     label = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-    found = _list(text)
-    if not all(re.fullmatch(rf"(\*\.)?({label}\.)*{label}", each) for each in found):
-        raise ValueError("is no list of domains such as example.com or *.example.com")
-    return ",".join(found)
+    what = "domains such as example.com or *.example.com"
+    return ",".join(_list(text, rf"(\*\.)?({label}\.)*{label}", what))
 
 
 def _proxy(text: str) -> str | Secret:
@@ -89,9 +90,6 @@ def _proxy(text: str) -> str | Secret:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("is no http(s) URL")
     return Secret(text) if "@" in text else text
-
-
-# -- the table -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -186,9 +184,6 @@ _OUSTS = {"snapshot": ("buildInfo", *SIZES), "buildInfo": ("snapshot",)}
 """What the later one of two orders takes away of the earlier one."""
 
 
-# -- orders ----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Order:
     """What of a sandbox was ordered. Values of variables are never shown."""
@@ -211,14 +206,14 @@ class Order:
         ousted = {name for each in self.members for name in _OUSTS.get(each, ())}
         kept = {name: each for name, each in earlier.members.items() if name not in ousted}
         own = {*self.env, *self.inherit, *self.secrets}
+        env = {name: each for name, each in earlier.env.items() if name not in own}
+        inherit = (name for name in earlier.inherit if name not in own)
+        secrets = {name: each for name, each in earlier.secrets.items() if name not in own}
         return Order(
             {**kept, **self.members},
-            {**{name: each for name, each in earlier.env.items() if name not in own}, **self.env},
-            (*(name for name in earlier.inherit if name not in own), *self.inherit),
-            {
-                **{name: each for name, each in earlier.secrets.items() if name not in own},
-                **self.secrets,
-            },
+            {**env, **self.env},
+            (*inherit, *self.inherit),
+            {**secrets, **self.secrets},
             {**earlier.sources, **self.sources},
         )
 
@@ -230,35 +225,29 @@ class Order:
 
     def body(self) -> dict[str, Any]:
         """Return what the API's request says of it. Values are revealed where that is written."""
-        vault = [{name: each} for name, each in self.secrets.items()]
-        more = {"env": dict(self.env), "secrets": vault}
+        more = {"env": dict(self.env), "secrets": [dict([each]) for each in self.secrets.items()]}
         return {**self.members, **{name: each for name, each in more.items() if each}}
 
     def record(self) -> dict[str, Any]:
         """Return all of it but values that may be secret, as JSON; ``Order.recorded`` reads it."""
-        members = {
-            name: each for name, each in self.members.items() if not isinstance(each, Secret)
-        }
-        lost = [*self.env, *(name for name in self.members if name not in members)]
+        hidden = [name for name, each in self.members.items() if isinstance(each, Secret)]
+        members = {name: each for name, each in self.members.items() if name not in hidden}
         found = {"members": members, "inherit": list(self.inherit), "secrets": dict(self.secrets)}
-        return {name: each for name, each in {**found, "lost": lost}.items() if each}
+        found["lost"] = [*self.env, *hidden]
+        return {name: each for name, each in found.items() if each}
 
     @classmethod
     def recorded(cls, record: Mapping[str, Any]) -> "tuple[Order, list[str]]":
         """Read a record; return the order, and the names of what it lacks."""
 
-        def table(name: str) -> dict[str, Any]:
+        def part(name: str, kind: type[T]) -> T:
             found = record.get(name)
-            return found if isinstance(found, dict) else {}
+            return found if isinstance(found, kind) else kind()
 
-        def names(name: str) -> list[str]:
-            found = record.get(name)
-            return [str(each) for each in found] if isinstance(found, list) else []
-
-        members = {name: each for name, each in table("members").items() if name in BY_MEMBER}
-        inherit = tuple(filter(VARIABLE.fullmatch, names("inherit")))
-        secrets = {name: str(each) for name, each in table("secrets").items()}
-        return cls(members, {}, inherit, secrets), names("lost")
+        members = {name: each for name, each in part("members", dict).items() if name in BY_MEMBER}
+        inherit = tuple(filter(VARIABLE.fullmatch, map(str, part("inherit", list))))
+        secrets = {name: str(each) for name, each in part("secrets", dict).items()}
+        return cls(members, {}, inherit, secrets), list(map(str, part("lost", list)))
 
     def settled(self) -> "tuple[Order, list[str]]":
         """Take the variables to inherit from the environment; return the order, and the names of
@@ -274,8 +263,7 @@ class Order:
         return replace(self, inherit=()).with_env(found), unset
 
     def without(self, key: Secret) -> "tuple[Order, list[str]]":
-        """Leave out variables that hold the API key, which many a .env has; return the order, and
-        their names."""
+        """Leave out variables that hold the API key, as many a .env does; return which."""
         found = [name for name, each in self.env.items() if key.reveal() in each.reveal()]
         kept = {name: each for name, each in self.env.items() if name not in found}
         return replace(self, env=kept), found
@@ -283,9 +271,8 @@ class Order:
     def applied(self, found: Settings) -> Settings:
         """Return the settings with the snapshot and target that count."""
         changes: dict[str, Any] = {name: self.members.get(name) for name in ("snapshot", "target")}
-        sources = {
-            BY_MEMBER[name].variable: self.sources[name] for name in changes if name in self.sources
-        }
+        told = changes.keys() & self.sources.keys()
+        sources = {BY_MEMBER[name].variable: self.sources[name] for name in told}
         return replace(found, **changes, sources={**found.sources, **sources})
 
     def _check(self) -> None:
@@ -306,8 +293,7 @@ NOTHING = Order()
 
 
 def seen(answer: Mapping[str, Any]) -> dict[str, str | int | bool]:
-    """Read what an API's description of a sandbox says of the members of an order; nothing that may
-    hold a password."""
+    """Read what an API's description of a sandbox says of an order, but passwords."""
     found = {name: answer.get(name) for name, each in BY_MEMBER.items() if each.read is not _proxy}
     return {
         name: printable(each)[:500] if isinstance(each, str) else each
@@ -322,10 +308,6 @@ def line(members: Mapping[str, str | int | bool]) -> str:
     return ", ".join(name if each is True else f"{name} {each}" for name, each in words.items())
 
 
-def _is_text(value: Secret) -> bool:
-    return not re.search("[\0\ud800-\udfff]", value.reveal())
-
-
 def _check_variable(name: str, value: Secret) -> None:
     if not VARIABLE.fullmatch(name):
         raise UsageError(
@@ -337,10 +319,9 @@ def _check_variable(name: str, value: Secret) -> None:
             f"the variable {name} is the sandbox's own: without it nothing runs there",
             hint=f"leave it out; change it there, in a command: {name}=… COMMAND",
         )
-    if not _is_text(value):
-        raise UsageError(
-            f"the value of the variable {name} is no text", hint="it has to be UTF-8 without NUL"
-        )
+    if re.search("[\0\ud800-\udfff]", value.reveal()):
+        hint = "it has to be UTF-8 without NUL"
+        raise UsageError(f"the value of the variable {name} is no text", hint=hint)
 
 
 # -- where orders come from ------------------------------------------------------------------------
@@ -365,10 +346,8 @@ def given(
         name, is_given, value = word.partition("=")
         more = NOTHING.with_env({name: Secret(value)})
         if not is_given and name not in os.environ:
-            raise UsageError(
-                f"the environment variable {name} is not set here",
-                hint="set it and export it; or put its value into a file, for --env-file",
-            )
+            hint = "set it and export it; or put its value into a file, for --env-file"
+            raise UsageError(f"the environment variable {name} is not set here", hint=hint)
         order = (more if is_given else Order(inherit=(name,))).over(order)
     return Order(secrets=_vault(secrets, UsageError)).over(order)
 
@@ -382,9 +361,17 @@ def configured(preferred: Preferences) -> Order:
                 continue  # as git has it: an empty value takes back what a wider scope says
             members[each.member] = _read(each, preference.value, each.key, BadSetting)
             sources[each.member] = f"{each.key}, {preference.source}"
-    return Order(
-        members, {}, _names(preferred), _vault(_words(preferred, SECRETS), BadSetting), sources
-    )
+    secrets = _vault(_words(preferred, SECRETS), BadSetting)
+    return Order(members, {}, _names(preferred), secrets, sources)
+
+
+def problems(preferred: Preferences) -> list[GitDaytonaError]:
+    """Return what is wrong with git's configuration, of what it orders first."""
+    try:
+        configured(preferred)
+    except GitDaytonaError as problem:
+        return [problem, *preferred.check()]
+    return preferred.check()
 
 
 def may_be_secret(key: str, text: str) -> bool:
@@ -401,38 +388,31 @@ def _names(preferred: Preferences) -> tuple[str, ...]:
     found = _words(preferred, ENV)
     for each in found:
         if not VARIABLE.fullmatch(each):
-            raise BadSetting(
-                f"{ENV} holds more than names of environment variables",
-                hint="git's configuration is no place for values: set them in your environment",
-            )
+            hint = "git's configuration is no place for values: set them in your environment"
+            raise BadSetting(f"{ENV} holds more than names of environment variables", hint=hint)
     return tuple(dict.fromkeys(found))
 
 
-def _vault(words: Iterable[str], kind: type[UsageError] | type[BadSetting]) -> dict[str, str]:
+def _vault(words: Iterable[str], kind: Kind) -> dict[str, str]:
     found = {}
     for word in words:
         name, _, secret = word.partition("=")
         secret = secret or name
         if not VARIABLE.fullmatch(name) or not re.fullmatch("[A-Za-z0-9_-]{1,200}", secret):
-            raise kind(
-                f"'{printable(word)[:80]}' names no secret of Daytona's vault",
-                hint="name one: NAME, or VARIABLE=NAME",
-            )
+            hint = "name one: NAME, or VARIABLE=NAME"
+            raise kind(f"'{printable(word)[:80]}' names no secret of Daytona's vault", hint=hint)
         found[name] = secret
     return found
 
 
-def _read(option: Option, text: str, source: str, kind: type[UsageError] | type[BadSetting]) -> Any:
+def _read(option: Option, text: str, source: str, kind: Kind) -> Any:
     try:
         value = option.read(text.strip())
     except ValueError as problem:
-        shown = (
-            "not to be shown" if may_be_secret(option.key, text) else f"'{printable(text)[:80]}'"
-        )
-        raise kind(
-            f"{source} is {shown}, which {problem}",
-            hint=f"see {option.key} in git-daytona(1)",
-        ) from None
+        hidden = may_be_secret(option.key, text)
+        shown = "not to be shown" if hidden else f"'{printable(text)[:80]}'"
+        hint = f"see {option.key} in git-daytona(1)"
+        raise kind(f"{source} is {shown}, which {problem}", hint=hint) from None
     if isinstance(value, Secret) and source != option.variable:
         raise kind(
             f"{source} holds a user name or password", hint=f"set it in {option.variable} instead"
@@ -450,11 +430,8 @@ def combined(preferred: Preferences, found: Settings, ordered: Order = NOTHING) 
     dotenv = NOTHING
     if found.snapshot and "snapshot" not in members:
         dotenv = Order({"snapshot": found.snapshot})
-    layers: Sequence[Order] = (
-        *(dotenv, configured(preferred)),
-        *(Order(members, sources=sources), ordered),
-    )
-    return reduce(lambda earlier, later: later.over(earlier), layers)
+    environment = Order(members, sources=sources)
+    return ordered.over(environment.over(configured(preferred).over(dotenv)))
 
 
 def applied(found: Settings, preferred: Preferences) -> Settings:

@@ -10,6 +10,7 @@ import contextvars
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partialmethod
 from pathlib import Path
 
 from git_daytona.base.errors import BadSetting, GitDaytonaError
@@ -33,10 +34,8 @@ COMMIT_MESSAGE = "daytona.commitMessage"
 START_DIRTY = "daytona.startDirty"
 SETUP = "daytona.setup"
 COPY_FILES = "daytona.copyFiles"
-SETUPS = ("ask", "always", "never")
 SUBMODULES = "daytona.submodules"
 LFS = "daytona.lfs"
-TRANSPORTS = ("auto", "ssh", "api")
 DEFAULTS = {
     BRANCH_PREFIX: SANDBOX_BRANCH,
     SYNC_ON_IDLE: "true",
@@ -57,12 +56,10 @@ DEFAULTS = {
 """All preferences but those of order.py, and what counts where they are unset."""
 PEOPLE = ("user.name", "user.email")
 FETCH_BYTES = 4 * 1024**3
+_SWITCH = ("bool", "true|false", "is neither true nor false")
 # The type that git reads a value as, what it makes of one, and what is wrong with any other.
 _TYPES = {
-    SYNC_ON_IDLE: ("bool", "true|false", "is neither true nor false"),
-    START_DIRTY: ("bool", "true|false", "is neither true nor false"),
-    SUBMODULES: ("bool", "true|false", "is neither true nor false"),
-    LFS: ("bool", "true|false", "is neither true nor false"),
+    **dict.fromkeys((SYNC_ON_IDLE, START_DIRTY, SUBMODULES, LFS), _SWITCH),
     KEPT_AGE: ("expiry-date", r"\d{1,20}", "is no age such as 90.days, nor 'never'"),
     MAX_FETCH_SIZE: ("int", r"[1-9]\d{0,18}", "is no size such as 512m or 16g"),
 }
@@ -94,6 +91,39 @@ class Preferences:
     def get(self, name: str) -> Preference | None:
         return self.found.get(name.lower())
 
+    def _typed(self, name: str, default: str) -> str:
+        preference = self.get(name)
+        if preference is None:
+            return default
+        type_, form, fault = _TYPES[name]
+        read = _git(self.directory, "config", f"--type={type_}", "--get", name)
+        if read.status != 0 or not re.fullmatch(form, read.text):
+            raise _unusable(name, preference, fault)
+        return read.text
+
+    def _is_on(self, name: str) -> bool:
+        return self._typed(name, DEFAULTS[name] or "") == "true"
+
+    def _one_of(self, name: str, words: tuple[str, str, str]) -> str:
+        """The preferred one of three words; the first is the default."""
+        preference = self.get(name)
+        if preference and preference.value not in words:
+            raise _unusable(name, preference, "is neither {}, {} nor {}".format(*words))
+        return preference.value if preference else words[0]
+
+    sync_on_idle = partialmethod(_is_on, SYNC_ON_IDLE)
+    """Whether the end of a turn is synced."""
+    start_dirty = partialmethod(_is_on, START_DIRTY)
+    """Whether a new session takes uncommitted and untracked work along."""
+    submodules = partialmethod(_is_on, SUBMODULES)
+    """Whether submodules that are checked out here take part in sessions."""
+    lfs = partialmethod(_is_on, LFS)
+    """Whether LFS objects travel with the commits that point to them."""
+    transport = partialmethod(_one_of, TRANSPORT, ("auto", "ssh", "api"))
+    """How commits travel; auto: by the API where SSH is blocked."""
+    setup = partialmethod(_one_of, SETUP, ("ask", "always", "never"))
+    """Whether what a devcontainer.json wants to run may run in sandboxes."""
+
     def branch_prefix(self) -> str:
         """What stands before ``/N`` in the names of the branches of new sessions."""
         preference = self.get(BRANCH_PREFIX)
@@ -105,13 +135,8 @@ class Preferences:
             raise _unusable(BRANCH_PREFIX, preference, "cannot begin a branch's name")
         return prefix
 
-    def sync_on_idle(self) -> bool:
-        """Whether the end of a turn is synced."""
-        return self._typed(SYNC_ON_IDLE, "true") == "true"
-
     def sync_every(self) -> int | None:
-        """After how many minutes of a turn it is synced, while it goes on; None: not before its
-        end."""
+        """After how many minutes of a turn it is synced; None: not before its end."""
         preference = self.get(SYNC_EVERY)
         value = preference.value.strip() if preference else DEFAULTS[SYNC_EVERY] or ""
         if preference and not re.fullmatch(r"never|\d{1,5}", value):
@@ -126,16 +151,6 @@ class Preferences:
         """The largest pack that a fetch takes from a sandbox."""
         return int(self._typed(MAX_FETCH_SIZE, str(FETCH_BYTES)))
 
-    def transport(self) -> str:
-        """How commits travel, one of TRANSPORTS; auto: over SSH, and through the API if that is
-        blocked."""
-        return self._one_of(TRANSPORT, TRANSPORTS)
-
-    def setup(self) -> str:
-        """Whether what a repository's devcontainer.json wants to run may run in its sandboxes, one
-        of SETUPS."""
-        return self._one_of(SETUP, SETUPS)
-
     def copy_files(self) -> list[str]:
         """Patterns of the ignored files that a sandbox gets, too."""
         if self.get(COPY_FILES) is None:
@@ -145,16 +160,6 @@ class Preferences:
         for each in listed.split("\0")[:-1]:
             found = [*found, each] if each.strip() else []  # as git has it, "" takes all back
         return found
-
-    def _one_of(self, name: str, words: tuple[str, str, str]) -> str:
-        """The preferred one of three words; the first is the default."""
-        preference = self.get(name)
-        if preference is None:
-            return words[0]
-        if preference.value not in words:
-            first, second, third = words
-            raise _unusable(name, preference, f"is neither {first}, {second} nor {third}")
-        return preference.value
 
     def editor(self) -> str:
         """The program that 'git daytona code' starts; empty: any. One that a repository's own
@@ -166,18 +171,6 @@ class Preferences:
                 hint=f"set it for yourself: git config --global {EDITOR} PROGRAM",
             )
         return preference.value.strip() if preference else ""
-
-    def start_dirty(self) -> bool:
-        """Whether a new session takes uncommitted and untracked work along."""
-        return self._typed(START_DIRTY, "false") == "true"
-
-    def submodules(self) -> bool:
-        """Whether submodules that are checked out here take part in sessions."""
-        return self._typed(SUBMODULES, "false") == "true"
-
-    def lfs(self) -> bool:
-        """Whether LFS objects travel with the commits that point to them."""
-        return self._typed(LFS, "false") == "true"
 
     def author(self) -> tuple[str, str]:
         """Name and address of the author of a sync's commits; empty for the sandbox's own."""
@@ -196,32 +189,19 @@ class Preferences:
 
     def user(self) -> tuple[str, str]:
         """The user's name and address, as git has them; empty where one is missing."""
-        found = [self.people.get(name) for name in PEOPLE]
-        name, address = (
-            "".join(filter(str.isprintable, each.value)) if each else "" for each in found
-        )
+        found = (each.value if (each := self.people.get(name)) else "" for name in PEOPLE)
+        name, address = ("".join(filter(str.isprintable, each)) for each in found)
         name, address = re.sub("[<>]", "", name).strip(), re.sub(r"[<>\s]", "", address)
         return (name, address) if name and address else ("", "")
-
-    def _typed(self, name: str, default: str) -> str:
-        preference = self.get(name)
-        if preference is None:
-            return default
-        type_, form, fault = _TYPES[name]
-        read = _git(self.directory, "config", f"--type={type_}", "--get", name)
-        if read.status != 0 or not re.fullmatch(form, read.text):
-            raise _unusable(name, preference, fault)
-        return read.text
 
     def check(self) -> list[GitDaytonaError]:
         """What is wrong with them."""
         problems: list[GitDaytonaError] = []
-        reads = (
+        for read in (
             *(self.branch_prefix, self.sync_on_idle, self.sync_every, self.kept_until),
             *(self.max_fetch_bytes, self.transport, self.editor, self.author, self.start_dirty),
             *(self.setup, self.submodules, self.lfs),
-        )
-        for read in reads:
+        ):
             try:
                 read()
             except GitDaytonaError as problem:
@@ -239,8 +219,7 @@ _held = contextvars.ContextVar("held")
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """Read those of a directory once in the block: what an operation finds at its beginning counts
-    until its end."""
+    """Read those of a directory once in the block, which is an operation."""
     before = _held.set(_held.get({}))
     try:
         yield
@@ -252,9 +231,7 @@ def load(directory: Path, *, embedded: bool = True) -> Preferences:
     """All of ``daytona.*`` and who the user is, as git finds it from a directory; none where git
     cannot say. Without ``embedded`` a bare repository does not count: one may come as files of
     another."""
-    known = _held.get(None)
-    if known is None:
-        return _load(directory, embedded=embedded)
+    known = _held.get({})
     if (directory, embedded) not in known:
         known[directory, embedded] = _load(directory, embedded=embedded)
     return known[directory, embedded]

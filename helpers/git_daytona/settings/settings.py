@@ -35,6 +35,14 @@ class Settings:
     sources: Mapping[str, str] = field(default_factory=dict)
     """Variable → where it came from, as messages name that; without those that are unset."""
 
+    def values(self) -> dict[str, str | None]:
+        """Variable → its value as a text, but for the key."""
+        found = {each.name: getattr(self, each.field) for each in VARIABLES if each.field != "key"}
+        return {
+            name: str(value).lower() if isinstance(value, bool) else value
+            for name, value in found.items()
+        }
+
     def api_key(self) -> tuple[Secret, str]:
         """The API key and where it came from. Raises NoKey, or BadSetting for a broken keyring."""
         if self.key is not None:
@@ -62,16 +70,12 @@ def _check_key(key: Secret, source: str, hint: str) -> None:
 def check_api_url(text: str) -> str:
     """Check the API's base URL, and return it without a slash at its end. Raises BadSetting."""
     if "@" in text:
-        raise BadSetting(
-            "DAYTONA_API_URL holds a user name or password",
-            hint="put the key into DAYTONA_API_KEY instead",
-        )
+        hint = "put the key into DAYTONA_API_KEY instead"
+        raise BadSetting("DAYTONA_API_URL holds a user name or password", hint=hint)
     parts = split_link(text)
     if parts is None or parts.query or parts.fragment:
-        raise BadSetting(
-            "DAYTONA_API_URL is not an http(s) URL",
-            hint=f"for the cloud leave it unset: {DEFAULT_API_URL}",
-        )
+        hint = f"for the cloud leave it unset: {DEFAULT_API_URL}"
+        raise BadSetting("DAYTONA_API_URL is not an http(s) URL", hint=hint)
     return text.rstrip("/")
 
 
@@ -111,10 +115,8 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Sett
     warnings: list[str] = []
     dotenv = read_dotenv(project, warnings.append) if project is not None else {}
     if ignored := [name for name in NEVER_FROM_DOTENV if dotenv.get(name, "").strip()]:
-        warnings.append(
-            f"{', '.join(ignored)} in '.env' ignored: a repository may not choose this; set "
-            "it in the environment instead"
-        )
+        names, remedy = ", ".join(ignored), "set it in the environment instead"
+        warnings.append(f"{names} in '.env' ignored: a repository may not choose this; {remedy}")
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for each in VARIABLES:
