@@ -927,11 +927,7 @@ def _fixed_arguments(
 
 
 def _start(
-    line: CommandLine,
-    start: list[str],
-    environ: dict[str, str],
-    client: _Client,
-    inner: list[str],
+    line: CommandLine, start: list[str], environ: dict[str, str], client: _Client, inner: list[str]
 ) -> int:
     """Run ``start`` (ssh, its options) in the way that is asked for; return the exit status."""
     if line.probe:
@@ -983,11 +979,7 @@ def _broken(ending: Ending) -> Refusal:
 
 
 def _serve(
-    line: CommandLine,
-    start: list[str],
-    environ: dict[str, str],
-    client: _Client,
-    inner: list[str],
+    line: CommandLine, start: list[str], environ: dict[str, str], client: _Client, inner: list[str]
 ) -> int:
     """Run what cannot have our words around it (a terminal, a subsystem, -W) over a connection that
     a command of ours holds, which reports that it stands; return its status.

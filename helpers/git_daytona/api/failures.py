@@ -50,9 +50,7 @@ def said(body: str | bytes) -> str:
 
 def senseless(doing: str, details: str | None = None) -> BadAnswer:
     return BadAnswer(
-        f"could not {doing}: the answer is not valid",
-        hint="check DAYTONA_API_URL",
-        details=details,
+        f"could not {doing}: the answer is not valid", hint="check DAYTONA_API_URL", details=details
     )
 
 
@@ -94,8 +92,7 @@ def from_status(
         ),
     }
     return table.get(status) or BadAnswer(
-        f"could not {doing}: unexpected answer (HTTP {status}{said})",
-        hint="check DAYTONA_API_URL",
+        f"could not {doing}: unexpected answer (HTTP {status}{said})", hint="check DAYTONA_API_URL"
     )
 
 

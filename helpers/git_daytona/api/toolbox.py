@@ -240,10 +240,7 @@ def _minutes(value: object) -> int | None:
 
 
 def gone() -> SandboxGone:
-    return SandboxGone(
-        "the sandbox does not exist",
-        hint="'git daytona status' lists the sessions",
-    )
+    return SandboxGone("the sandbox does not exist", hint="'git daytona status' lists the sessions")
 
 
 def described(answer: object, doing: str) -> SandboxInfo:

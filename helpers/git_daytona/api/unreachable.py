@@ -88,8 +88,7 @@ def refused(status: int, server: str, proxy: Proxy | None) -> GitDaytonaError:
         )
         variable = proxy.variable if proxy else "HTTPS_PROXY"
         return ProxyRefused(
-            f"{proxy or 'a proxy'} {wants}",
-            hint=f"set {variable} to {network.PROXY_FORM}",
+            f"{proxy or 'a proxy'} {wants}", hint=f"set {variable} to {network.PROXY_FORM}"
         )
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return ApiUnreachable(

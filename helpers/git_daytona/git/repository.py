@@ -9,12 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from git_daytona.base.errors import (
-    MissingProgram,
-    NoRepository,
-    RepositoryRefused,
-    TransferFailed,
-)
+from git_daytona.base.errors import MissingProgram, NoRepository, RepositoryRefused, TransferFailed
 from git_daytona.base.run import Result, run
 from git_daytona.base.secret import printable
 from git_daytona.git import environment, version
@@ -188,9 +183,7 @@ def to_bytes(text: str) -> bytes:
 def failure(result: Result, what: str) -> TransferFailed:
     """git's own words as an error: the line that says error or fatal, the rest for the log."""
     return TransferFailed(
-        f"{what}: {_reason(result)}",
-        hint="the log has all that git said",
-        details=result.complaint,
+        f"{what}: {_reason(result)}", hint="the log has all that git said", details=result.complaint
     )
 
 
