@@ -85,6 +85,11 @@ def check_sandbox_id(text: str) -> str:
     return text
 
 
+def path_of(sandbox_id: str, more: str = "") -> str:
+    """Make a sandbox's path in the API. Raises NotFound for what cannot be an id."""
+    return f"/sandbox/{check_sandbox_id(sandbox_id)}{more}"
+
+
 class Account:
     """One Daytona account. Safe for many threads. Every method raises only GitDaytonaError."""
 
@@ -141,7 +146,7 @@ class Account:
         """Mint an SSH token, which ends the sandbox's earlier ones. A lost answer (ApiUnreachable)
         may leave a live token behind."""
         doing = "mint an SSH token for the sandbox"
-        path = f"/sandbox/{check_sandbox_id(sandbox_id)}/ssh-access"
+        path = path_of(sandbox_id, "/ssh-access")
         answer = self._send(doing, "POST", path, query={"expiresInMinutes": minutes})
         if answer.status in (404, 405) and not NO_SANDBOX.match(said(answer.body)):
             raise BadAnswer(
@@ -171,7 +176,7 @@ class Account:
         answer = self._send(
             doing,
             "DELETE",
-            f"/sandbox/{check_sandbox_id(sandbox_id)}/ssh-access",
+            path_of(sandbox_id, "/ssh-access"),
             query={} if token is None else {"token": token.reveal()},  # in no frame of ours
         )
         if answer.status == 404:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from git_daytona.api.account import Account, check_sandbox_id, label, moment
+from git_daytona.api.account import Account, check_sandbox_id, label, moment, path_of
 from git_daytona.api.failures import senseless
 from git_daytona.base.endpoint import toolbox_base
 from git_daytona.base.errors import Forbidden, GitDaytonaError, KeyRefused, NotFound, SandboxGone
@@ -103,7 +103,7 @@ class Toolbox(Account):
 
     def get(self, sandbox_id: str) -> SandboxInfo:
         """Look a sandbox up. Raises SandboxGone when it is gone for good, and only then."""
-        path, info = f"/sandbox/{check_sandbox_id(sandbox_id)}", None
+        path, info = path_of(sandbox_id), None  # no sandbox's id is not a sandbox that is gone
         with contextlib.suppress(NotFound):
             info = self._described(self._ask("find the sandbox", "GET", path))
         if info is None or info.state in ENDED:
