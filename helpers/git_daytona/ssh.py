@@ -39,6 +39,7 @@ import os
 import pwd
 import re
 import select
+import selectors
 import shlex
 import signal
 import subprocess
@@ -549,11 +550,11 @@ class _Client:
         self._signal = 0
         self.served = False
         """Something has come out of it (a subsystem)."""
-        self._poll = select.poll()
+        self._selector = selectors.PollSelector()
         self._open: set[int] = set()
-        self._sinks: dict[int, Callable[[bytes], None]] = {}
+        """The pipes that are read to their end."""
         if lifeline is not None:
-            self._listen(lifeline, self._watch)
+            self._selector.register(lifeline, selectors.EVENT_READ, self._watch)
 
     def run(
         self,
@@ -602,24 +603,20 @@ class _Client:
         for pipe, sink in pipes.items():
             self._read(pipe, sink)
         while self._open:
-            ready = self._poll.poll(HOLD_SECONDS * 1000)
+            ready = self._selector.select(HOLD_SECONDS)
             if not ready and not self._goes_on():
                 break
-            for descriptor, _ in ready:
-                data = os.read(descriptor, CHUNK_BYTES)
-                self._sinks[descriptor](data)
+            for key, _ in ready:
+                data = os.read(key.fd, CHUNK_BYTES)
+                key.data(data)
                 if not data:
-                    self._poll.unregister(descriptor)
-                    self._open.discard(descriptor)
-
-    def _listen(self, descriptor: int, sink: Callable[[bytes], None]) -> None:
-        self._sinks[descriptor] = sink
-        self._poll.register(descriptor, select.POLLIN)
+                    self._selector.unregister(key.fd)
+                    self._open.discard(key.fd)
 
     def _read(self, pipe: "IO[bytes] | None", sink: Callable[[bytes], None]) -> None:
         """Listen to a pipe to its end."""
         if pipe is not None:
-            self._listen(pipe.fileno(), sink)
+            self._selector.register(pipe.fileno(), selectors.EVENT_READ, sink)
             self._open.add(pipe.fileno())
 
     def _goes_on(self) -> bool:
@@ -800,7 +797,7 @@ def _write_stderr(text: bytes) -> None:
         os.write(2, text)
 
 
-def _open_standard_streams() -> None:
+def open_standard_streams() -> None:
     """Open what is closed of stdin, stdout and stderr, so that no file of ours becomes one."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # the lowest that is free (open(2))
         os.set_inheritable(descriptor, True)
@@ -828,7 +825,7 @@ See daytona-ssh(1).
 
 def main(argv: list[str]) -> int:
     """Run the wrapper: git's arguments in, ssh's exit status out."""
-    _open_standard_streams()
+    open_standard_streams()
     environ = dict(os.environ)
     if argv[:1] == ["--help"]:
         os.write(1, _HELP.encode())
