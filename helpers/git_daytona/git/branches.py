@@ -16,6 +16,7 @@ from git_daytona.base.endpoint import Endpoint
 from git_daytona.base.errors import NoRepository, TransferFailed
 from git_daytona.base.secret import printable
 from git_daytona.git import new_keys, worktrees
+from git_daytona.git.configuration import section
 from git_daytona.git.refs import (
     BASES,
     COUNTER,
@@ -67,15 +68,13 @@ def _used(repository: Repository, prefix: str = SANDBOX_BRANCH) -> tuple[int, st
     """The last number that was given, the counter's blob (None: there is none yet), and the numbers
     that names here have."""
     refs = repository.refs(COUNTER, f"refs/heads/{prefix}", "refs/remotes")
-    remotes = repository.git(
-        "config", "--name-only", "--get-regexp", r"^remote\.sandbox-[0-9]+\.url$", check=False
-    )
     # a branch opencode/N/x takes the place of opencode/N, too
     taken = re.compile(
         rf"(?:refs/heads/{re.escape(prefix)}/|refs/remotes/sandbox-|remote\.sandbox-)({NUMBER})"
         r"(?:/.*|\.url)?"
     )
-    names = [taken.fullmatch(name) for name in (*refs, *remotes.text.splitlines())]
+    keys = (each.key for each in repository.configuration())
+    names = [taken.fullmatch(name) for name in (*refs, *keys)]
     last, counter = 0, refs.get(COUNTER)
     if counter:
         text = repository.git("cat-file", "blob", counter, check=False).text.strip()
@@ -107,7 +106,7 @@ def reserve(
     later sync. Raises TransferFailed.
     """
     head = begin or repository.resolve("HEAD")
-    blocked = in_the_way(repository, prefix)
+    blocked = None  # as is seen by trying
     for _ in range(RESERVE_TRIES):
         last, counter, taken = _used(repository, prefix)
         names = Names(_next(last, taken.union(known)), prefix)
@@ -119,6 +118,7 @@ def reserve(
         if repository.update_refs(commands):
             log.logger.info("branch.reserve number=%d", names.number)
             return names
+        blocked = in_the_way(repository, prefix)
     raise TransferFailed(
         "no branch number could be reserved", hint="see whether .git can be written, then try again"
     )
@@ -139,7 +139,9 @@ def begin(repository: Repository, names: Names, commit: str) -> bool:
 
 
 def _count(repository: Repository, number: int, before: str | None) -> str:
-    """Make the command that moves the counter to a number."""
+    """Make the command that moves the counter to a number; without one, away."""
+    if not number:
+        return f"delete {COUNTER} {before}"
     text = f"{number}\n".encode()
     blob = repository.git("hash-object", "-w", "--stdin", stdin=text).text
     return f"update {COUNTER} {blob} {before or repository.zero}"
@@ -160,10 +162,7 @@ def give_back(repository: Repository, names: Names, begun: str | None) -> None:
             commands.append(f"delete {names.ref} {refs.pop(names.ref)}")
         last, counter, _ = _used(repository, names.prefix)
         if counter and last == names.number and not refs:
-            before = f"{last - 1}\n".encode()
-            blob = repository.git("hash-object", "-w", "--stdin", stdin=before).text
-            new = f"update {COUNTER} {blob}" if last > 1 else f"delete {COUNTER}"
-            commands.append(f"{new} {counter}")
+            commands.append(_count(repository, last - 1, counter))
         repository.update_refs(commands)
 
 
@@ -188,10 +187,11 @@ def set_remote(repository: Repository, names: Names, endpoint: Endpoint, owner: 
     }
     remote, branch = f"remote.{names.remote}", f"branch.{names.branch}"
     with changing(repository):
-        new = {remote: _corrected(repository, remote, wanted)}
-        if not {"remote", "merge"} & repository.section(branch).keys():  # one of the user's own
+        entries = repository.configuration(now=True)
+        new = {remote: _corrected(repository, remote, section(entries, remote), wanted)}
+        if not {"remote", "merge"} & section(entries, branch).keys():  # one of the user's own
             new[branch] = _upstream(names)
-        if new := {section: values for section, values in new.items() if values}:
+        if new := {name: values for name, values in new.items() if values}:
             try:
                 new_keys.add(repository, new)
             except OSError as problem:
@@ -202,15 +202,16 @@ def _upstream(names: Names) -> dict[str, str]:
     return {"remote": names.remote, "merge": f"refs/heads/{SANDBOX_BRANCH}"}
 
 
-def _corrected(repository: Repository, section: str, wanted: Mapping[str, str]) -> dict[str, str]:
+def _corrected(
+    repository: Repository, name: str, there: Mapping[str, str], wanted: Mapping[str, str]
+) -> dict[str, str]:
     """Correct the keys that a section has; return those that it has not."""
-    there = repository.section(section)
     for key, value in wanted.items():
         if there.get(key.lower(), value) != value:
-            result = repository.set_config("--replace-all", f"{section}.{key}", value)
+            result = repository.set_config("--replace-all", f"{name}.{key}", value)
             if result.status != 0:
                 reason = (result.complaint.splitlines() or ["git config failed"])[-1]
-                raise _not_set(f"{section}.{key}", reason)
+                raise _not_set(f"{name}.{key}", reason)
     return {key: value for key, value in wanted.items() if key.lower() not in there}
 
 
@@ -229,21 +230,24 @@ def owner(repository: Repository, remote: str) -> str:
 def remove_remote(repository: Repository, names: Names) -> None:
     """Remove remote sandbox-N and all of session N's refs but its branch and what was kept."""
     with changing(repository):
-        there, ours = repository.section(f"branch.{names.branch}"), _upstream(names)
-        if all(there.get(key) == value for key, value in ours.items()):
+        there = section(repository.configuration(now=True), f"branch.{names.branch}")
+        ours = _upstream(names)
+        if there == ours:
+            repository.set_config("--remove-section", f"branch.{names.branch}")
+        elif ours.items() <= there.items():
             for key in ours:
                 repository.set_config("--unset", f"branch.{names.branch}.{key}")
         repository.set_config("--remove-section", f"remote.{names.remote}")
-        _remove(repository, names.tracking, names.incoming, names.resetting)
-        _remove(repository, names.base, names.dirty, names.turn)
+        repository.remove_refs(
+            *(names.tracking, names.incoming, names.resetting, names.base, names.dirty, names.turn)
+        )
 
 
 def forget_bases(repository: Repository, living: Callable[[], Container[int | None]]) -> None:
     """Remove the bases of sessions that are gone: of those that ``living`` (asked once the refs are
     read) does not have, and that have no remote, either."""
     bases = repository.refs(BASES, DIRTY)
-    words = ("config", "--name-only", "--get-regexp", r"^remote\.sandbox-[0-9]+\.url$")
-    remotes = repository.git(*words, check=False).text.splitlines() if bases else []
+    remotes = {each.key for each in repository.configuration()} if bases else ()
     numbers = living() if bases else ()
     gone = [
         f"delete {ref} {oid}"
@@ -253,16 +257,6 @@ def forget_bases(repository: Repository, living: Callable[[], Container[int | No
         and f"remote.sandbox-{number}.url" not in remotes
     ]
     repository.update_refs(gone)
-
-
-def forget_incoming(repository: Repository, names: Names) -> None:
-    """Remove what an interrupted sync left under ``names.incoming``."""
-    _remove(repository, names.incoming)
-
-
-def _remove(repository: Repository, *prefixes: str) -> None:
-    refs = repository.refs(*prefixes)
-    repository.update_refs([f"delete {ref} {oid}" for ref, oid in refs.items()])
 
 
 # -- what is kept ----------------------------------------------------------------------------------
@@ -456,11 +450,6 @@ def _moves(
     return gone, moves
 
 
-def forget_turn(repository: Repository, names: Names) -> None:
-    """Remove what was brought during a turn: what the sandbox has had since then is here."""
-    _remove(repository, names.turn)
-
-
 def finish_turn(repository: Repository, names: Names) -> bool:
     """Make what was brought during a turn, whose sandbox is lost since, the branch's tip, as the
     turn's end would have; return whether it is. Where that cannot be, it is kept."""
@@ -468,7 +457,7 @@ def finish_turn(repository: Repository, names: Names) -> bool:
     turn = here.pop(names.turn, None)
     if turn is None:
         return False
-    forget_incoming(repository, names)
+    repository.remove_refs(names.incoming)
     commands = [f"create {names.incoming}daytona/head {turn}"]
     for name, oid in _below(here, names.tracking).items():
         commands.append(f"create {names.incoming}heads/{name} {oid}")
@@ -479,7 +468,7 @@ def finish_turn(repository: Repository, names: Names) -> bool:
         log.logger.warning("branch.turn number=%d %s", names.number, problem.message)
         keep_branches(repository, names)
         finished = False
-    forget_turn(repository, names)
+    repository.remove_refs(names.turn)
     return finished
 
 

@@ -78,12 +78,10 @@ def _uncommitted(repository: Repository) -> list[str]:
 def _without_own_filters(repository: Repository) -> dict[str, str]:
     """Return what keeps git from running the filters that only the repository's configuration
     names: it may have come from a stranger, and git compares what they make of files."""
-    words = ("config", "-z", "--show-scope", "--name-only", "--get-regexp", r"^filter\.")
-    scopes = list(_names(repository.git(*words, check=False).stdout))
     drivers = {
-        name.rpartition(".")[0]
-        for scope, name in zip(scopes[::2], scopes[1::2], strict=False)
-        if scope in ("local", "worktree")
+        each.key.rpartition(".")[0]
+        for each in repository.configuration()
+        if each.key.startswith("filter.") and each.scope in ("local", "worktree")
     }
     values = {"clean": "", "process": "", "required": "false"}
     return environment.config_variables(

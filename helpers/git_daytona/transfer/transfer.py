@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
@@ -156,7 +157,7 @@ class Transfers:
     @contextlib.contextmanager
     def ahead(self, repository: Repository, sandbox_id: str) -> Iterator[Callable[[], Leased]]:
         """Begin a lease now, in a thread, for a push that comes within the block."""
-        _check_address(configuration(repository), url(self.check().endpoint))
+        _check_address(configuration(repository, now=False), url(self.check().endpoint))
         lease = self.lease(sandbox_id, background=True)
         with (
             contextlib.ExitStack() as held,
@@ -306,7 +307,7 @@ def limits(most: int) -> Limits:
 
 def most_bytes(repository: Repository) -> int:
     """The largest pack that a fetch takes. Raises BadSetting."""
-    return preferences.load(repository.existing_dir).max_fetch_bytes()
+    return preferences.load(repository.directory).max_fetch_bytes()
 
 
 def too_large(most: int, details: str = "") -> TransferFailed:
@@ -317,19 +318,15 @@ def too_large(most: int, details: str = "") -> TransferFailed:
     )
 
 
-def configuration(repository: Repository) -> list[tuple[str, str]]:
+def configuration(repository: Repository, *, now: bool = True) -> list[tuple[str, str]]:
     """Read the keys of git's configuration that matter here (lower case; one may come twice)."""
-    pattern = (
-        r"^(url\..*\.(insteadof|pushinsteadof)|remote\..*://.*|ssh\.variant"
-        rf"|core\.(sshcommand|alternaterefscommand)|{environment.REACHING_OUT})$"
+    keys = re.compile(
+        r"url\..*\.(insteadof|pushinsteadof)|remote\..*://.*|ssh\.variant"
+        rf"|core\.(sshcommand|alternaterefscommand)|{environment.REACHING_OUT}",
+        re.DOTALL,
     )
-    place = ("--git-dir", str(repository.existing_dir))
-    argv = ("git", *place, "config", "-z", "--get-regexp", pattern)
-    result = run(argv, env=environment.base(), timeout=60)
-    if result.status not in (0, 1):
-        raise failure(result, "git cannot read its configuration")
-    entries = (entry.partition("\n") for entry in result.text.split("\0"))
-    return [(key, value) for key, _, value in entries if key]
+    entries = repository.configuration(now=now)
+    return [(each.key, each.value or "") for each in entries if keys.fullmatch(each.key)]
 
 
 def _check_address(configured: Iterable[tuple[str, str]], address: str) -> None:
