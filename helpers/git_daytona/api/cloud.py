@@ -19,19 +19,8 @@ from git_daytona.api.toolbox import (
     described,
     gone,
 )
+from git_daytona.base import errors
 from git_daytona.base.endpoint import web_link
-from git_daytona.base.errors import (
-    BadAnswer,
-    BadSetting,
-    Conflict,
-    Forbidden,
-    GitDaytonaError,
-    NotFound,
-    NotOffered,
-    SandboxBroken,
-    SandboxNotRunning,
-    TimedOut,
-)
 from git_daytona.settings.likeness import like
 from git_daytona.settings.order import NOTHING, Order
 
@@ -54,11 +43,11 @@ class Cloud(Toolbox):
         server's words, where it does not take the order."""
         try:
             return self._begin("create", "/sandbox", body={"labels": dict(labels), **order.body()})
-        except (Refused, NotOffered, NotFound) as problem:  # 404: of a region
+        except (Refused, errors.NotOffered, errors.NotFound) as problem:  # 404: of a region
             if not order:
                 raise
             ordered = ", ".join(dict.fromkeys(order.sources.values())) or "--env, --secret"
-            raise BadSetting(
+            raise errors.BadSetting(
                 problem.message, hint=f"change or leave out what was ordered by {ordered}"
             ) from problem
 
@@ -95,7 +84,7 @@ class Cloud(Toolbox):
         SandboxGone."""
         try:
             answer = self._ask("find the sandbox", "GET", path_of(sandbox_id))
-        except NotFound:
+        except errors.NotFound:
             raise gone() from None
         return like(self._object(answer))
 
@@ -108,7 +97,7 @@ class Cloud(Toolbox):
         """
         path = path_of(sandbox_id, "/fork")
         info = self._described(self._ask("fork the sandbox", "POST", path, body={"name": name}))
-        with contextlib.suppress(Conflict):  # while it is made
+        with contextlib.suppress(errors.Conflict):  # while it is made
             self.label(info.id, labels)  # it has those of the other one
         return self._running("fork", info)
 
@@ -141,12 +130,12 @@ class Cloud(Toolbox):
             try:
                 self._ask("keep the sandbox awake", "POST", path_of(sandbox_id, "/last-activity"))
                 return
-            except (NotFound, Forbidden, BadAnswer) as problem:
+            except (errors.NotFound, errors.Forbidden, errors.BadAnswer) as problem:
                 if problem.transient:
                     raise
                 self.get(sandbox_id)
                 self._notes_activity = False
-        with contextlib.suppress(SandboxNotRunning):
+        with contextlib.suppress(errors.SandboxNotRunning):
             self.execute(sandbox_id, ":", timeout=self.request_seconds)
 
     def recover(self, sandbox_id: str) -> SandboxInfo:
@@ -169,7 +158,7 @@ class Cloud(Toolbox):
         self._reached.pop(sandbox_id, None)
         try:
             self._ask("delete the sandbox", "DELETE", path)
-        except NotFound:
+        except errors.NotFound:
             raise gone() from None
 
     def organization_id(self) -> str:
@@ -178,7 +167,7 @@ class Cloud(Toolbox):
         if not self._organization:
             try:
                 self._organization = self.key_info().organization_id
-            except (NotFound, Forbidden, BadAnswer) as problem:
+            except (errors.NotFound, errors.Forbidden, errors.BadAnswer) as problem:
                 if problem.transient:
                     raise
                 # else an older server, or a lesser key
@@ -186,7 +175,7 @@ class Cloud(Toolbox):
 
     def load(self) -> None:
         """Load what the first call needs, so that it does not wait for that."""
-        with contextlib.suppress(GitDaytonaError):  # no key, say: the first call reports it
+        with contextlib.suppress(errors.GitDaytonaError):  # no key, say: the first call reports it
             self._http()
             self.key()
 
@@ -217,13 +206,13 @@ class Cloud(Toolbox):
             # it was looked up.
             found = info if info.state == "started" else retrying(self.get, info.id)
         except tenacity.RetryError:
-            raise TimedOut(
+            raise errors.TimedOut(
                 f"could not {verb} the sandbox in time",
                 hint="see its state with 'git daytona status', then try again",
             ) from None
         if found.state != "started":
             reason = f": {found.error_reason}" if found.error_reason else ""
-            raise SandboxBroken(
+            raise errors.SandboxBroken(
                 f"could not {verb} the sandbox: it is in state '{found.state}'{reason}",
                 hint="delete the session, or see the sandbox in Daytona's dashboard",
             )

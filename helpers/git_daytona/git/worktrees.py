@@ -99,10 +99,6 @@ def _snapshot(repository: Repository, new: str, old: str | None) -> str | None:
     head = old or new
     before = repository.git("rev-parse", f"{head}^{{tree}}").text
     with _apart(repository) as (folder, env):
-        with contextlib.suppress(FileNotFoundError):
-            # With its time: by it git tells which files may have changed within the second in which
-            # the index was written.
-            shutil.copy2(repository.git_dir / "index", folder)
         # An index with conflicts makes no tree; it is captured as files.
         staged = repository.git("write-tree", check=False, env=env).text or before
         _look_again(repository, new, env, everywhere=True)
@@ -142,8 +138,6 @@ def take_along(repository: Repository, author: tuple[str, str]) -> str | None:
             hint="finish or abort that first, or start without --dirty",
         )
     with _apart(repository) as (folder, env):
-        with contextlib.suppress(FileNotFoundError):
-            shutil.copy2(repository.git_dir / "index", folder)
         repository.git("add", "--all", "--sparse", "--", ":/", env=env)
         _leave_out(repository, head, env)
         tree = repository.git("write-tree", env=env).text
@@ -186,9 +180,7 @@ def as_index(repository: Repository, changes: str) -> Iterator[dict[str, str]]:
     names = repository.git(*words).stdout.split(b"\0")
     top = os.fsencode(repository.worktree)
     with tempfile.TemporaryDirectory(prefix="git-daytona-") as folder:
-        env = {"GIT_INDEX_FILE": f"{folder}/index"}
-        with contextlib.suppress(FileNotFoundError):
-            shutil.copy2(repository.git_dir / "index", folder)
+        env = _own_index(repository, folder)
         tracked = set(
             repository.git("ls-files", "-z", "--full-name", ":/", env=env).stdout.split(b"\0")
         )
@@ -217,6 +209,15 @@ def _leave_out(repository: Repository, head: str, env: dict[str, str]) -> None:
     repository.git("reset", "--quiet", head, "--", *secret, env=env)
 
 
+def _own_index(repository: Repository, folder: str) -> dict[str, str]:
+    """Copy the worktree's index to a folder, and let git use that."""
+    with contextlib.suppress(FileNotFoundError):
+        # With its time: by it git tells which files may have changed within the second in which the
+        # index was written.
+        shutil.copy2(repository.git_dir / "index", folder)
+    return {"GIT_INDEX_FILE": f"{folder}/index"}
+
+
 @contextlib.contextmanager
 def _apart(repository: Repository) -> Iterator[tuple[Path, dict[str, str]]]:
     """Make a folder with an index and objects of its own, beside the repository's, which no gc
@@ -226,8 +227,7 @@ def _apart(repository: Repository) -> Iterator[tuple[Path, dict[str, str]]]:
         shutil.rmtree(stale, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=_OWN, dir=objects) as folder:
         quoted = re.sub(r'(["\\])', r"\\\1", str(objects))
-        env = {
-            "GIT_INDEX_FILE": f"{folder}/index",
+        env = _own_index(repository, folder) | {
             "GIT_OBJECT_DIRECTORY": f"{folder}/objects",
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"',
         }
@@ -310,11 +310,8 @@ def _commit(
     author: tuple[str, str] = ("", ""),
 ) -> str:
     own = ("git-daytona", "git-daytona@localhost")
-    identity = dict(env)
-    for role, (name, address) in {
-        "AUTHOR": author if all(author) else own,
-        "COMMITTER": own,
-    }.items():
+    identity, roles = dict(env), {"AUTHOR": author if all(author) else own, "COMMITTER": own}
+    for role, (name, address) in roles.items():
         identity |= {f"GIT_{role}_NAME": name, f"GIT_{role}_EMAIL": address}
     return repository.git("commit-tree", tree, *parents, "-m", message, env=identity).text
 

@@ -21,7 +21,7 @@ from git_daytona.base.errors import (
 )
 from git_daytona.base.secret import printable
 from git_daytona.base.threads import Late, within
-from git_daytona.git import branches, configuration, identity, legacy_remotes, stays
+from git_daytona.git import branches, configuration, identity, legacy_remotes, remotes, stays
 from git_daytona.git.branches import Kept
 from git_daytona.git.refs import SANDBOX_BRANCH, Names, number_in
 from git_daytona.git.repository import Repository, need_worktree
@@ -880,7 +880,7 @@ class Coordinator:
     def _remove(self, session: Session) -> None:
         if session.number is not None:
             for repository in self._repositories(session):
-                branches.remove_remote(repository, session.names)
+                remotes.remove_remote(repository, session.names)
         self.state.remove(session.id)
 
     def forget(self, name: str) -> Session | None:

@@ -8,7 +8,7 @@ from git_daytona.base import log
 from git_daytona.base.errors import NotFound, TransferFailed
 from git_daytona.base.secret import printable
 from git_daytona.base.threads import concurrently
-from git_daytona.git import branches
+from git_daytona.git import branches, remotes
 from git_daytona.git.branches import Integrated, Kept
 from git_daytona.git.refs import INVENTORY, PENDING, PROJECT, SANDBOX_BRANCH, UPDATES, Names
 from git_daytona.sandbox import ownership
@@ -42,7 +42,7 @@ class SandboxBranch(Branch):
                 lambda: (
                     None  # in a submodule nobody could fetch from it
                     if self.path
-                    else branches.set_remote(repository, names, endpoint, ownership.owner_here())
+                    else remotes.set_remote(repository, names, endpoint, ownership.owner_here())
                 )
             ) as remote,
         ):

@@ -11,15 +11,7 @@ from pathlib import Path
 
 from git_daytona import ssh
 from git_daytona.api.cloud import Cloud, SshAccess
-from git_daytona.base import log
-from git_daytona.base.errors import (
-    BadSetting,
-    HostKeyRefused,
-    MissingProgram,
-    SandboxNotRunning,
-    TimedOut,
-    TransferFailed,
-)
+from git_daytona.base import errors, log
 from git_daytona.base.run import Limits, Result, run
 from git_daytona.base.secret import Secret, printable
 from git_daytona.base.threads import concurrently
@@ -181,7 +173,7 @@ class Transfers:
         try:
             ssh.find_ssh(self.settings.ssh_binary or "", os.environ.get("PATH", ""))
         except ssh.Refusal as problem:
-            raise MissingProgram(problem.message, hint=problem.hint) from None
+            raise errors.MissingProgram(problem.message, hint=problem.hint) from None
         return self.policy.default()
 
     @contextlib.contextmanager
@@ -211,7 +203,7 @@ class Transfers:
                     hint="check the network; or go another way: git config daytona.transport api",
                 )
             if attempts == 3 and (state := self.cloud.get(sandbox_id).state) != "started":
-                raise SandboxNotRunning(
+                raise errors.SandboxNotRunning(
                     f"the sandbox is {state}", hint="'git daytona exec N -- true' starts it"
                 )
             # before anything is minted, and so is the gateway's key
@@ -225,7 +217,7 @@ class Transfers:
 
         with log.event(f"git.{job.command[0]}", sandbox=sandbox_id) as event:
             # What minting raises was tried again already, inside the lease.
-            return leases.patiently(attempt, kinds=(TransferFailed, HostKeyRefused))
+            return leases.patiently(attempt, kinds=(errors.TransferFailed, errors.HostKeyRefused))
 
     def _once(
         self, job: _Job, token: Secret, trust: Trust, configured: Sequence[tuple[str, str]]
@@ -290,7 +282,7 @@ def _git(
             pass_fds=pass_fds,
             limits=limits(most),
         )
-    except TimedOut:
+    except errors.TimedOut:
         remove_leftovers(job.repository, before)
         raise
     if result.status != 0:
@@ -310,8 +302,8 @@ def most_bytes(repository: Repository) -> int:
     return preferences.load(repository.directory).max_fetch_bytes()
 
 
-def too_large(most: int, details: str = "") -> TransferFailed:
-    return TransferFailed(
+def too_large(most: int, details: str = "") -> errors.TransferFailed:
+    return errors.TransferFailed(
         f"the sandbox sent more than {most >> 10} KiB at once, which was refused",
         hint=f"see what is in it; if it is meant: git config {MAX_FETCH_SIZE} 16g",
         details=details,
@@ -338,12 +330,12 @@ def _check_address(configured: Iterable[tuple[str, str]], address: str) -> None:
     """
     for key, value in configured:
         if key.startswith("url.") and value == address:
-            raise BadSetting(
+            raise errors.BadSetting(
                 f"git's configuration rewrites the sandbox's URL: {printable(key)}",
                 hint="remove that rule: git config --show-origin -l",
             )
         if key.startswith(f"remote.{address}."):
-            raise BadSetting(
+            raise errors.BadSetting(
                 "git's configuration has a remote that is named like the sandbox's URL:"
                 f" {printable(key)}",
                 hint="remove it: git config --show-origin -l",
