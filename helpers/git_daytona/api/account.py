@@ -78,10 +78,8 @@ def label(value: object) -> str:
 def check_sandbox_id(text: str) -> str:
     """Return a sandbox id that fits a URL's path; raises NotFound for what cannot be one."""
     if not _SANDBOX_ID.fullmatch(text):
-        raise NotFound(
-            f"'{' '.join(printable(text).split())[:80]}' is not a sandbox id",
-            hint="'git daytona status' lists the sessions and their sandboxes",
-        )
+        hint = "'git daytona status' lists the sessions and their sandboxes"
+        raise NotFound(f"'{' '.join(printable(text).split())[:80]}' is not a sandbox id", hint=hint)
     return text
 
 
@@ -149,10 +147,8 @@ class Account:
         path = path_of(sandbox_id, "/ssh-access")
         answer = self._send(doing, "POST", path, query={"expiresInMinutes": minutes})
         if answer.status in (404, 405) and not NO_SANDBOX.match(said(answer.body)):
-            raise BadAnswer(
-                "this server mints no SSH tokens",
-                hint="update the Daytona server, or check DAYTONA_API_URL",
-            )
+            hint = "update the Daytona server, or check DAYTONA_API_URL"
+            raise BadAnswer("this server mints no SSH tokens", hint=hint)
         found = self._object(self._checked(answer))
         token, command = found.get("token"), found.get("sshCommand")
         expires_at = moment(found.get("expiresAt"), datetime.fromisoformat)

@@ -206,10 +206,8 @@ class Cloud(Toolbox):
             # it was looked up.
             found = info if info.state == "started" else retrying(self.get, info.id)
         except tenacity.RetryError:
-            raise errors.TimedOut(
-                f"could not {verb} the sandbox in time",
-                hint="see its state with 'git daytona status', then try again",
-            ) from None
+            hint = "see its state with 'git daytona status', then try again"
+            raise errors.TimedOut(f"could not {verb} the sandbox in time", hint=hint) from None
         if found.state != "started":
             reason = f": {found.error_reason}" if found.error_reason else ""
             raise errors.SandboxBroken(

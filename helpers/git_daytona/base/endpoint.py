@@ -45,10 +45,8 @@ def endpoint(host: object, port: object = 22) -> Endpoint:
         and port == int(port)
     ):
         return Endpoint(bare, int(port))
-    raise BadAnswer(
-        "the Daytona API returned no valid SSH gateway",
-        hint="check DAYTONA_API_URL; a self-hosted server may need an update",
-    )
+    hint = "check DAYTONA_API_URL; a self-hosted server may need an update"
+    raise BadAnswer("the Daytona API returned no valid SSH gateway", hint=hint)
 
 
 def from_ssh_command(command: object) -> Endpoint | None:
@@ -66,10 +64,8 @@ def from_ssh_command(command: object) -> Endpoint | None:
             raise ValueError
         return endpoint(place.rpartition("@")[2], int(port))
     except ValueError as problem:
-        raise BadAnswer(
-            "the Daytona API returned an invalid ssh command",
-            hint="the server may be newer than this",
-        ) from problem
+        hint = "the server may be newer than this"
+        raise BadAnswer("the Daytona API returned an invalid ssh command", hint=hint) from problem
 
 
 def split_link(url: object) -> SplitResult | None:
@@ -87,10 +83,8 @@ def split_link(url: object) -> SplitResult | None:
 def web_link(url: object) -> str:
     """Check a link that people open in their browser. Raises BadAnswer."""
     if split_link(url) is None:
-        raise BadAnswer(
-            "the Daytona API returned an invalid preview URL",
-            hint="try again, or find the preview in Daytona's dashboard",
-        )
+        hint = "try again, or find the preview in Daytona's dashboard"
+        raise BadAnswer("the Daytona API returned an invalid preview URL", hint=hint)
     return str(url)
 
 

@@ -314,10 +314,8 @@ def integrate(
                 if shown:
                     _follow(repository, names, before)
                 return Integrated(keeper.kept, in_use)
-    raise TransferFailed(
-        f"'{names.branch}' kept moving during the sync",
-        hint=f"try again: git daytona sync {names.number}",
-    )
+    hint = f"try again: git daytona sync {names.number}"
+    raise TransferFailed(f"'{names.branch}' kept moving during the sync", hint=hint)
 
 
 def _destination(
@@ -327,10 +325,8 @@ def _destination(
     what it would have become is kept. Raises TransferFailed."""
     names = keeper.names
     if head is not None and head not in fetched.values():
-        raise TransferFailed(
-            "the sandbox did not send the commit that it reported",
-            hint=f"try again: git daytona sync {names.number}",
-        )
+        hint = f"try again: git daytona sync {names.number}"
+        raise TransferFailed("the sandbox did not send the commit that it reported", hint=hint)
     if head is None or head == old:
         return None, ""
     if in_use := worktrees.in_use(keeper.repository, names.ref):

@@ -58,10 +58,8 @@ def _corrected(
 
 
 def _not_set(what: str, reason: str) -> TransferFailed:
-    return TransferFailed(
-        f"cannot set '{what}': {reason}",
-        hint="another program may hold .git/config.lock; remove it if none does",
-    )
+    hint = "another program may hold .git/config.lock; remove it if none does"
+    return TransferFailed(f"cannot set '{what}': {reason}", hint=hint)
 
 
 def owner(repository: Repository, remote: str) -> str:

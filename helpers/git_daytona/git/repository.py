@@ -332,8 +332,6 @@ def _check_together(worktree: str, git_dir: str) -> None:
 def need_worktree(repository: Repository) -> Path:
     """The worktree, or NoRepository for a bare repository."""
     if repository.worktree is None:
-        raise NoRepository(
-            "this is a bare repository, and syncing needs a worktree",
-            hint="run it in a clone, or add one: git worktree add",
-        )
+        hint = "run it in a clone, or add one: git worktree add"
+        raise NoRepository("this is a bare repository, and syncing needs a worktree", hint=hint)
     return repository.worktree

@@ -133,10 +133,8 @@ def take_along(repository: Repository, author: tuple[str, str]) -> str | None:
     if head is None or repository.worktree is None:
         return None
     if operation := _operation(repository):
-        raise UsageError(
-            f"uncommitted work cannot be taken along: {operation}",
-            hint="finish or abort that first, or start without --dirty",
-        )
+        hint = "finish or abort that first, or start without --dirty"
+        raise UsageError(f"uncommitted work cannot be taken along: {operation}", hint=hint)
     with _apart(repository) as (folder, env):
         repository.git("add", "--all", "--sparse", "--", ":/", env=env)
         _leave_out(repository, head, env)
