@@ -566,7 +566,7 @@ class _Client:
             signal.signal(number, self._pass_on)
         pipe = subprocess.PIPE if piped else None
         try:
-            with self._started(argv, stdin=stdin, stdout=pipe, stderr=pipe) as self._process:
+            with self._started(argv, stdin, pipe, pipe) as self._process:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
                 self._move()
             signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED)
@@ -575,13 +575,17 @@ class _Client:
             self._process.wait()
             return -self._signal
 
-    def _started(self, argv: list[str], **streams: int | None) -> "subprocess.Popen[bytes]":
+    def _started(
+        self, argv: list[str], stdin: int | None, stdout: int | None, stderr: int | None
+    ) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(
             argv,
             env=self.environ,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
             bufsize=0,
             preexec_fn=_in_child(),  # noqa: PLW1509 — there is one thread
-            **streams,
         )
 
     def _pass_on(self, number: int, _frame: object = None) -> None:
@@ -632,7 +636,7 @@ class _Client:
     def _start_inner(self) -> None:
         """Start what goes over the connection, now that it stands."""
         output = subprocess.PIPE if "-s" in self.inner else None
-        self._inner = self._started(self.inner, stdout=output, stderr=subprocess.PIPE)
+        self._inner = self._started(self.inner, None, output, subprocess.PIPE)
         self._read(self._inner.stdout, self._take_inner)
         self._read(self._inner.stderr, self._hear_inner)
 
