@@ -95,6 +95,12 @@ class Repository:
             raise failure(result, f"git {arguments[0]} failed")
         return result
 
+    def listed(
+        self, *arguments: str, check: bool = True, env: dict[str, str] | None = None
+    ) -> list[bytes]:
+        """Run git as ``git``, and return what it prints with a NUL behind each."""
+        return self.git(*arguments, check=check, env=env).stdout.split(b"\0")[:-1]
+
     def resolve(self, revision: str) -> str | None:
         """The object id of a commit, or None. Raises TransferFailed where git cannot tell."""
         words = ("--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")

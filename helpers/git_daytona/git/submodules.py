@@ -14,9 +14,8 @@ MOST = 100
 def recorded(repository: Repository, commit: str) -> dict[str, str]:
     """Read which commit of each submodule a commit records, by path; of paths that a sandbox
     cannot be told of (not UTF-8, or a line break at the end) none."""
-    listing = repository.git("ls-tree", "-r", "-z", "--full-tree", commit).stdout
     found = {}
-    for entry in listing.split(b"\0"):
+    for entry in repository.listed("ls-tree", "-r", "-z", "--full-tree", commit):
         words, _, path = entry.partition(b"\t")
         if words.startswith(b"160000 ") and not path.endswith(b"\n"):
             with suppress(UnicodeDecodeError):

@@ -149,14 +149,14 @@ def take_along(repository: Repository, author: tuple[str, str]) -> str | None:
 
 def _differing(repository: Repository, commit: str, other: str) -> set[bytes]:
     words = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", commit, other)
-    return set(filter(None, repository.git(*words).stdout.split(b"\0")))
+    return set(repository.listed(*words))
 
 
 def is_clean(repository: Repository, commit: str) -> bool:
     """Tell whether the files that were taken along, by that commit, are in the worktree as in
     HEAD."""
     words = ("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all")
-    changed = {entry[3:] for entry in repository.git(*words).stdout.split(b"\0")}
+    changed = {entry[3:] for entry in repository.listed(*words)}
     return changed.isdisjoint(_differing(repository, f"{commit}^", commit))
 
 
@@ -175,15 +175,13 @@ def as_index(repository: Repository, changes: str) -> Iterator[dict[str, str]]:
     worktree, staged or not, while the block runs."""
     assert repository.worktree is not None
     words = ("diff", "-z", "--name-only", "--no-renames", "--no-ext-diff", changes)
-    names = repository.git(*words).stdout.split(b"\0")
+    names = repository.listed(*words)
     top = os.fsencode(repository.worktree)
     with tempfile.TemporaryDirectory(prefix="git-daytona-") as folder:
         env = _own_index(repository, folder)
-        tracked = set(
-            repository.git("ls-files", "-z", "--full-name", ":/", env=env).stdout.split(b"\0")
-        )
+        tracked = set(repository.listed("ls-files", "-z", "--full-name", ":/", env=env))
         known = [name for name in names if name in tracked or os.path.lexists(top + b"/" + name)]
-        if known := [name for name in known if name]:
+        if known:
             paths = b"\0".join(b":(literal,top)" + name for name in known)
             options = ("--all", "--force", "--sparse", "--pathspec-from-file=-")
             repository.git("add", *options, "--pathspec-file-nul", stdin=paths, env=env)
@@ -194,7 +192,7 @@ def _leave_out(repository: Repository, head: str, env: dict[str, str]) -> None:
     """Take repositories inside this one that are not recorded, and changes of secrets, out of an
     index again."""
     words = ("diff-index", "--cached", "-z", "--no-renames", head)
-    fields = repository.git(*words, env=env).stdout.split(b"\0")
+    fields = repository.listed(*words, env=env)
     added = [
         name
         for about, name in zip(fields[0::2], fields[1::2], strict=False)
@@ -259,8 +257,8 @@ def _add_overwritten(repository: Repository, new: str, env: dict[str, str]) -> N
     assert repository.worktree is not None
     tree = repository.git("write-tree", env=env).text
     words = ("-r", "-z", "--name-only", "--diff-filter=A", tree, new)
-    names = repository.git("diff-tree", *words, env=env).stdout.split(b"\0")
-    there = {_in_the_way(repository.worktree, name) for name in names if name} - {b""}
+    names = repository.listed("diff-tree", *words, env=env)
+    there = {_in_the_way(repository.worktree, name) for name in names} - {b""}
     if there:
         arguments = ("add", "--force", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul")
         paths = b"\0".join(b":(literal,top)" + name for name in sorted(there))
@@ -286,9 +284,8 @@ def _look_again(
     overwrites those, too, whether they differ or not."""
     assert repository.worktree is not None
     top = os.fsencode(repository.worktree)
-    differing = repository.git("diff-index", "--cached", "-z", "--name-only", new, env=env).stdout
-    changed = set(differing.split(b"\0"))
-    lines = repository.git("ls-files", "-v", "-z", env=env).stdout.split(b"\0")
+    changed = set(repository.listed("diff-index", "--cached", "-z", "--name-only", new, env=env))
+    lines = repository.listed("ls-files", "-v", "-z", env=env)
     skipped = {line[2:] for line in lines if line[:1] in (b"S", b"s")}
     unchanged = {line[2:] for line in lines if line[:1].islower()} - skipped
     # Else they are outside a sparse checkout's patterns: nothing is there, and nothing shall be.
