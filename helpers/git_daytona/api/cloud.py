@@ -68,11 +68,8 @@ class Cloud(Toolbox):
             for info in (described(item, doing) for item in items):
                 found[info.id] = info
             if not cursor:
-                return [
-                    info
-                    for info in found.values()
-                    if info.state not in ENDED and labels.items() <= info.labels.items()
-                ]
+                there = (info for info in found.values() if info.state not in ENDED)
+                return [info for info in there if labels.items() <= info.labels.items()]
         raise senseless(doing)
 
     def start(self, sandbox_id: str) -> SandboxInfo:

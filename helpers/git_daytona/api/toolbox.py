@@ -121,8 +121,8 @@ class Toolbox(Account):
         limit = max(1, int(timeout))
         body = {"command": command, "timeout": limit}
         seconds = limit + MARGIN_SECONDS
-        doing, path = "run a command in", "/process/execute"
-        answer = self._inside(sandbox_id, doing, "POST", path, body=body, seconds=seconds)
+        request = (sandbox_id, "run a command in", "POST", "/process/execute")
+        answer = self._inside(*request, body=body, seconds=seconds)
         found = self._object(answer, most=None)
         # Older servers say `code`.
         status, output = found.get("exitCode", found.get("code")), found.get("result")
@@ -138,26 +138,14 @@ class Toolbox(Account):
         field of its own, before the file.
         """
         file = ("file", content, "application/octet-stream")
-        self._inside(
-            sandbox_id,
-            f"write '{printable(path)[:200]}' in",
-            "POST",
-            "/files/bulk-upload",
-            fields=[("files[0].path", path), ("files[0].file", file)],
-            seconds=self.start_seconds,
-        )
+        fields = [("files[0].path", path), ("files[0].file", file)]
+        request = (sandbox_id, f"write '{printable(path)[:200]}' in", "POST", "/files/bulk-upload")
+        self._inside(*request, fields=fields, seconds=self.start_seconds)
 
     def download(self, sandbox_id: str, path: str) -> bytes:
         """Read a file of a sandbox, whole. Raises BadAnswer beyond http.ANSWER_BYTES."""
-        answer = self._inside(
-            sandbox_id,
-            f"read '{printable(path)[:200]}' in",
-            "GET",
-            "/files/download",
-            query={"path": path},
-            seconds=self.start_seconds,
-        )
-        return answer.body
+        request = (sandbox_id, f"read '{printable(path)[:200]}' in", "GET", "/files/download")
+        return self._inside(*request, query={"path": path}, seconds=self.start_seconds).body
 
     def open_terminal(
         self,

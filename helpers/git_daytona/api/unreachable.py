@@ -76,11 +76,9 @@ def origin(url: str) -> str:
 def refused(status: int, server: str, proxy: Proxy | None) -> errors.GitDaytonaError:
     """Make the error of a proxy that answered in the server's place."""
     if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-        wants = (
-            "does not accept its user name and password"
-            if proxy and proxy.userinfo
-            else ("asks for a user name and a password")
-        )
+        wants = "asks for a user name and a password"
+        if proxy and proxy.userinfo:
+            wants = "does not accept its user name and password"
         variable = proxy.variable if proxy else "HTTPS_PROXY"
         return errors.ProxyRefused(
             f"{proxy or 'a proxy'} {wants}", hint=f"set {variable} to {network.PROXY_FORM}"
