@@ -63,6 +63,7 @@ DOORS = {
 """Every package that is not the standard library's, and the modules that may import it."""
 
 HEAVY = {
+    "asyncio",
     "daytona",
     "daytona_api_client",
     "daytona_toolbox_api_client",

@@ -39,6 +39,7 @@ import os
 import pwd
 import re
 import select
+import selectors
 import shlex
 import signal
 import subprocess
@@ -539,9 +540,9 @@ class _Client:
     would have done that, was killed. ``unread``: the reader of our stdout has gone.
     """
 
-    def __init__(self, report: _Report, lifeline: int | None) -> None:
+    def __init__(self, environ: dict[str, str], report: _Report, lifeline: int | None) -> None:
         self.ending = Ending(os.urandom(16).hex())
-        self.report = report
+        self.environ, self.report = environ, report
         self.unread = False
         self.inner: list[str] = []
         """An ssh to start once the connection stands, which goes over it."""
@@ -549,20 +550,13 @@ class _Client:
         self._signal = 0
         self.served = False
         """Something has come out of it (a subsystem)."""
-        self._poll = select.poll()
+        self._selector = selectors.PollSelector()
         self._open: set[int] = set()
-        self._sinks: dict[int, Callable[[bytes], None]] = {}
+        """The pipes that are read to their end."""
         if lifeline is not None:
-            self._listen(lifeline, self._watch)
+            self._selector.register(lifeline, selectors.EVENT_READ, self._watch)
 
-    def run(
-        self,
-        argv: Sequence[str],
-        environ: dict[str, str],
-        *,
-        stdin: int | None = None,
-        piped: bool = True,
-    ) -> int:
+    def run(self, argv: list[str], *, stdin: int | None = None, piped: bool = True) -> int:
         """Run ssh to its end; returns its status, -N after signal N. With ``piped`` what it writes
         passes through here.
 
@@ -570,18 +564,9 @@ class _Client:
         """
         for number in _heeded():
             signal.signal(number, self._pass_on)
-        streams = subprocess.PIPE if piped else None
-        self._environ = environ
+        pipe = subprocess.PIPE if piped else None
         try:
-            with subprocess.Popen(
-                argv,
-                env=environ,
-                stdin=stdin,
-                stdout=streams,
-                stderr=streams,
-                bufsize=0,
-                preexec_fn=_in_child(),  # noqa: PLW1509 — there is one thread
-            ) as self._process:
+            with self._started(argv, stdin, pipe, pipe) as self._process:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
                 self._move()
             signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED)
@@ -589,6 +574,19 @@ class _Client:
         except _Passed:
             self._process.wait()
             return -self._signal
+
+    def _started(
+        self, argv: list[str], stdin: int | None, stdout: int | None, stderr: int | None
+    ) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            argv,
+            env=self.environ,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            bufsize=0,
+            preexec_fn=_in_child(),  # noqa: PLW1509 — there is one thread
+        )
 
     def _pass_on(self, number: int, _frame: object = None) -> None:
         first, self._signal = not self._signal, number
@@ -602,24 +600,20 @@ class _Client:
         for pipe, sink in pipes.items():
             self._read(pipe, sink)
         while self._open:
-            ready = self._poll.poll(HOLD_SECONDS * 1000)
+            ready = self._selector.select(HOLD_SECONDS)
             if not ready and not self._goes_on():
                 break
-            for descriptor, _ in ready:
-                data = os.read(descriptor, CHUNK_BYTES)
-                self._sinks[descriptor](data)
+            for key, _ in ready:
+                data = os.read(key.fd, CHUNK_BYTES)
+                key.data(data)
                 if not data:
-                    self._poll.unregister(descriptor)
-                    self._open.discard(descriptor)
-
-    def _listen(self, descriptor: int, sink: Callable[[bytes], None]) -> None:
-        self._sinks[descriptor] = sink
-        self._poll.register(descriptor, select.POLLIN)
+                    self._selector.unregister(key.fd)
+                    self._open.discard(key.fd)
 
     def _read(self, pipe: "IO[bytes] | None", sink: Callable[[bytes], None]) -> None:
         """Listen to a pipe to its end."""
         if pipe is not None:
-            self._listen(pipe.fileno(), sink)
+            self._selector.register(pipe.fileno(), selectors.EVENT_READ, sink)
             self._open.add(pipe.fileno())
 
     def _goes_on(self) -> bool:
@@ -641,14 +635,8 @@ class _Client:
 
     def _start_inner(self) -> None:
         """Start what goes over the connection, now that it stands."""
-        self._inner = subprocess.Popen(
-            self.inner,
-            env=self._environ,
-            stdout=subprocess.PIPE if "-s" in self.inner else None,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            preexec_fn=_in_child(),  # noqa: PLW1509 — as in run
-        )
+        output = subprocess.PIPE if "-s" in self.inner else None
+        self._inner = self._started(self.inner, None, output, subprocess.PIPE)
         self._read(self._inner.stdout, self._take_inner)
         self._read(self._inner.stderr, self._hear_inner)
 
@@ -800,7 +788,7 @@ def _write_stderr(text: bytes) -> None:
         os.write(2, text)
 
 
-def _open_standard_streams() -> None:
+def open_standard_streams() -> None:
     """Open what is closed of stdin, stdout and stderr, so that no file of ours becomes one."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # the lowest that is free (open(2))
         os.set_inheritable(descriptor, True)
@@ -828,7 +816,7 @@ See daytona-ssh(1).
 
 def main(argv: list[str]) -> int:
     """Run the wrapper: git's arguments in, ssh's exit status out."""
-    _open_standard_streams()
+    open_standard_streams()
     environ = dict(os.environ)
     if argv[:1] == ["--help"]:
         os.write(1, _HELP.encode())
@@ -907,10 +895,10 @@ def connect(line: CommandLine, environ: dict[str, str], report: _Report) -> int:
         shown = answer.stdout.decode("utf-8", "surrogateescape")
         lines = honoured(shown, theirs, inherited=not pinned)
         ours = files.enter_context(private_file(configuration(token, lines)))
-        client = _Client(report, _inherited(environ, "DAYTONA_SSH_LIFELINE_FD"))
+        client = _Client(clean, report, _inherited(environ, "DAYTONA_SSH_LIFELINE_FD"))
         more = shlex.split(environ.get("DAYTONA_SSH_MORE", ""))
         inner = shlex.split(environ.get("DAYTONA_SSH_SESSION", ""))
-        return _start(line, [program, *more, "-F", ours, *fixed], clean, client, inner)
+        return _start(line, [program, *more, "-F", ours, *fixed], client, inner)
 
 
 def _fixed_arguments(
@@ -926,36 +914,28 @@ def _fixed_arguments(
     return [*line.family, *chosen, "-p", port], trust_file is not None
 
 
-def _start(
-    line: CommandLine,
-    start: list[str],
-    environ: dict[str, str],
-    client: _Client,
-    inner: list[str],
-) -> int:
+def _start(line: CommandLine, start: list[str], client: _Client, inner: list[str]) -> int:
     """Run ``start`` (ssh, its options) in the way that is asked for; return the exit status."""
     if line.probe:
         probe = [*start, "-G", "--", line.host]
-        return _as_of_a_shell(client.run(probe, environ, piped=False))
+        return _as_of_a_shell(client.run(probe, piped=False))
     # The gateway gives a terminal to its own shell only, and its status to nobody; without one
     # /bin/sh reads our input.
     if line.terminal and not line.rest:
         inner = ["-t"]
-    if inner:
-        return _serve(line, start, environ, client, inner)
-    return _converse(line, start, environ, client)
+    return _serve(line, start, client, inner) if inner else _converse(line, start, client)
 
 
-def _converse(line: CommandLine, start: list[str], environ: dict[str, str], client: _Client) -> int:
+def _converse(line: CommandLine, start: list[str], client: _Client) -> int:
     """Run ``start`` with the command; return the command's own status.
 
     Raises Refusal where that is unknown.
     """
     ending = client.ending
-    protocol = environ.get("GIT_PROTOCOL", "") if line.sends_protocol else ""
+    protocol = client.environ.get("GIT_PROTOCOL", "") if line.sends_protocol else ""
     command = " ".join(line.rest) or "exec /bin/sh"
     remote = remote_command(command, protocol, ending.nonce)
-    status = client.run([*start, "--", line.host, remote], environ)
+    status = client.run([*start, "--", line.host, remote])
     # git prints what we print. As what the server writes in the side band, this must not pass for
     # words of ssh's or ours.
     prefix = b"remote: " if re.search("upload-pack|receive-pack|upload-archive", command) else b""
@@ -982,13 +962,7 @@ def _broken(ending: Ending) -> Refusal:
     return Refusal(EXIT_UNKNOWN, "the connection failed, or broke at once", hint)
 
 
-def _serve(
-    line: CommandLine,
-    start: list[str],
-    environ: dict[str, str],
-    client: _Client,
-    inner: list[str],
-) -> int:
+def _serve(line: CommandLine, start: list[str], client: _Client, inner: list[str]) -> int:
     """Run what cannot have our words around it (a terminal, a subsystem, -W) over a connection that
     a command of ours holds, which reports that it stands; return its status.
 
@@ -998,7 +972,7 @@ def _serve(
         client.inner = [*over(start[0], path), *inner, "--", line.host, *line.rest]
         remote = remote_command(WAITING, "", client.ending.nonce)
         argv = [start[0], *holding(path), *start[1:], "--", line.host, remote]
-        status = client.run(argv, environ, stdin=subprocess.PIPE)
+        status = client.run(argv, stdin=subprocess.PIPE)
         served = client.inner_status()
     if client.ending.status is None and status >= 0:
         raise _broken(client.ending)

@@ -263,5 +263,5 @@ def test_an_operation_goes_by_what_was_set_at_its_beginning(repo, coordinate):
         before = preferences.load(repo.path)
         repo.git("config", "daytona.syncOnIdle", "true")
         with coordinator.one_at_a_time("ses_b"):
-            assert preferences.load(repo.path) is before
+            assert preferences.load(repo.path) == before
     assert preferences.load(repo.path).sync_on_idle()

@@ -78,11 +78,14 @@ def label(value: object) -> str:
 def check_sandbox_id(text: str) -> str:
     """Return a sandbox id that fits a URL's path; raises NotFound for what cannot be one."""
     if not _SANDBOX_ID.fullmatch(text):
-        raise NotFound(
-            f"'{' '.join(printable(text).split())[:80]}' is not a sandbox id",
-            hint="'git daytona status' lists the sessions and their sandboxes",
-        )
+        hint = "'git daytona status' lists the sessions and their sandboxes"
+        raise NotFound(f"'{' '.join(printable(text).split())[:80]}' is not a sandbox id", hint=hint)
     return text
+
+
+def path_of(sandbox_id: str, more: str = "") -> str:
+    """Make a sandbox's path in the API. Raises NotFound for what cannot be an id."""
+    return f"/sandbox/{check_sandbox_id(sandbox_id)}{more}"
 
 
 class Account:
@@ -141,13 +144,11 @@ class Account:
         """Mint an SSH token, which ends the sandbox's earlier ones. A lost answer (ApiUnreachable)
         may leave a live token behind."""
         doing = "mint an SSH token for the sandbox"
-        path = f"/sandbox/{check_sandbox_id(sandbox_id)}/ssh-access"
+        path = path_of(sandbox_id, "/ssh-access")
         answer = self._send(doing, "POST", path, query={"expiresInMinutes": minutes})
         if answer.status in (404, 405) and not NO_SANDBOX.match(said(answer.body)):
-            raise BadAnswer(
-                "this server mints no SSH tokens",
-                hint="update the Daytona server, or check DAYTONA_API_URL",
-            )
+            hint = "update the Daytona server, or check DAYTONA_API_URL"
+            raise BadAnswer("this server mints no SSH tokens", hint=hint)
         found = self._object(self._checked(answer))
         token, command = found.get("token"), found.get("sshCommand")
         expires_at = moment(found.get("expiresAt"), datetime.fromisoformat)
@@ -171,7 +172,7 @@ class Account:
         answer = self._send(
             doing,
             "DELETE",
-            f"/sandbox/{check_sandbox_id(sandbox_id)}/ssh-access",
+            path_of(sandbox_id, "/ssh-access"),
             query={} if token is None else {"token": token.reveal()},  # in no frame of ours
         )
         if answer.status == 404:

@@ -8,7 +8,7 @@ from typing import Any
 
 import tenacity
 
-from git_daytona.api.account import KeyInfo, SshAccess, check_sandbox_id
+from git_daytona.api.account import KeyInfo, SshAccess, path_of
 from git_daytona.api.failures import Refused, senseless
 from git_daytona.api.toolbox import (
     ENDED,
@@ -19,19 +19,8 @@ from git_daytona.api.toolbox import (
     described,
     gone,
 )
+from git_daytona.base import errors
 from git_daytona.base.endpoint import web_link
-from git_daytona.base.errors import (
-    BadAnswer,
-    BadSetting,
-    Conflict,
-    Forbidden,
-    GitDaytonaError,
-    NotFound,
-    NotOffered,
-    SandboxBroken,
-    SandboxNotRunning,
-    TimedOut,
-)
 from git_daytona.settings.likeness import like
 from git_daytona.settings.order import NOTHING, Order
 
@@ -54,11 +43,11 @@ class Cloud(Toolbox):
         server's words, where it does not take the order."""
         try:
             return self._begin("create", "/sandbox", body={"labels": dict(labels), **order.body()})
-        except (Refused, NotOffered, NotFound) as problem:  # 404: of a region
+        except (Refused, errors.NotOffered, errors.NotFound) as problem:  # 404: of a region
             if not order:
                 raise
             ordered = ", ".join(dict.fromkeys(order.sources.values())) or "--env, --secret"
-            raise BadSetting(
+            raise errors.BadSetting(
                 problem.message, hint=f"change or leave out what was ordered by {ordered}"
             ) from problem
 
@@ -79,26 +68,20 @@ class Cloud(Toolbox):
             for info in (described(item, doing) for item in items):
                 found[info.id] = info
             if not cursor:
-                return [
-                    info
-                    for info in found.values()
-                    if info.state not in ENDED and labels.items() <= info.labels.items()
-                ]
+                there = (info for info in found.values() if info.state not in ENDED)
+                return [info for info in there if labels.items() <= info.labels.items()]
         raise senseless(doing)
 
     def start(self, sandbox_id: str) -> SandboxInfo:
         """Start a stopped, paused or archived sandbox and wait until it runs."""
-        path = f"/sandbox/{check_sandbox_id(sandbox_id)}/start"
-        return self._begin("start", path)
+        return self._begin("start", path_of(sandbox_id, "/start"))
 
     def order(self, sandbox_id: str) -> Order:
         """Look up what would order another sandbox like this one, but for its variables. Raises
         SandboxGone."""
         try:
-            answer = self._ask(
-                "find the sandbox", "GET", f"/sandbox/{check_sandbox_id(sandbox_id)}"
-            )
-        except NotFound:
+            answer = self._ask("find the sandbox", "GET", path_of(sandbox_id))
+        except errors.NotFound:
             raise gone() from None
         return like(self._object(answer))
 
@@ -109,55 +92,52 @@ class Cloud(Toolbox):
         Raises NotOffered for a sandbox of a class without forks, NotFound on a server without,
         BadAnswer for one that does not run, Conflict while it is being changed.
         """
-        path = f"/sandbox/{check_sandbox_id(sandbox_id)}/fork"
+        path = path_of(sandbox_id, "/fork")
         info = self._described(self._ask("fork the sandbox", "POST", path, body={"name": name}))
-        with contextlib.suppress(Conflict):  # while it is made
+        with contextlib.suppress(errors.Conflict):  # while it is made
             self.label(info.id, labels)  # it has those of the other one
         return self._running("fork", info)
 
     def snapshot(self, sandbox_id: str, name: str) -> None:
         """Ask for a snapshot of a sandbox. Whether one comes of it, its state tells, once the
         sandbox has left its own. Raises BadAnswer, Conflict."""
-        path = f"/sandbox/{check_sandbox_id(sandbox_id)}/snapshot"
+        path = path_of(sandbox_id, "/snapshot")
         answer = self._send("make a snapshot of the sandbox", "POST", path, body={"name": name})
         # what is said of a snapshot is not about the one that new sandboxes are made from
         self._checked(answer, replace(self.settings, snapshot=None))
 
     def restrict(self, sandbox_id: str, network: Mapping[str, Any]) -> None:
         """Restrict a sandbox's network, by members of an order."""
-        path = f"/sandbox/{check_sandbox_id(sandbox_id)}/network-settings"
+        path = path_of(sandbox_id, "/network-settings")
         self._ask("restrict the network of the sandbox", "POST", path, body=dict(network))
 
     def label(self, sandbox_id: str, labels: Mapping[str, str]) -> None:
         """Replace a sandbox's labels."""
-        path = f"/sandbox/{check_sandbox_id(sandbox_id)}/labels"
+        path = path_of(sandbox_id, "/labels")
         self._ask("label the sandbox", "PUT", path, body={"labels": dict(labels)})
 
     def stop(self, sandbox_id: str) -> None:
         """Ask for a sandbox to stop. Raises Conflict while its state changes."""
-        path = f"/sandbox/{check_sandbox_id(sandbox_id)}/stop"
-        self._ask(f"stop sandbox '{sandbox_id}'", "POST", path)
+        self._ask(f"stop sandbox '{sandbox_id}'", "POST", path_of(sandbox_id, "/stop"))
 
     def keep_awake(self, sandbox_id: str) -> None:
         """Let a sandbox's idle time begin anew, by a command in it where the server has no call for
         that. Does not start one that sleeps. Raises SandboxGone."""
-        path = f"/sandbox/{check_sandbox_id(sandbox_id)}/last-activity"
         if self._notes_activity:
             try:
-                self._ask("keep the sandbox awake", "POST", path)
+                self._ask("keep the sandbox awake", "POST", path_of(sandbox_id, "/last-activity"))
                 return
-            except (NotFound, Forbidden, BadAnswer) as problem:
+            except (errors.NotFound, errors.Forbidden, errors.BadAnswer) as problem:
                 if problem.transient:
                     raise
                 self.get(sandbox_id)
                 self._notes_activity = False
-        with contextlib.suppress(SandboxNotRunning):
+        with contextlib.suppress(errors.SandboxNotRunning):
             self.execute(sandbox_id, ":", timeout=self.request_seconds)
 
     def recover(self, sandbox_id: str) -> SandboxInfo:
         """Recover a sandbox in a recoverable error state and wait until it runs."""
-        path = f"/sandbox/{check_sandbox_id(sandbox_id)}/recover"
-        return self._begin("recover", path)
+        return self._begin("recover", path_of(sandbox_id, "/recover"))
 
     def preview(self, sandbox_id: str, port: int, *, seconds: int) -> str:
         """Make a link to a port of a sandbox that a browser can open for so many seconds. It
@@ -171,11 +151,11 @@ class Cloud(Toolbox):
 
     def delete(self, sandbox_id: str) -> None:
         """Delete a sandbox. Raises SandboxGone when it is gone already."""
-        path = f"/sandbox/{check_sandbox_id(sandbox_id)}"
+        path = path_of(sandbox_id)
         self._reached.pop(sandbox_id, None)
         try:
             self._ask("delete the sandbox", "DELETE", path)
-        except NotFound:
+        except errors.NotFound:
             raise gone() from None
 
     def organization_id(self) -> str:
@@ -184,7 +164,7 @@ class Cloud(Toolbox):
         if not self._organization:
             try:
                 self._organization = self.key_info().organization_id
-            except (NotFound, Forbidden, BadAnswer) as problem:
+            except (errors.NotFound, errors.Forbidden, errors.BadAnswer) as problem:
                 if problem.transient:
                     raise
                 # else an older server, or a lesser key
@@ -192,7 +172,7 @@ class Cloud(Toolbox):
 
     def load(self) -> None:
         """Load what the first call needs, so that it does not wait for that."""
-        with contextlib.suppress(GitDaytonaError):  # no key, say: the first call reports it
+        with contextlib.suppress(errors.GitDaytonaError):  # no key, say: the first call reports it
             self._http()
             self.key()
 
@@ -223,13 +203,11 @@ class Cloud(Toolbox):
             # it was looked up.
             found = info if info.state == "started" else retrying(self.get, info.id)
         except tenacity.RetryError:
-            raise TimedOut(
-                f"could not {verb} the sandbox in time",
-                hint="see its state with 'git daytona status', then try again",
-            ) from None
+            hint = "see its state with 'git daytona status', then try again"
+            raise errors.TimedOut(f"could not {verb} the sandbox in time", hint=hint) from None
         if found.state != "started":
             reason = f": {found.error_reason}" if found.error_reason else ""
-            raise SandboxBroken(
+            raise errors.SandboxBroken(
                 f"could not {verb} the sandbox: it is in state '{found.state}'{reason}",
                 hint="delete the session, or see the sandbox in Daytona's dashboard",
             )

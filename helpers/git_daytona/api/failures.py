@@ -50,9 +50,7 @@ def said(body: str | bytes) -> str:
 
 def senseless(doing: str, details: str | None = None) -> BadAnswer:
     return BadAnswer(
-        f"could not {doing}: the answer is not valid",
-        hint="check DAYTONA_API_URL",
-        details=details,
+        f"could not {doing}: the answer is not valid", hint="check DAYTONA_API_URL", details=details
     )
 
 
@@ -94,8 +92,7 @@ def from_status(
         ),
     }
     return table.get(status) or BadAnswer(
-        f"could not {doing}: unexpected answer (HTTP {status}{said})",
-        hint="check DAYTONA_API_URL",
+        f"could not {doing}: unexpected answer (HTTP {status}{said})", hint="check DAYTONA_API_URL"
     )
 
 
@@ -108,10 +105,8 @@ def _from_organization(
     if status == 403 and remedy:
         return errors.Forbidden(f"could not {doing}{said}", hint=remedy)
     if status == 403:
-        return errors.Forbidden(
-            f"the API key may not {doing}{said}",
-            hint="use a key with the permission to write sandboxes",
-        )
+        hint = "use a key with the permission to write sandboxes"
+        return errors.Forbidden(f"the API key may not {doing}{said}", hint=hint)
     if status == 402 or (remedy and wait is None):
         return errors.LimitReached(
             f"could not {doing}{said or ': it has to be paid for'}",
@@ -138,10 +133,8 @@ def _from_words(
     text: str, said: str, doing: str, settings: Settings, refused: type[BadAnswer]
 ) -> GitDaytonaError:
     if _NOT_RUNNING.search(text):
-        return errors.SandboxNotRunning(
-            f"could not {doing}: the sandbox is not running",
-            hint="it is started by the next 'git daytona exec' or 'sync'",
-        )
+        hint = "it is started by the next 'git daytona exec' or 'sync'"
+        return errors.SandboxNotRunning(f"could not {doing}: the sandbox is not running", hint=hint)
     if settings.snapshot and _SNAPSHOT.search(text):
         source = settings.sources.get("DAYTONA_SNAPSHOT", "as set")
         return errors.BadSetting(

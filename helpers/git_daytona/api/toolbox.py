@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from git_daytona.api.account import Account, check_sandbox_id, label, moment
+from git_daytona.api.account import Account, check_sandbox_id, label, moment, path_of
 from git_daytona.api.failures import senseless
 from git_daytona.base.endpoint import toolbox_base
 from git_daytona.base.errors import Forbidden, GitDaytonaError, KeyRefused, NotFound, SandboxGone
@@ -103,7 +103,7 @@ class Toolbox(Account):
 
     def get(self, sandbox_id: str) -> SandboxInfo:
         """Look a sandbox up. Raises SandboxGone when it is gone for good, and only then."""
-        path, info = f"/sandbox/{check_sandbox_id(sandbox_id)}", None
+        path, info = path_of(sandbox_id), None  # no sandbox's id is not a sandbox that is gone
         with contextlib.suppress(NotFound):
             info = self._described(self._ask("find the sandbox", "GET", path))
         if info is None or info.state in ENDED:
@@ -121,8 +121,8 @@ class Toolbox(Account):
         limit = max(1, int(timeout))
         body = {"command": command, "timeout": limit}
         seconds = limit + MARGIN_SECONDS
-        doing, path = "run a command in", "/process/execute"
-        answer = self._inside(sandbox_id, doing, "POST", path, body=body, seconds=seconds)
+        request = (sandbox_id, "run a command in", "POST", "/process/execute")
+        answer = self._inside(*request, body=body, seconds=seconds)
         found = self._object(answer, most=None)
         # Older servers say `code`.
         status, output = found.get("exitCode", found.get("code")), found.get("result")
@@ -138,26 +138,14 @@ class Toolbox(Account):
         field of its own, before the file.
         """
         file = ("file", content, "application/octet-stream")
-        self._inside(
-            sandbox_id,
-            f"write '{printable(path)[:200]}' in",
-            "POST",
-            "/files/bulk-upload",
-            fields=[("files[0].path", path), ("files[0].file", file)],
-            seconds=self.start_seconds,
-        )
+        fields = [("files[0].path", path), ("files[0].file", file)]
+        request = (sandbox_id, f"write '{printable(path)[:200]}' in", "POST", "/files/bulk-upload")
+        self._inside(*request, fields=fields, seconds=self.start_seconds)
 
     def download(self, sandbox_id: str, path: str) -> bytes:
         """Read a file of a sandbox, whole. Raises BadAnswer beyond http.ANSWER_BYTES."""
-        answer = self._inside(
-            sandbox_id,
-            f"read '{printable(path)[:200]}' in",
-            "GET",
-            "/files/download",
-            query={"path": path},
-            seconds=self.start_seconds,
-        )
-        return answer.body
+        request = (sandbox_id, f"read '{printable(path)[:200]}' in", "GET", "/files/download")
+        return self._inside(*request, query={"path": path}, seconds=self.start_seconds).body
 
     def open_terminal(
         self,
@@ -240,10 +228,7 @@ def _minutes(value: object) -> int | None:
 
 
 def gone() -> SandboxGone:
-    return SandboxGone(
-        "the sandbox does not exist",
-        hint="'git daytona status' lists the sessions",
-    )
+    return SandboxGone("the sandbox does not exist", hint="'git daytona status' lists the sessions")
 
 
 def described(answer: object, doing: str) -> SandboxInfo:

@@ -12,12 +12,7 @@ import urllib3
 from git_daytona.api import network
 from git_daytona.api.failures import senseless
 from git_daytona.api.network import Proxy
-from git_daytona.base.errors import (
-    ApiUnreachable,
-    CertificateRefused,
-    GitDaytonaError,
-    ProxyRefused,
-)
+from git_daytona.base import errors
 from git_daytona.base.secret import redact
 
 _CLOCK = "check this machine's clock; else whoever runs the server has to renew it"
@@ -49,7 +44,7 @@ class Untunnelled(Exception):
 
 def explain(
     problem: BaseException, doing: str, url: str, api_url: str, proxy: Proxy | None
-) -> GitDaytonaError:
+) -> errors.GitDaytonaError:
     """Make the error of a request to a URL that failed. Its text may hold URLs with tokens: it
     goes, redacted, into the details."""
     details = redact(f"could not {doing}: {type(problem).__name__}: {problem}")
@@ -64,13 +59,13 @@ def explain(
     for each in chain:
         if isinstance(each, ssl.SSLCertVerificationError):
             what, hint = _of_certificate(each)
-            return CertificateRefused(
+            return errors.CertificateRefused(
                 f"the certificate of {where} {what}", hint=hint, details=details
             )
     what, hint = next(filter(None, map(_what, chain)), ("it gave no answer", _TRY_AGAIN))
     if is_of_proxy and proxy:
         hint = f"check that proxy and {proxy.variable}; hosts in NO_PROXY are reached without it"
-    return ApiUnreachable(f"cannot reach {where}: {what}", hint=hint, details=details)
+    return errors.ApiUnreachable(f"cannot reach {where}: {what}", hint=hint, details=details)
 
 
 def origin(url: str) -> str:
@@ -78,25 +73,22 @@ def origin(url: str) -> str:
     return "/".join(url.split("/", 3)[:3])
 
 
-def refused(status: int, server: str, proxy: Proxy | None) -> GitDaytonaError:
+def refused(status: int, server: str, proxy: Proxy | None) -> errors.GitDaytonaError:
     """Make the error of a proxy that answered in the server's place."""
     if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-        wants = (
-            "does not accept its user name and password"
-            if proxy and proxy.userinfo
-            else ("asks for a user name and a password")
-        )
+        wants = "asks for a user name and a password"
+        if proxy and proxy.userinfo:
+            wants = "does not accept its user name and password"
         variable = proxy.variable if proxy else "HTTPS_PROXY"
-        return ProxyRefused(
-            f"{proxy or 'a proxy'} {wants}",
-            hint=f"set {variable} to {network.PROXY_FORM}",
+        return errors.ProxyRefused(
+            f"{proxy or 'a proxy'} {wants}", hint=f"set {variable} to {network.PROXY_FORM}"
         )
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return ApiUnreachable(
+        return errors.ApiUnreachable(
             f"{proxy} finds no way to Daytona at {server} (HTTP {status})",
             hint="check DAYTONA_API_URL, then try again; hosts in NO_PROXY are reached without it",
         )
-    return ProxyRefused(
+    return errors.ProxyRefused(
         f"{proxy} does not connect to Daytona at {server} (HTTP {status})",
         hint="ask whoever runs the proxy to allow it; hosts in NO_PROXY are reached without it",
     )

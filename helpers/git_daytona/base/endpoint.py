@@ -5,6 +5,7 @@ import shlex
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
+from git_daytona import ssh
 from git_daytona.base.errors import BadAnswer
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
@@ -44,40 +45,27 @@ def endpoint(host: object, port: object = 22) -> Endpoint:
         and port == int(port)
     ):
         return Endpoint(bare, int(port))
-    raise BadAnswer(
-        "the Daytona API returned no valid SSH gateway",
-        hint="check DAYTONA_API_URL; a self-hosted server may need an update",
-    )
+    hint = "check DAYTONA_API_URL; a self-hosted server may need an update"
+    raise BadAnswer("the Daytona API returned no valid SSH gateway", hint=hint)
 
 
 def from_ssh_command(command: object) -> Endpoint | None:
-    """Read the endpoint off an ssh command of the API; None if it sent none. Raises BadAnswer."""
+    """Read the endpoint off ``ssh [-p PORT] [options] [USER@]HOST [options]``, a command of the
+    API; None if it sent none. Raises BadAnswer."""
     if command is None or command == "":
         return None
     try:
         if not isinstance(command, str) or len(command) > 4096:
             raise ValueError
-        return endpoint(*_target(shlex.split(command)))
+        program, *words = shlex.split(command)
+        options, (place, *rest) = ssh.options_and_operands(words)
+        port = dict(options + ssh.options_and_operands(rest)[0]).get("p", "22")
+        if program.rpartition("/")[2] != "ssh" or not re.fullmatch("[0-9]+", port):
+            raise ValueError
+        return endpoint(place.rpartition("@")[2], int(port))
     except ValueError as problem:
-        raise BadAnswer(
-            "the Daytona API returned an invalid ssh command",
-            hint="the server may be newer than this",
-        ) from problem
-
-
-def _target(words: list[str]) -> tuple[str, int]:
-    """Find host and port in ``ssh [-p PORT] [options] [USER@]HOST``. Raises ValueError."""
-    program, *arguments = words
-    port, hosts, rest = "22", [], iter(arguments)
-    for word in rest:
-        if word[:2] in ("-p", "-o", "-i", "-F", "-l", "-J"):
-            value = word[2:] or next(rest, "")
-            port = value if word.startswith("-p") else port
-        elif not word.startswith("-"):
-            hosts.append(word.rpartition("@")[2])
-    if program.rpartition("/")[2] != "ssh" or not hosts or not re.fullmatch("[0-9]+", port):
-        raise ValueError
-    return hosts[0], int(port)
+        hint = "the server may be newer than this"
+        raise BadAnswer("the Daytona API returned an invalid ssh command", hint=hint) from problem
 
 
 def split_link(url: object) -> SplitResult | None:
@@ -95,10 +83,8 @@ def split_link(url: object) -> SplitResult | None:
 def web_link(url: object) -> str:
     """Check a link that people open in their browser. Raises BadAnswer."""
     if split_link(url) is None:
-        raise BadAnswer(
-            "the Daytona API returned an invalid preview URL",
-            hint="try again, or find the preview in Daytona's dashboard",
-        )
+        hint = "try again, or find the preview in Daytona's dashboard"
+        raise BadAnswer("the Daytona API returned an invalid preview URL", hint=hint)
     return str(url)
 
 

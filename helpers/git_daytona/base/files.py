@@ -170,21 +170,6 @@ def rewrite(path: Path, content: bytes) -> None:
         temporary.replace(real)
 
 
-def unified_diff(path: Path, before: bytes | None, after: bytes | None) -> str:
-    """Show the change of a file, fit for a terminal; None: there is no file."""
-    sides = (before, after)
-    # by line feeds alone, as diff and git do
-    old, new = (
-        list(io.StringIO((it or b"").decode("utf-8", "replace"), newline="\n")) for it in sides
-    )
-    was, becomes = ("/dev/null" if side is None else str(path) for side in sides)
-    lines = [
-        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
-        for line in difflib.unified_diff(old, new, was, becomes)
-    ]
-    return printable("".join(lines).removesuffix("\n").replace("\r", ""))
-
-
 @dataclass(frozen=True)
 class Change:
     """A configuration file before and after, None where there is no file; ``replaced`` names what
@@ -200,7 +185,16 @@ class Change:
 
     def diff(self) -> str:
         """A unified diff, fit for a terminal."""
-        return unified_diff(self.path, self.before, self.after)
+        sides = (self.before, self.after)
+        texts = ((side or b"").decode("utf-8", "replace") for side in sides)
+        # by line feeds alone, as diff and git do
+        old, new = (list(io.StringIO(text, newline="\n")) for text in texts)
+        was, becomes = ("/dev/null" if side is None else str(self.path) for side in sides)
+        lines = [
+            line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+            for line in difflib.unified_diff(old, new, was, becomes)
+        ]
+        return printable("".join(lines).removesuffix("\n").replace("\r", ""))
 
     def make(self) -> None:
         """Write or remove the file. Raises BadSetting, also for one that was changed meanwhile."""

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator
 from types import FrameType
 
+from git_daytona import ssh
+
 _IGNORABLE = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -22,11 +24,8 @@ def settle() -> None:
 
 
 def _open_streams() -> None:
-    """Open what is closed of descriptors 0 to 2, so that no file of ours becomes one, and what
-    Python has of them: it would be None."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # the lowest that is free (open(2))
-        os.set_inheritable(descriptor, True)
-    os.close(descriptor)
+    """Open what is closed of descriptors 0 to 2, and what Python has of them: it would be None."""
+    ssh.open_standard_streams()
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8"))

@@ -19,10 +19,8 @@ def home() -> Path:
     if named == "" or not found.is_absolute():
         unset = f"HOME is not set, and user id {os.getuid()} has no name"
         why = unset if named is None else "HOME is not an absolute path"
-        raise BadSetting(
-            f"there is no home directory: {why}",
-            hint="set HOME to the absolute path of a directory that you may write to",
-        )
+        hint = "set HOME to the absolute path of a directory that you may write to"
+        raise BadSetting(f"there is no home directory: {why}", hint=hint)
     return found
 
 

@@ -119,10 +119,8 @@ def _start(argv: Sequence[str], env: Mapping[str, str], cwd: Path | None, **how:
             raise MissingProgram(
                 f"the directory '{cwd}' is gone", hint="run this in a directory that exists"
             ) from problem
-        raise MissingProgram(
-            f"cannot run '{argv[0]}': {problem.strerror}",
-            hint=f"install '{argv[0]}' and see that PATH has it",
-        ) from problem
+        hint = f"install '{argv[0]}' and see that PATH has it"
+        raise MissingProgram(f"cannot run '{argv[0]}': {problem.strerror}", hint=hint) from problem
 
 
 def leave_running(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> None:

@@ -18,7 +18,6 @@ from git_daytona.base.secret import printable
 from git_daytona.cli import boundary, common, options
 from git_daytona.cli.options import flag, number
 from git_daytona.git.refs import PROJECT
-from git_daytona.sandbox import terminal
 from git_daytona.sandbox.remote_command import COMMAND_BYTES
 from git_daytona.sessions import execution, shell
 from git_daytona.sessions.coordinator import Coordinator
@@ -103,10 +102,13 @@ def _check(line: str, tty: bool) -> None:
     if len(line.encode("utf-8", "surrogateescape")) > COMMAND_BYTES or "\0" in line:
         hint = "copy it there as a file (git daytona cp), and run that"
         raise UsageError(f"the command is longer than {COMMAND_BYTES >> 10} KiB", hint=hint)
-    if tty and not terminal.is_there():
-        raise UsageError(
-            "-t needs a terminal for input and output", hint="leave it out in scripts and pipes"
-        )
+    if tty:
+        from git_daytona.sandbox import terminal  # here: asyncio takes long to load
+
+        if not terminal.is_there():
+            raise UsageError(
+                "-t needs a terminal for input and output", hint="leave it out in scripts and pipes"
+            )
 
 
 def _decoded(name: str, word: str) -> str:

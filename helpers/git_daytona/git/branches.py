@@ -1,5 +1,4 @@
-"""Local branches, numbers, remotes, and what is kept before it is overwritten. Local git only; no
-network, no state file."""
+"""Local branches, numbers, and what is kept before it is overwritten. Local git only."""
 
 import calendar
 import contextlib
@@ -12,10 +11,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from git_daytona.base import files, log, paths
-from git_daytona.base.endpoint import Endpoint
 from git_daytona.base.errors import NoRepository, TransferFailed
 from git_daytona.base.secret import printable
-from git_daytona.git import new_keys, worktrees
+from git_daytona.git import worktrees
 from git_daytona.git.refs import (
     BASES,
     COUNTER,
@@ -26,7 +24,6 @@ from git_daytona.git.refs import (
     SANDBOX_BRANCH,
     Names,
     number_in,
-    url,
 )
 from git_daytona.git.repository import Repository
 
@@ -67,15 +64,13 @@ def _used(repository: Repository, prefix: str = SANDBOX_BRANCH) -> tuple[int, st
     """The last number that was given, the counter's blob (None: there is none yet), and the numbers
     that names here have."""
     refs = repository.refs(COUNTER, f"refs/heads/{prefix}", "refs/remotes")
-    remotes = repository.git(
-        "config", "--name-only", "--get-regexp", r"^remote\.sandbox-[0-9]+\.url$", check=False
-    )
     # a branch opencode/N/x takes the place of opencode/N, too
     taken = re.compile(
         rf"(?:refs/heads/{re.escape(prefix)}/|refs/remotes/sandbox-|remote\.sandbox-)({NUMBER})"
         r"(?:/.*|\.url)?"
     )
-    names = [taken.fullmatch(name) for name in (*refs, *remotes.text.splitlines())]
+    keys = (each.key for each in repository.configuration())
+    names = [taken.fullmatch(name) for name in (*refs, *keys)]
     last, counter = 0, refs.get(COUNTER)
     if counter:
         text = repository.git("cat-file", "blob", counter, check=False).text.strip()
@@ -107,7 +102,7 @@ def reserve(
     later sync. Raises TransferFailed.
     """
     head = begin or repository.resolve("HEAD")
-    blocked = in_the_way(repository, prefix)
+    blocked = None  # as is seen by trying
     for _ in range(RESERVE_TRIES):
         last, counter, taken = _used(repository, prefix)
         names = Names(_next(last, taken.union(known)), prefix)
@@ -119,6 +114,7 @@ def reserve(
         if repository.update_refs(commands):
             log.logger.info("branch.reserve number=%d", names.number)
             return names
+        blocked = in_the_way(repository, prefix)
     raise TransferFailed(
         "no branch number could be reserved", hint="see whether .git can be written, then try again"
     )
@@ -139,7 +135,9 @@ def begin(repository: Repository, names: Names, commit: str) -> bool:
 
 
 def _count(repository: Repository, number: int, before: str | None) -> str:
-    """Make the command that moves the counter to a number."""
+    """Make the command that moves the counter to a number; without one, away."""
+    if not number:
+        return f"delete {COUNTER} {before}"
     text = f"{number}\n".encode()
     blob = repository.git("hash-object", "-w", "--stdin", stdin=text).text
     return f"update {COUNTER} {blob} {before or repository.zero}"
@@ -160,90 +158,15 @@ def give_back(repository: Repository, names: Names, begun: str | None) -> None:
             commands.append(f"delete {names.ref} {refs.pop(names.ref)}")
         last, counter, _ = _used(repository, names.prefix)
         if counter and last == names.number and not refs:
-            before = f"{last - 1}\n".encode()
-            blob = repository.git("hash-object", "-w", "--stdin", stdin=before).text
-            new = f"update {COUNTER} {blob}" if last > 1 else f"delete {COUNTER}"
-            commands.append(f"{new} {counter}")
+            commands.append(_count(repository, last - 1, counter))
         repository.update_refs(commands)
-
-
-# -- the remote ------------------------------------------------------------------------------------
-
-
-def set_remote(repository: Repository, names: Names, endpoint: Endpoint, owner: str) -> None:
-    """Add or correct remote sandbox-N, write down whose it is, and make opencode/N track the
-    sandbox's branch. Other keys that the user put into these sections stay."""
-    wanted = {
-        "url": url(endpoint),
-        "fetch": f"+refs/heads/*:{names.tracking}*",
-        # The user's own `git fetch --all` and `git remote update` are not for sandboxes, which may
-        # be asleep (case 18).
-        "skipFetchAll": "true",
-        "skipDefaultUpdate": "true",
-        "tagOpt": "--no-tags",
-        # git-remote-daytona leases a token for the user's own `git fetch sandbox-N`.
-        "vcs": "daytona",
-        "push": f"{names.ref}:refs/heads/{SANDBOX_BRANCH}",
-        "daytonaOwner": owner,
-    }
-    remote, branch = f"remote.{names.remote}", f"branch.{names.branch}"
-    with changing(repository):
-        new = {remote: _corrected(repository, remote, wanted)}
-        if not {"remote", "merge"} & repository.section(branch).keys():  # one of the user's own
-            new[branch] = _upstream(names)
-        if new := {section: values for section, values in new.items() if values}:
-            try:
-                new_keys.add(repository, new)
-            except OSError as problem:
-                raise _not_set(next(iter(new)), problem.strerror or str(problem)) from problem
-
-
-def _upstream(names: Names) -> dict[str, str]:
-    return {"remote": names.remote, "merge": f"refs/heads/{SANDBOX_BRANCH}"}
-
-
-def _corrected(repository: Repository, section: str, wanted: Mapping[str, str]) -> dict[str, str]:
-    """Correct the keys that a section has; return those that it has not."""
-    there = repository.section(section)
-    for key, value in wanted.items():
-        if there.get(key.lower(), value) != value:
-            result = repository.set_config("--replace-all", f"{section}.{key}", value)
-            if result.status != 0:
-                reason = (result.complaint.splitlines() or ["git config failed"])[-1]
-                raise _not_set(f"{section}.{key}", reason)
-    return {key: value for key, value in wanted.items() if key.lower() not in there}
-
-
-def _not_set(what: str, reason: str) -> TransferFailed:
-    return TransferFailed(
-        f"cannot set '{what}': {reason}",
-        hint="another program may hold .git/config.lock; remove it if none does",
-    )
-
-
-def owner(repository: Repository, remote: str) -> str:
-    """Return whose a remote is; empty for one of an earlier version."""
-    return repository.section(f"remote.{remote}").get("daytonaowner", "")
-
-
-def remove_remote(repository: Repository, names: Names) -> None:
-    """Remove remote sandbox-N and all of session N's refs but its branch and what was kept."""
-    with changing(repository):
-        there, ours = repository.section(f"branch.{names.branch}"), _upstream(names)
-        if all(there.get(key) == value for key, value in ours.items()):
-            for key in ours:
-                repository.set_config("--unset", f"branch.{names.branch}.{key}")
-        repository.set_config("--remove-section", f"remote.{names.remote}")
-        _remove(repository, names.tracking, names.incoming, names.resetting)
-        _remove(repository, names.base, names.dirty, names.turn)
 
 
 def forget_bases(repository: Repository, living: Callable[[], Container[int | None]]) -> None:
     """Remove the bases of sessions that are gone: of those that ``living`` (asked once the refs are
     read) does not have, and that have no remote, either."""
     bases = repository.refs(BASES, DIRTY)
-    words = ("config", "--name-only", "--get-regexp", r"^remote\.sandbox-[0-9]+\.url$")
-    remotes = repository.git(*words, check=False).text.splitlines() if bases else []
+    remotes = {each.key for each in repository.configuration()} if bases else ()
     numbers = living() if bases else ()
     gone = [
         f"delete {ref} {oid}"
@@ -253,16 +176,6 @@ def forget_bases(repository: Repository, living: Callable[[], Container[int | No
         and f"remote.sandbox-{number}.url" not in remotes
     ]
     repository.update_refs(gone)
-
-
-def forget_incoming(repository: Repository, names: Names) -> None:
-    """Remove what an interrupted sync left under ``names.incoming``."""
-    _remove(repository, names.incoming)
-
-
-def _remove(repository: Repository, *prefixes: str) -> None:
-    refs = repository.refs(*prefixes)
-    repository.update_refs([f"delete {ref} {oid}" for ref, oid in refs.items()])
 
 
 # -- what is kept ----------------------------------------------------------------------------------
@@ -401,10 +314,8 @@ def integrate(
                 if shown:
                     _follow(repository, names, before)
                 return Integrated(keeper.kept, in_use)
-    raise TransferFailed(
-        f"'{names.branch}' kept moving during the sync",
-        hint=f"try again: git daytona sync {names.number}",
-    )
+    hint = f"try again: git daytona sync {names.number}"
+    raise TransferFailed(f"'{names.branch}' kept moving during the sync", hint=hint)
 
 
 def _destination(
@@ -414,10 +325,8 @@ def _destination(
     what it would have become is kept. Raises TransferFailed."""
     names = keeper.names
     if head is not None and head not in fetched.values():
-        raise TransferFailed(
-            "the sandbox did not send the commit that it reported",
-            hint=f"try again: git daytona sync {names.number}",
-        )
+        hint = f"try again: git daytona sync {names.number}"
+        raise TransferFailed("the sandbox did not send the commit that it reported", hint=hint)
     if head is None or head == old:
         return None, ""
     if in_use := worktrees.in_use(keeper.repository, names.ref):
@@ -456,11 +365,6 @@ def _moves(
     return gone, moves
 
 
-def forget_turn(repository: Repository, names: Names) -> None:
-    """Remove what was brought during a turn: what the sandbox has had since then is here."""
-    _remove(repository, names.turn)
-
-
 def finish_turn(repository: Repository, names: Names) -> bool:
     """Make what was brought during a turn, whose sandbox is lost since, the branch's tip, as the
     turn's end would have; return whether it is. Where that cannot be, it is kept."""
@@ -468,7 +372,7 @@ def finish_turn(repository: Repository, names: Names) -> bool:
     turn = here.pop(names.turn, None)
     if turn is None:
         return False
-    forget_incoming(repository, names)
+    repository.remove_refs(names.incoming)
     commands = [f"create {names.incoming}daytona/head {turn}"]
     for name, oid in _below(here, names.tracking).items():
         commands.append(f"create {names.incoming}heads/{name} {oid}")
@@ -479,7 +383,7 @@ def finish_turn(repository: Repository, names: Names) -> bool:
         log.logger.warning("branch.turn number=%d %s", names.number, problem.message)
         keep_branches(repository, names)
         finished = False
-    forget_turn(repository, names)
+    repository.remove_refs(names.turn)
     return finished
 
 

@@ -17,9 +17,8 @@ def described(repository: Repository, before: str | None, after: str) -> str:
         between = f"{before}..{after}" if before else after
         count = int(repository.git("rev-list", "--count", between).text)
         begin = before or repository.git("hash-object", "-t", "tree", "--stdin").text
-        names = repository.git(
-            *("diff-tree", "-r", "-z", "--name-only", "--no-renames", begin, after)
-        ).stdout.split(b"\0")[:-1]
+        words = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", begin, after)
+        names = repository.listed(*words)
         shown = ", ".join(
             " ".join(printable(each.decode(errors="replace")).split()) for each in names[:NAMED]
         )

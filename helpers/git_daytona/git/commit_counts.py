@@ -44,11 +44,11 @@ def branch_positions(
 
 def _merged(repository: Repository, refs: Sequence[str]) -> set[str]:
     """Choose the refs whose commits are in HEAD or in its upstream."""
-    merged: set[str] = set()
-    for tip in ("HEAD", "@{upstream}"):
-        words = ("for-each-ref", "--format=%(refname)", f"--merged={tip}", *refs)
-        merged.update(repository.git(*words, check=False).text.splitlines())
-    return merged
+    words = ("for-each-ref", "--format=%(refname)", "--merged=HEAD")
+    found = repository.git(*words, "--merged=@{upstream}", *refs, check=False)
+    if found.status != 0:  # there is no upstream
+        found = repository.git(*words, *refs, check=False)
+    return set(found.text.splitlines())
 
 
 def _counted(repository: Repository, pairs: Sequence[Pair]) -> dict[Pair, int]:

@@ -16,6 +16,8 @@ _TOKEN_URL = re.compile(r"ssh://(?P<token>[^/@\s]+)@(?P<rest>[^/\s]+/home/dayton
 def rewrite(repository: Repository) -> str:
     """Take the tokens out of such URLs, and say how many there were (empty: none)."""
     tokens: list[str] = []
+    if not any(_TOKEN_URL.fullmatch(each.value or "") for each in repository.configuration()):
+        return ""
     for entry in repository.git("config", "--local", "--list", "-z").text.split("\0"):
         key, _, value = entry.partition("\n")
         if (old := _TOKEN_URL.fullmatch(value)) and _KEY.fullmatch(key):

@@ -2,22 +2,18 @@
 
 import contextlib
 import os
-import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from git_daytona.base.errors import (
-    MissingProgram,
-    NoRepository,
-    RepositoryRefused,
-    TransferFailed,
-)
+from git_daytona.base.errors import MissingProgram, NoRepository, RepositoryRefused, TransferFailed
 from git_daytona.base.run import Result, run
 from git_daytona.base.secret import printable
-from git_daytona.git import environment, version
+from git_daytona.git import configuration, environment, version
+from git_daytona.git.configuration import Entry
 from git_daytona.git.refs import INCOMING, KEPT
 
 LOCAL_SECONDS = 300.0
@@ -26,6 +22,9 @@ LOCK_SECONDS = 10
 """How long another program may hold the lock on .git/config."""
 PACKS = 10
 """More than these, and git is asked whether that is too many (gc.autoPackLimit)."""
+
+FOLDERS = ("--show-object-format", "--absolute-git-dir", "--git-common-dir")
+"""What rev-parse is asked for a repository; and for its top, where it has a worktree."""
 
 # What of a user's environment says which repository is meant; the last one only makes git more
 # careful. The rest of what git hands to hooks and aliases (GIT_COMMON_DIR, GIT_OBJECT_DIRECTORY, …)
@@ -69,6 +68,18 @@ class Repository:
         """``git_dir``, or what all worktrees share once our linked one was removed (case 36)."""
         return self.git_dir if self.git_dir.is_dir() else self.common_dir
 
+    @property
+    def directory(self) -> Path:
+        """Its worktree, or ``existing_dir`` where that is gone, or there is none."""
+        if self.worktree is not None and self.worktree.is_dir():
+            return self.worktree
+        return self.existing_dir
+
+    @property
+    def _place(self) -> tuple[str, str]:
+        """The options by which git finds it."""
+        return "-C" if self.directory == self.worktree else "--git-dir", str(self.directory)
+
     def git(
         self,
         *arguments: str,
@@ -77,13 +88,18 @@ class Repository:
         env: dict[str, str] | None = None,
     ) -> Result:
         """Run git on this repository. Raises TransferFailed when it fails, if ``check`` is on."""
-        there = self.worktree is not None and self.worktree.is_dir()
-        place = ("-C", str(self.worktree)) if there else ("--git-dir", str(self.existing_dir))
-        argv = ("git", *place, *environment.config_arguments(environment.LOCAL_CONFIG), *arguments)
+        options = (*self._place, *environment.config_arguments(environment.LOCAL_CONFIG))
+        argv = ("git", *options, *arguments)
         result = run(argv, env=environment.base() | (env or {}), timeout=LOCAL_SECONDS, stdin=stdin)
         if check and result.status != 0:
             raise failure(result, f"git {arguments[0]} failed")
         return result
+
+    def listed(
+        self, *arguments: str, check: bool = True, env: dict[str, str] | None = None
+    ) -> list[bytes]:
+        """Run git as ``git``, and return what it prints with a NUL behind each."""
+        return self.git(*arguments, check=check, env=env).stdout.split(b"\0")[:-1]
 
     def resolve(self, revision: str) -> str | None:
         """The object id of a commit, or None. Raises TransferFailed where git cannot tell."""
@@ -108,6 +124,10 @@ class Repository:
         )
         return result.status == 0
 
+    def remove_refs(self, *prefixes: str) -> None:
+        """Remove the refs under the prefixes, unless one moves meanwhile."""
+        self.update_refs([f"delete {ref} {oid}" for ref, oid in self.refs(*prefixes).items()])
+
     def contains(self, tips: Sequence[str], oid: str) -> bool:
         """Whether the commit is in the history of any of the tips."""
         # not rev-list, which gives up early where commits are dated before their parents
@@ -129,12 +149,16 @@ class Repository:
         tips = ("--not", f"--exclude={but}", "--all")
         return not self.git("rev-list", "--max-count=1", oid, *tips).text
 
+    def configuration(self, *, now: bool = False) -> tuple[Entry, ...]:
+        """What git's configuration has for it, as it was in this operation, or is ``now`` for git
+        in a transfer. Raises TransferFailed."""
+        if now:
+            return configuration.read("--git-dir", str(self.existing_dir), now=True)
+        return configuration.read(*self._place)
+
     def section(self, name: str) -> dict[str, str]:
-        """The values of a section, by key in lower case; of several with one key the last."""
-        pattern = rf"^{re.escape(name)}\.[^.]*$"
-        listing = self.git("config", "-z", "--get-regexp", pattern, check=False).text
-        entries = (entry.partition("\n") for entry in listing.split("\0") if entry)
-        return {key.rpartition(".")[2]: value for key, _, value in entries}
+        """The values of a section of it, by key in lower case."""
+        return configuration.section(self.configuration(), name)
 
     def set_config(self, *arguments: str) -> Result:
         """``git config --local …``, tried again while another program holds its lock (case 41)."""
@@ -172,12 +196,12 @@ class Repository:
 
     def at(self, place: Path) -> "Repository":
         """The same repository in another of its worktrees."""
-        there = ("-C", str(place), "rev-parse")
-        git_dir = Path(self.git(*there, "--absolute-git-dir").text)
-        if git_dir == self.git_dir:
+        there = partial(self.git, "-C", str(place), "rev-parse", check=False)
+        found = parsed(there, "--absolute-git-dir", "--show-toplevel")
+        git_dir, top = found or (there("--absolute-git-dir", check=True).text, "")
+        if Path(git_dir) == self.git_dir:
             return self
-        top = self.git(*there, "--show-toplevel", check=False).text
-        return replace(self, git_dir=git_dir, worktree=Path(top) if top else None)
+        return replace(self, git_dir=Path(git_dir), worktree=Path(top) if top else None)
 
 
 def to_bytes(text: str) -> bytes:
@@ -185,12 +209,19 @@ def to_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
+def parsed(ask: Callable[..., Result], *words: str) -> list[str]:
+    """What git rev-parse, by ``ask``, answers to each word; empty if it cannot answer them all."""
+    found = ask(*words)
+    lines = found.text.split("\n") if found.status == 0 else []
+    if lines and len(lines) != len(words):  # one has a line break in its name
+        return [ask(word).text for word in words]
+    return lines
+
+
 def failure(result: Result, what: str) -> TransferFailed:
     """git's own words as an error: the line that says error or fatal, the rest for the log."""
     return TransferFailed(
-        f"{what}: {_reason(result)}",
-        hint="the log has all that git said",
-        details=result.complaint,
+        f"{what}: {_reason(result)}", hint="the log has all that git said", details=result.complaint
     )
 
 
@@ -223,25 +254,24 @@ def discover(start: Path) -> Repository:
     def ask(*words: str) -> Result:
         return run(("git", *words), cwd=start, env=env, timeout=LOCAL_SECONDS)
 
-    def parsed(*words: str) -> Result:
-        return ask("rev-parse", *words)
-
-    folders = ("--absolute-git-dir", "--git-common-dir")
-    found = parsed(
-        "--is-bare-repository", "--is-inside-work-tree", "--show-object-format", *folders
-    )
-    if found.status != 0:
-        raise _not_found(start, found, ask)
-    bare, inside, object_format, *paths = found.text.split("\n")
+    look = partial(ask, "rev-parse")
+    words = ("--is-bare-repository", "--is-inside-work-tree", *FOLDERS)
+    found = parsed(look, *words, "--show-toplevel") or [*parsed(look, *words), ""]
+    if len(found) == 1:
+        raise _not_found(start, look(*words), ask)
+    bare, inside, object_format, git_dir, common_dir, top = found
     if "true" not in (bare, inside):
         raise NoRepository(f"'{start}' lies inside a .git directory", hint="go to the worktree")
-    if len(paths) != len(folders):  # one has a line break in its name
-        paths = [parsed(word).text for word in folders]
-    git_dir, common_dir = Path(paths[0]), (start / paths[1]).resolve()
-    top = parsed("--show-toplevel").text if inside == "true" else ""
+    top = top if inside == "true" else ""
     if top and not os.environ.keys().isdisjoint(_MEANT):
         _check_together(top, git_dir)
-    return Repository(git_dir, common_dir, Path(top) if top else None, object_format)
+    return made(start, object_format, git_dir, common_dir, top)
+
+
+def made(start: Path, object_format: str, git_dir: str, common_dir: str, top: str) -> Repository:
+    """Make a repository of what rev-parse, run in a directory, answers to FOLDERS."""
+    worktree = Path(top) if top else None
+    return Repository(Path(git_dir), (start / common_dir).resolve(), worktree, object_format)
 
 
 def find(start: Path) -> Repository | None:
@@ -294,7 +324,7 @@ def _looks_like_one(start: Path) -> bool:
     return False
 
 
-def _check_together(worktree: str, git_dir: Path) -> None:
+def _check_together(worktree: str, git_dir: str) -> None:
     """Raise NoRepository unless the worktree leads to the git directory by itself, as later on."""
     argv = ("git", "-C", worktree, "rev-parse", "--absolute-git-dir", "--show-toplevel")
     found = run(argv, env=environment.base(), timeout=LOCAL_SECONDS)
@@ -308,8 +338,6 @@ def _check_together(worktree: str, git_dir: Path) -> None:
 def need_worktree(repository: Repository) -> Path:
     """The worktree, or NoRepository for a bare repository."""
     if repository.worktree is None:
-        raise NoRepository(
-            "this is a bare repository, and syncing needs a worktree",
-            hint="run it in a clone, or add one: git worktree add",
-        )
+        hint = "run it in a clone, or add one: git worktree add"
+        raise NoRepository("this is a bare repository, and syncing needs a worktree", hint=hint)
     return repository.worktree

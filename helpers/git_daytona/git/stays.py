@@ -1,8 +1,9 @@
 """What of the user's work a session's sandbox does not get, and how that is said."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from git_daytona.base.secret import printable
 from git_daytona.git import environment
@@ -65,25 +66,24 @@ def _shown(name: str) -> str:
     return printable(name).replace("\n", "?")[:60]
 
 
-def _names(output: bytes) -> Iterable[str]:
-    return filter(None, output.decode("utf-8", "surrogateescape").split("\0"))
+def _names(repository: Repository, *arguments: str, **how: Any) -> list[str]:
+    found = repository.listed(*arguments, **how)
+    return [each.decode("utf-8", "surrogateescape") for each in found]
 
 
 def _uncommitted(repository: Repository) -> list[str]:
     words = ("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=normal")
-    listed = repository.git(*words, env=_without_own_filters(repository))
-    return [entry[3:] for entry in _names(listed.stdout)]
+    listed = _names(repository, *words, env=_without_own_filters(repository))
+    return [entry[3:] for entry in listed]
 
 
 def _without_own_filters(repository: Repository) -> dict[str, str]:
     """Return what keeps git from running the filters that only the repository's configuration
     names: it may have come from a stranger, and git compares what they make of files."""
-    words = ("config", "-z", "--show-scope", "--name-only", "--get-regexp", r"^filter\.")
-    scopes = list(_names(repository.git(*words, check=False).stdout))
     drivers = {
-        name.rpartition(".")[0]
-        for scope, name in zip(scopes[::2], scopes[1::2], strict=False)
-        if scope in ("local", "worktree")
+        each.key.rpartition(".")[0]
+        for each in repository.configuration()
+        if each.key.startswith("filter.") and each.scope in ("local", "worktree")
     }
     values = {"clean": "", "process": "", "required": "false"}
     return environment.config_variables(
@@ -95,7 +95,7 @@ def _submodules(repository: Repository) -> list[str]:
     worktree = repository.worktree
     if worktree is None or not (worktree / ".gitmodules").is_file():
         return []
-    entries = _names(repository.git("ls-files", "--stage", "-z").stdout)
+    entries = _names(repository, "ls-files", "--stage", "-z")
     return [entry.partition("\t")[2] for entry in entries if entry.startswith("160000 ")]
 
 
@@ -103,7 +103,7 @@ def _lfs(repository: Repository) -> list[str]:
     attributes = ("--", ":(top,glob)**/.gitattributes")
     if repository.git("grep", "--quiet", "filter=lfs", *attributes, check=False).status != 0:
         return []
-    return list(_names(repository.git("ls-files", "-z", "--", ":(top,attr:filter=lfs)").stdout))
+    return _names(repository, "ls-files", "-z", "--", ":(top,attr:filter=lfs)")
 
 
 def _secrets(repository: Repository) -> list[str]:
@@ -112,6 +112,6 @@ def _secrets(repository: Repository) -> list[str]:
     there = sorted({path.name for each in SECRETS for path in repository.worktree.glob(each)})
     if not there:
         return []
-    same = repository.git("ls-files", "-z", "--", *(f":(top,literal){name}" for name in there))
-    changed = repository.git("diff", "--name-only", "-z", "HEAD", "--", check=False).stdout
-    return [name for name in there if name not in _names(same.stdout) or name in _names(changed)]
+    same = _names(repository, "ls-files", "-z", "--", *(f":(top,literal){each}" for each in there))
+    changed = _names(repository, "diff", "--name-only", "-z", "HEAD", "--", check=False)
+    return [name for name in there if name not in same or name in changed]

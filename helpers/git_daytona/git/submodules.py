@@ -1,9 +1,11 @@
 """The submodules that are checked out here. What decides is a commit of the user's and what lies at
 its paths here: no .gitmodules, and so nothing that a sandbox names."""
 
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
-from git_daytona.git.repository import Repository
+from git_daytona.git.repository import FOLDERS, Repository, made, parsed
 
 MOST = 100
 """How many submodules of a repository are looked at."""
@@ -12,12 +14,12 @@ MOST = 100
 def recorded(repository: Repository, commit: str) -> dict[str, str]:
     """Read which commit of each submodule a commit records, by path; of paths that a sandbox
     cannot be told of (not UTF-8, or a line break at the end) none."""
-    listing = repository.git("ls-tree", "-r", "-z", "--full-tree", commit).stdout
     found = {}
-    for entry in listing.split(b"\0"):
+    for entry in repository.listed("ls-tree", "-r", "-z", "--full-tree", commit):
         words, _, path = entry.partition(b"\t")
-        if words.startswith(b"160000 ") and not path.endswith(b"\n") and _is_utf8(path):
-            found[path.decode()] = words.split()[2].decode()
+        if words.startswith(b"160000 ") and not path.endswith(b"\n"):
+            with suppress(UnicodeDecodeError):
+                found[path.decode()] = words.split()[2].decode()
     return found
 
 
@@ -41,20 +43,6 @@ def _at(repository: Repository, path: str) -> Repository | None:
     top = repository.worktree.resolve() / path
     if not (top / ".git").exists() or top.resolve() != top:
         return None
-    folders = ("--absolute-git-dir", "--git-common-dir", "--show-toplevel")
-    words = ("--show-object-format", *folders)
-    ask = ("-C", str(top), "rev-parse")
-    found = repository.git(*ask, *words, check=False).text.split("\n")
-    if len(found) > len(words):  # one has a line break in its name
-        found = [repository.git(*ask, word).text for word in words]
-    if len(found) < len(words) or Path(found[3]) != top:
-        return None
-    return Repository(Path(found[1]), (top / found[2]).resolve(), top, found[0])
-
-
-def _is_utf8(path: bytes) -> bool:
-    try:
-        path.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    ask = partial(repository.git, "-C", str(top), "rev-parse", check=False)
+    found = parsed(ask, *FOLDERS, "--show-toplevel")
+    return made(top, *found) if found and Path(found[3]) == top else None

@@ -99,10 +99,6 @@ def _snapshot(repository: Repository, new: str, old: str | None) -> str | None:
     head = old or new
     before = repository.git("rev-parse", f"{head}^{{tree}}").text
     with _apart(repository) as (folder, env):
-        with contextlib.suppress(FileNotFoundError):
-            # With its time: by it git tells which files may have changed within the second in which
-            # the index was written.
-            shutil.copy2(repository.git_dir / "index", folder)
         # An index with conflicts makes no tree; it is captured as files.
         staged = repository.git("write-tree", check=False, env=env).text or before
         _look_again(repository, new, env, everywhere=True)
@@ -137,13 +133,9 @@ def take_along(repository: Repository, author: tuple[str, str]) -> str | None:
     if head is None or repository.worktree is None:
         return None
     if operation := _operation(repository):
-        raise UsageError(
-            f"uncommitted work cannot be taken along: {operation}",
-            hint="finish or abort that first, or start without --dirty",
-        )
+        hint = "finish or abort that first, or start without --dirty"
+        raise UsageError(f"uncommitted work cannot be taken along: {operation}", hint=hint)
     with _apart(repository) as (folder, env):
-        with contextlib.suppress(FileNotFoundError):
-            shutil.copy2(repository.git_dir / "index", folder)
         repository.git("add", "--all", "--sparse", "--", ":/", env=env)
         _leave_out(repository, head, env)
         tree = repository.git("write-tree", env=env).text
@@ -157,14 +149,14 @@ def take_along(repository: Repository, author: tuple[str, str]) -> str | None:
 
 def _differing(repository: Repository, commit: str, other: str) -> set[bytes]:
     words = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", commit, other)
-    return set(filter(None, repository.git(*words).stdout.split(b"\0")))
+    return set(repository.listed(*words))
 
 
 def is_clean(repository: Repository, commit: str) -> bool:
     """Tell whether the files that were taken along, by that commit, are in the worktree as in
     HEAD."""
     words = ("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all")
-    changed = {entry[3:] for entry in repository.git(*words).stdout.split(b"\0")}
+    changed = {entry[3:] for entry in repository.listed(*words)}
     return changed.isdisjoint(_differing(repository, f"{commit}^", commit))
 
 
@@ -183,17 +175,13 @@ def as_index(repository: Repository, changes: str) -> Iterator[dict[str, str]]:
     worktree, staged or not, while the block runs."""
     assert repository.worktree is not None
     words = ("diff", "-z", "--name-only", "--no-renames", "--no-ext-diff", changes)
-    names = repository.git(*words).stdout.split(b"\0")
+    names = repository.listed(*words)
     top = os.fsencode(repository.worktree)
     with tempfile.TemporaryDirectory(prefix="git-daytona-") as folder:
-        env = {"GIT_INDEX_FILE": f"{folder}/index"}
-        with contextlib.suppress(FileNotFoundError):
-            shutil.copy2(repository.git_dir / "index", folder)
-        tracked = set(
-            repository.git("ls-files", "-z", "--full-name", ":/", env=env).stdout.split(b"\0")
-        )
+        env = _own_index(repository, folder)
+        tracked = set(repository.listed("ls-files", "-z", "--full-name", ":/", env=env))
         known = [name for name in names if name in tracked or os.path.lexists(top + b"/" + name)]
-        if known := [name for name in known if name]:
+        if known:
             paths = b"\0".join(b":(literal,top)" + name for name in known)
             options = ("--all", "--force", "--sparse", "--pathspec-from-file=-")
             repository.git("add", *options, "--pathspec-file-nul", stdin=paths, env=env)
@@ -204,7 +192,7 @@ def _leave_out(repository: Repository, head: str, env: dict[str, str]) -> None:
     """Take repositories inside this one that are not recorded, and changes of secrets, out of an
     index again."""
     words = ("diff-index", "--cached", "-z", "--no-renames", head)
-    fields = repository.git(*words, env=env).stdout.split(b"\0")
+    fields = repository.listed(*words, env=env)
     added = [
         name
         for about, name in zip(fields[0::2], fields[1::2], strict=False)
@@ -217,6 +205,15 @@ def _leave_out(repository: Repository, head: str, env: dict[str, str]) -> None:
     repository.git("reset", "--quiet", head, "--", *secret, env=env)
 
 
+def _own_index(repository: Repository, folder: str) -> dict[str, str]:
+    """Copy the worktree's index to a folder, and let git use that."""
+    with contextlib.suppress(FileNotFoundError):
+        # With its time: by it git tells which files may have changed within the second in which the
+        # index was written.
+        shutil.copy2(repository.git_dir / "index", folder)
+    return {"GIT_INDEX_FILE": f"{folder}/index"}
+
+
 @contextlib.contextmanager
 def _apart(repository: Repository) -> Iterator[tuple[Path, dict[str, str]]]:
     """Make a folder with an index and objects of its own, beside the repository's, which no gc
@@ -226,8 +223,7 @@ def _apart(repository: Repository) -> Iterator[tuple[Path, dict[str, str]]]:
         shutil.rmtree(stale, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=_OWN, dir=objects) as folder:
         quoted = re.sub(r'(["\\])', r"\\\1", str(objects))
-        env = {
-            "GIT_INDEX_FILE": f"{folder}/index",
+        env = _own_index(repository, folder) | {
             "GIT_OBJECT_DIRECTORY": f"{folder}/objects",
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"',
         }
@@ -261,8 +257,8 @@ def _add_overwritten(repository: Repository, new: str, env: dict[str, str]) -> N
     assert repository.worktree is not None
     tree = repository.git("write-tree", env=env).text
     words = ("-r", "-z", "--name-only", "--diff-filter=A", tree, new)
-    names = repository.git("diff-tree", *words, env=env).stdout.split(b"\0")
-    there = {_in_the_way(repository.worktree, name) for name in names if name} - {b""}
+    names = repository.listed("diff-tree", *words, env=env)
+    there = {_in_the_way(repository.worktree, name) for name in names} - {b""}
     if there:
         arguments = ("add", "--force", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul")
         paths = b"\0".join(b":(literal,top)" + name for name in sorted(there))
@@ -288,9 +284,8 @@ def _look_again(
     overwrites those, too, whether they differ or not."""
     assert repository.worktree is not None
     top = os.fsencode(repository.worktree)
-    differing = repository.git("diff-index", "--cached", "-z", "--name-only", new, env=env).stdout
-    changed = set(differing.split(b"\0"))
-    lines = repository.git("ls-files", "-v", "-z", env=env).stdout.split(b"\0")
+    changed = set(repository.listed("diff-index", "--cached", "-z", "--name-only", new, env=env))
+    lines = repository.listed("ls-files", "-v", "-z", env=env)
     skipped = {line[2:] for line in lines if line[:1] in (b"S", b"s")}
     unchanged = {line[2:] for line in lines if line[:1].islower()} - skipped
     # Else they are outside a sparse checkout's patterns: nothing is there, and nothing shall be.
@@ -310,11 +305,8 @@ def _commit(
     author: tuple[str, str] = ("", ""),
 ) -> str:
     own = ("git-daytona", "git-daytona@localhost")
-    identity = dict(env)
-    for role, (name, address) in {
-        "AUTHOR": author if all(author) else own,
-        "COMMITTER": own,
-    }.items():
+    identity, roles = dict(env), {"AUTHOR": author if all(author) else own, "COMMITTER": own}
+    for role, (name, address) in roles.items():
         identity |= {f"GIT_{role}_NAME": name, f"GIT_{role}_EMAIL": address}
     return repository.git("commit-tree", tree, *parents, "-m", message, env=identity).text
 

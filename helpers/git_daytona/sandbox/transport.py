@@ -145,7 +145,7 @@ class Transport:
     def _way(self) -> str:
         if self.above:
             return self.above._way
-        return preferences.load(self.repository.existing_dir).transport()
+        return preferences.load(self.repository.directory).transport()
 
     def _through_api(self) -> bool:
         return self._way == "api" or (self._way == "auto" and self._is_blocked())

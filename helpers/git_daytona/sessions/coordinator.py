@@ -21,7 +21,7 @@ from git_daytona.base.errors import (
 )
 from git_daytona.base.secret import printable
 from git_daytona.base.threads import Late, within
-from git_daytona.git import branches, identity, legacy_remotes, stays
+from git_daytona.git import branches, configuration, identity, legacy_remotes, remotes, stays
 from git_daytona.git.branches import Kept
 from git_daytona.git.refs import SANDBOX_BRANCH, Names, number_in
 from git_daytona.git.repository import Repository, need_worktree
@@ -495,6 +495,7 @@ class Coordinator:
             return "this is a bare repository, so nothing is synced"
         return "it was started so"
 
+    @configuration.held()
     def stays_here(self, session: Session) -> str:
         """Say in one line what of the user's is not in a session's sandbox; empty for nothing."""
         if session.number is None or self.repository.worktree is None:
@@ -879,7 +880,7 @@ class Coordinator:
     def _remove(self, session: Session) -> None:
         if session.number is not None:
             for repository in self._repositories(session):
-                branches.remove_remote(repository, session.names)
+                remotes.remove_remote(repository, session.names)
         self.state.remove(session.id)
 
     def forget(self, name: str) -> Session | None:
@@ -942,7 +943,7 @@ class Coordinator:
         Raises TimedOut."""
         holds = f"session {self._called(session_id)}"
         lock = files.lock(self._lock(session_id), seconds=seconds, holds=holds)
-        with log.about(session=session_id), lock, preferences.held():
+        with log.about(session=session_id), lock, configuration.held():
             yield
 
     def _called(self, session_id: str) -> str:

@@ -14,6 +14,7 @@ from git_daytona.base.errors import Elsewhere, GitDaytonaError, NotFound, Sandbo
 from git_daytona.base.secret import printable, redact
 from git_daytona.git import branches, identity, legacy_remotes
 from git_daytona.git.refs import Names, number_of_remote
+from git_daytona.git.remotes import owner, remove_remote
 from git_daytona.sandbox import lifecycle, ownership
 from git_daytona.sessions import home, state
 from git_daytona.sessions.coordinator import Coordinator, Started, is_usable
@@ -240,9 +241,7 @@ def leftovers(coordinator: Coordinator) -> Leftovers:
         for name in repository.git("remote").text.splitlines()
         if (number := number_of_remote(name)) and number not in numbers
     }
-    others = [
-        each for each in remotes if branches.owner(repository, each) != ownership.owner_here()
-    ]
+    others = [each for each in remotes if owner(repository, each) != ownership.owner_here()]
     remotes = {name: remotes[name] for name in remotes if name not in others}
     kept = branches.kept_before(repository, until)
     return Leftovers(*sandboxes, remotes, journals, kept, tuple(others))
@@ -270,7 +269,7 @@ def prune(coordinator: Coordinator, found: Leftovers) -> Recovered:
             result.failed.append(f"sandbox {info.id} stays: {problem.message} ({hint})")
     for names in found.remotes.values():
         branches.keep_branches(coordinator.repository, names)
-        branches.remove_remote(coordinator.repository, names)
+        remove_remote(coordinator.repository, names)
     for ref, oid in found.kept.items():
         # Only if it still is what was listed. The log names the commit: until git's own gc it can
         # be had back by that.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from git_daytona.base import log
 from git_daytona.git.refs import PROJECT
-from git_daytona.sandbox import scripts, terminal
+from git_daytona.sandbox import scripts
 from git_daytona.sessions.connect import Wish, connect
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.sessions.ending import brought_before
@@ -20,6 +20,8 @@ def shell(coordinator: Coordinator, name: str) -> int:
     """
 
     def work(session: Session) -> int:
+        from git_daytona.sandbox import terminal  # here: asyncio takes long to load
+
         if terminal.is_there():
             return terminal.join(coordinator.cloud, session.sandbox_id, PROJECT)
         command = shlex.join(("sh", "-c", scripts.read("login"), PROJECT))
@@ -32,6 +34,8 @@ def run_on_terminal(coordinator: Coordinator, name: str, command: str, directory
     """Run a command on our terminal, as ``shell`` opens a shell."""
 
     def work(session: Session) -> int:
+        from git_daytona.sandbox import terminal
+
         return terminal.join(coordinator.cloud, session.sandbox_id, directory, command)
 
     return _in_use(coordinator, name, work)

@@ -548,8 +548,7 @@ def project_of(repository: Repository | None) -> str:
     ``global``."""
     if repository is None:
         return NO_PROJECT
-    origin = repository.git("config", "--get", "remote.origin.url", check=False)
-    if place := _place(origin.text.strip()):
+    if place := _place(repository.section("remote.origin").get("url", "").strip()):
         return sha1(f"git-remote:{place}".encode(), usedforsecurity=False).hexdigest()
     with suppress(OSError, UnicodeDecodeError):
         cached = (repository.common_dir / "opencode").read_text()[:200].strip()
@@ -562,10 +561,10 @@ def project_of(repository: Repository | None) -> str:
 def name_of(repository: Repository) -> str:
     """Return what a person calls a repository: the last part of where ``origin`` is, or the name of
     its folder."""
-    origin = repository.git("config", "--get", "remote.origin.url", check=False)
+    place = _place(repository.section("remote.origin").get("url", "").strip())
     own = repository.common_dir
     folder = own.parent if own.name == ".git" else own
-    return _place(origin.text.strip()).rpartition("/")[2] or folder.name
+    return place.rpartition("/")[2] or folder.name
 
 
 def _place(url: str) -> str:

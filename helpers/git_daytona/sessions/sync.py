@@ -8,7 +8,7 @@ from git_daytona.base import log
 from git_daytona.base.errors import NotFound, TransferFailed
 from git_daytona.base.secret import printable
 from git_daytona.base.threads import concurrently
-from git_daytona.git import branches
+from git_daytona.git import branches, remotes
 from git_daytona.git.branches import Integrated, Kept
 from git_daytona.git.refs import INVENTORY, PENDING, PROJECT, SANDBOX_BRANCH, UPDATES, Names
 from git_daytona.sandbox import ownership
@@ -42,7 +42,7 @@ class SandboxBranch(Branch):
                 lambda: (
                     None  # in a submodule nobody could fetch from it
                     if self.path
-                    else branches.set_remote(repository, names, endpoint, ownership.owner_here())
+                    else remotes.set_remote(repository, names, endpoint, ownership.owner_here())
                 )
             ) as remote,
         ):
@@ -100,7 +100,7 @@ class SandboxBranch(Branch):
     def fetch(self) -> Outcome:
         """Fetch the sandbox's branches into the tracking refs, and nothing else."""
         before = self.repository.refs(self.names.tracking)
-        branches.forget_incoming(self.repository, self.names)
+        self.repository.remove_refs(self.names.incoming)
         report = sandbox.refs(self.cloud, self.sandbox_id, self.transport.place)
         turn = self.repository.refs(self.names.turn).get(self.names.turn)
         if turn and report.refs.get(PENDING) == turn:  # a turn goes on, and that is here
@@ -219,7 +219,7 @@ class SandboxBranch(Branch):
         changed, where = _moved(self.names, report, here, aside=aside), ""
         if changed:
             if any(ref.startswith(self.names.incoming) for ref in here):
-                branches.forget_incoming(self.repository, self.names)
+                self.repository.remove_refs(self.names.incoming)
             try:
                 self._fetch(report)
             except RefGone:  # deleted since the report: the next one does not name it
@@ -239,7 +239,7 @@ class SandboxBranch(Branch):
             self.repository.tidy()
         pending = aside and report.operation is None and PENDING in report.refs
         if self.names.turn in here and not pending:
-            branches.forget_turn(self.repository, self.names)
+            self.repository.remove_refs(self.names.turn)
         more = report.left_count - len(report.left)
         left = {
             "nested repositories do not travel": dict.fromkeys(report.nested),

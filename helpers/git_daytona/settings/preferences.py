@@ -5,10 +5,8 @@ the key depend on.
 (``.env``) may come from a stranger.
 """
 
-import contextlib
-import contextvars
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partialmethod
 from pathlib import Path
@@ -16,7 +14,7 @@ from pathlib import Path
 from git_daytona.base.errors import BadSetting, GitDaytonaError
 from git_daytona.base.run import Result, run
 from git_daytona.base.secret import printable
-from git_daytona.git import environment
+from git_daytona.git import configuration, environment
 from git_daytona.git.refs import SANDBOX_BRANCH, is_prefix
 
 BRANCH_PREFIX = "daytona.branchPrefix"
@@ -213,46 +211,24 @@ def _git(directory: Path, *arguments: str) -> Result:
     return run(("git", "-C", str(directory), *arguments), env=environment.base(), timeout=10)
 
 
-_held: contextvars.ContextVar[dict[tuple[Path, bool], Preferences]]
-_held = contextvars.ContextVar("held")
-
-
-@contextlib.contextmanager
-def held() -> Iterator[None]:
-    """Read those of a directory once in the block, which is an operation."""
-    before = _held.set(_held.get({}))
-    try:
-        yield
-    finally:
-        _held.reset(before)
-
-
 def load(directory: Path, *, embedded: bool = True) -> Preferences:
     """All of ``daytona.*`` and who the user is, as git finds it from a directory; none where git
     cannot say. Without ``embedded`` a bare repository does not count: one may come as files of
     another."""
-    known = _held.get({})
-    if (directory, embedded) not in known:
-        known[directory, embedded] = _load(directory, embedded=embedded)
-    return known[directory, embedded]
-
-
-def _load(directory: Path, *, embedded: bool) -> Preferences:
     safe = () if embedded else ("-c", "safe.bareRepository=explicit")
-    show = ("-z", "--show-scope", "--show-origin")
-    pattern = r"^(daytona\.|user\.(name|email)$)"
     try:
-        listed = _git(directory, *safe, "config", *show, "--get-regexp", pattern)
-        words = listed.text.split("\0")
+        entries = configuration.read("-C", str(directory), *safe)
     except GitDaytonaError:
         return Preferences(directory, {})
     found: dict[str, Preference] = {}
-    for scope, origin, entry in zip(words[0::3], words[1::3], words[2::3], strict=False):
-        name, separator, value = entry.partition("\n")
-        if name.lower() in (ENV, SECRETS) and value and name.lower() in found:
-            value = f"{found[name.lower()].value} {value}"
+    for scope, origin, key, value in entries:
+        name = key.lower()
+        if not name.startswith("daytona.") and name not in PEOPLE:
+            continue
+        if name in (ENV, SECRETS) and value and name in found:
+            value = f"{found[name].value} {value}"
         # of the others the last one counts, as for git
-        found[name.lower()] = Preference(value if separator else "true", scope, origin)
+        found[name] = Preference("true" if value is None else value, scope, origin)
     people = {name: found.pop(name) for name in PEOPLE if name in found}
     return Preferences(directory, found, people)
 

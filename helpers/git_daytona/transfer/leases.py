@@ -19,20 +19,8 @@ from typing import TypeVar
 import tenacity
 
 from git_daytona.api.cloud import Cloud, SshAccess
-from git_daytona.base import files, log, paths, threads
-from git_daytona.base.errors import (
-    BadSetting,
-    CertificateRefused,
-    Forbidden,
-    GitDaytonaError,
-    KeyRefused,
-    LimitReached,
-    NoKey,
-    NotFound,
-    ProxyRefused,
-    RateLimited,
-    TimedOut,
-)
+from git_daytona.base import errors, files, log, paths, threads
+from git_daytona.base.errors import GitDaytonaError
 from git_daytona.base.secret import Secret
 
 T = TypeVar("T")
@@ -50,8 +38,8 @@ MAX_WAIT = 30.0
 """The longest a server's Retry-After is followed, seconds."""
 
 _NOTHING_MINTED = (
-    *(NoKey, KeyRefused, Forbidden, NotFound, BadSetting),
-    *(CertificateRefused, ProxyRefused, LimitReached),
+    *(errors.NoKey, errors.KeyRefused, errors.Forbidden, errors.NotFound, errors.BadSetting),
+    *(errors.CertificateRefused, errors.ProxyRefused, errors.LimitReached),
 )
 
 
@@ -81,7 +69,7 @@ class Journal:
         try:
             with self.lock(0.0):
                 return False
-        except TimedOut:
+        except errors.TimedOut:
             return True
 
     def write(self) -> None:
@@ -100,7 +88,7 @@ class Journal:
 def _wait(state: tenacity.RetryCallState) -> float:
     """Return the pause that the server asks for, else exponential back-off with jitter."""
     problem = state.outcome.exception() if state.outcome else None
-    if isinstance(problem, RateLimited) and problem.retry_after is not None:
+    if isinstance(problem, errors.RateLimited) and problem.retry_after is not None:
         return min(problem.retry_after, MAX_WAIT)
     growing = tenacity.wait_exponential(PAUSE_SECONDS, max=3.0)
     return float((growing + tenacity.wait_random(0.0, PAUSE_SECONDS))(state))

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
@@ -10,15 +11,7 @@ from pathlib import Path
 
 from git_daytona import ssh
 from git_daytona.api.cloud import Cloud, SshAccess
-from git_daytona.base import log
-from git_daytona.base.errors import (
-    BadSetting,
-    HostKeyRefused,
-    MissingProgram,
-    SandboxNotRunning,
-    TimedOut,
-    TransferFailed,
-)
+from git_daytona.base import errors, log
 from git_daytona.base.run import Limits, Result, run
 from git_daytona.base.secret import Secret, printable
 from git_daytona.base.threads import concurrently
@@ -156,7 +149,7 @@ class Transfers:
     @contextlib.contextmanager
     def ahead(self, repository: Repository, sandbox_id: str) -> Iterator[Callable[[], Leased]]:
         """Begin a lease now, in a thread, for a push that comes within the block."""
-        _check_address(configuration(repository), url(self.check().endpoint))
+        _check_address(configuration(repository, now=False), url(self.check().endpoint))
         lease = self.lease(sandbox_id, background=True)
         with (
             contextlib.ExitStack() as held,
@@ -180,7 +173,7 @@ class Transfers:
         try:
             ssh.find_ssh(self.settings.ssh_binary or "", os.environ.get("PATH", ""))
         except ssh.Refusal as problem:
-            raise MissingProgram(problem.message, hint=problem.hint) from None
+            raise errors.MissingProgram(problem.message, hint=problem.hint) from None
         return self.policy.default()
 
     @contextlib.contextmanager
@@ -210,7 +203,7 @@ class Transfers:
                     hint="check the network; or go another way: git config daytona.transport api",
                 )
             if attempts == 3 and (state := self.cloud.get(sandbox_id).state) != "started":
-                raise SandboxNotRunning(
+                raise errors.SandboxNotRunning(
                     f"the sandbox is {state}", hint="'git daytona exec N -- true' starts it"
                 )
             # before anything is minted, and so is the gateway's key
@@ -224,7 +217,7 @@ class Transfers:
 
         with log.event(f"git.{job.command[0]}", sandbox=sandbox_id) as event:
             # What minting raises was tried again already, inside the lease.
-            return leases.patiently(attempt, kinds=(TransferFailed, HostKeyRefused))
+            return leases.patiently(attempt, kinds=(errors.TransferFailed, errors.HostKeyRefused))
 
     def _once(
         self, job: _Job, token: Secret, trust: Trust, configured: Sequence[tuple[str, str]]
@@ -289,7 +282,7 @@ def _git(
             pass_fds=pass_fds,
             limits=limits(most),
         )
-    except TimedOut:
+    except errors.TimedOut:
         remove_leftovers(job.repository, before)
         raise
     if result.status != 0:
@@ -306,30 +299,26 @@ def limits(most: int) -> Limits:
 
 def most_bytes(repository: Repository) -> int:
     """The largest pack that a fetch takes. Raises BadSetting."""
-    return preferences.load(repository.existing_dir).max_fetch_bytes()
+    return preferences.load(repository.directory).max_fetch_bytes()
 
 
-def too_large(most: int, details: str = "") -> TransferFailed:
-    return TransferFailed(
+def too_large(most: int, details: str = "") -> errors.TransferFailed:
+    return errors.TransferFailed(
         f"the sandbox sent more than {most >> 10} KiB at once, which was refused",
         hint=f"see what is in it; if it is meant: git config {MAX_FETCH_SIZE} 16g",
         details=details,
     )
 
 
-def configuration(repository: Repository) -> list[tuple[str, str]]:
+def configuration(repository: Repository, *, now: bool = True) -> list[tuple[str, str]]:
     """Read the keys of git's configuration that matter here (lower case; one may come twice)."""
-    pattern = (
-        r"^(url\..*\.(insteadof|pushinsteadof)|remote\..*://.*|ssh\.variant"
-        rf"|core\.(sshcommand|alternaterefscommand)|{environment.REACHING_OUT})$"
+    keys = re.compile(
+        r"url\..*\.(insteadof|pushinsteadof)|remote\..*://.*|ssh\.variant"
+        rf"|core\.(sshcommand|alternaterefscommand)|{environment.REACHING_OUT}",
+        re.DOTALL,
     )
-    place = ("--git-dir", str(repository.existing_dir))
-    argv = ("git", *place, "config", "-z", "--get-regexp", pattern)
-    result = run(argv, env=environment.base(), timeout=60)
-    if result.status not in (0, 1):
-        raise failure(result, "git cannot read its configuration")
-    entries = (entry.partition("\n") for entry in result.text.split("\0"))
-    return [(key, value) for key, _, value in entries if key]
+    entries = repository.configuration(now=now)
+    return [(each.key, each.value or "") for each in entries if keys.fullmatch(each.key)]
 
 
 def _check_address(configured: Iterable[tuple[str, str]], address: str) -> None:
@@ -341,12 +330,12 @@ def _check_address(configured: Iterable[tuple[str, str]], address: str) -> None:
     """
     for key, value in configured:
         if key.startswith("url.") and value == address:
-            raise BadSetting(
+            raise errors.BadSetting(
                 f"git's configuration rewrites the sandbox's URL: {printable(key)}",
                 hint="remove that rule: git config --show-origin -l",
             )
         if key.startswith(f"remote.{address}."):
-            raise BadSetting(
+            raise errors.BadSetting(
                 "git's configuration has a remote that is named like the sandbox's URL:"
                 f" {printable(key)}",
                 hint="remove it: git config --show-origin -l",

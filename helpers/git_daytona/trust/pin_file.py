@@ -196,10 +196,8 @@ def manual_path(setting: str) -> Path:
     check_path(setting, "DAYTONA_SSH_KNOWN_HOSTS")
     path = paths.home() / setting[2:] if setting.startswith("~/") else Path(setting)
     if not path.is_absolute():
-        raise BadSetting(
-            f"DAYTONA_SSH_KNOWN_HOSTS is not an absolute path: '{setting}'",
-            hint="begin it with '/' or '~/'",
-        )
+        hint = "begin it with '/' or '~/'"
+        raise BadSetting(f"DAYTONA_SSH_KNOWN_HOSTS is not an absolute path: '{setting}'", hint=hint)
     return path
 
 
