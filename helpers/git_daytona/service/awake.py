@@ -22,8 +22,7 @@ from git_daytona.settings import preferences
 TICK_SECONDS = 15.0
 """Between two looks at the turns that go on: what is shorter costs no API call."""
 SILENT_SECONDS = 2 * 3600.0
-"""A turn of which nothing is heard for so long counts as ended: its end got lost, or it waits for
-somebody who is gone."""
+"""A turn of which nothing is heard for so long counts as ended: its end may have got lost."""
 RETRY_SECONDS = 60.0
 """Between two tries to keep a sandbox awake that fail, where the server asks for no more."""
 OFTEN_SECONDS = 60.0

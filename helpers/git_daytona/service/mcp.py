@@ -33,6 +33,7 @@ from git_daytona.git.refs import PROJECT
 from git_daytona.git.repository import find
 from git_daytona.service.dispatcher import Dispatcher
 from git_daytona.service.jsonrpc import Refused, Request, SilentPeer, word
+from git_daytona.service.serve import ENDED_BY
 from git_daytona.service.toasts import described
 from git_daytona.tools import review
 from git_daytona.tools.context import Tool
@@ -45,7 +46,6 @@ ROOTS_SECONDS = 10.0
 LINE_LENGTH = 200
 """Characters of a command's last line that are passed on while it runs."""
 
-_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _NAMES = {"gitSync": "sync", "getPreviewURL": "preview"}
 _LEFT_OUT = {"ls", "multiedit"}
 _BY_HOOK = {"type": "string", "description": "Set by a hook: leave it out."}
@@ -85,9 +85,9 @@ def serve(directory: Path | None, session: str | None, *, hooked: bool = False) 
     log.to_file()
     warnings.simplefilter("ignore", MCPDeprecationWarning)  # older clients' roots
     served = _Session(directory, session, hooked)
+    for number in ENDED_BY:
+        signal.signal(number, lambda came, _frame: served.leave(came))
     asyncio.run(served.run())
-    for number in _ENDING:
-        signal.signal(number, lambda number, _frame: served.leave(number))
     served.close()
     return 0
 
@@ -121,8 +121,6 @@ class _Session(SilentPeer):
     async def run(self) -> None:
         """Serve until the end of input."""
         self._loop, self._making = asyncio.get_running_loop(), asyncio.Lock()
-        for number in _ENDING:
-            self._loop.add_signal_handler(number, self.leave, number)
         server: Server[Any] = Server(
             "git-daytona",
             version=__version__,
@@ -186,7 +184,7 @@ class _Session(SilentPeer):
             self._begin(dispatcher, context)
             self._turns.add(self._id)
             words = {"name": params.name, "arguments": arguments, "sessionID": self._id}
-            dispatcher.tool(self._new_request("tool", words, number))
+            dispatcher.tool(self._new_request("tool", number, **words))
             return self._result(await call.answer)
         except GitDaytonaError as problem:
             return _failed(described(problem))
@@ -194,7 +192,7 @@ class _Session(SilentPeer):
             return _failed(refused.message)
         except asyncio.CancelledError:
             if self._dispatcher is not None:
-                self._dispatcher.cancel(self._new_request("cancel", {"id": number}))
+                self._dispatcher.cancel(self._new_request("cancel", id=number))
             raise
         finally:
             del self._calls[number]
@@ -212,10 +210,9 @@ class _Session(SilentPeer):
         if self._id not in self._begun:
             self._begun.add(self._id)
             client = context.session.client_params
-            title = client.client_info.name if client else ""
-            session = {"info": {"id": self._id, "title": title}}
-            created = {"type": "session.created", "properties": session}
-            dispatcher.event(self._new_request("event", created))
+            info = {"id": self._id, "title": client.client_info.name if client else ""}
+            created = self._new_request("event", type="session.created", properties={"info": info})
+            dispatcher.event(created)
 
     def _make(self, place: Path) -> Dispatcher:
         repository = find(place)
@@ -234,8 +231,9 @@ class _Session(SilentPeer):
 
     def _turn_ended(self) -> None:
         while self._dispatcher is not None and self._turns:
-            ended = {"type": "session.idle", "properties": {"sessionID": self._turns.pop()}}
-            self._dispatcher.event(self._new_request("event", ended))
+            session = {"sessionID": self._turns.pop()}
+            ended = self._new_request("event", type="session.idle", properties=session)
+            self._dispatcher.event(ended)
 
     def _result(self, message: Mapping[str, Any]) -> protocol.CallToolResult:
         warned, self._warnings = self._warnings, []
@@ -248,9 +246,7 @@ class _Session(SilentPeer):
 
     # -- the Dispatcher, in its threads ------------------------------------------------------------
 
-    def _new_request(
-        self, method: str, params: dict[str, Any], number: int | None = None
-    ) -> Request:
+    def _new_request(self, method: str, number: int | None = None, **params: Any) -> Request:
         return Request(self, number, method, params, wants_answer=number is not None)
 
     def write(self, message: Mapping[str, Any]) -> None:
@@ -283,8 +279,7 @@ class _Session(SilentPeer):
 
 
 async def _root(context: "ServerRequestContext[Any]") -> Path | None:
-    """The first directory among the roots of a client that has some. The newest revision of the
-    protocol has no roots any more."""
+    """The first directory among a client's roots. The newest protocol has no roots any more."""
     session = context.session
     has_roots = getattr(session.client_capabilities, "roots", None) is not None
     if not has_roots or not session.can_send_request:
@@ -300,8 +295,7 @@ async def _root(context: "ServerRequestContext[Any]") -> Path | None:
 
 
 def _session_id(dispatcher: Dispatcher, name: str) -> str:
-    """The id of the session that a user means. Raises NotFound where it is none's, and cannot be a
-    new one's."""
+    """The id of the session that a user means. Raises NotFound if it cannot be a new one's."""
     try:
         return dispatcher.workspace.coordinator().find(name).id
     except NotFound:

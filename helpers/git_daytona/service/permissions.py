@@ -43,8 +43,7 @@ def read(rules: Iterable[Any]) -> tuple[Rule, ...]:
 
 
 def decide(rules: Iterable[Rule], action: str, resources: Iterable[str]) -> Rule:
-    """Return the rule that counts, the strictest of those for each resource; where none matches,
-    one that asks."""
+    """Return the rule that counts: the strictest of each resource's, or one that asks."""
     backwards = tuple(rules)[::-1]
 
     def last(resource: str) -> Rule:
