@@ -124,8 +124,7 @@ def _all(document: Document) -> str:
 
 
 def _extended(document: Document, value: Node, rules: str) -> str:
-    """The object of a single rule for everything and more rules. No blanks: that tells it from the
-    user's own."""
+    """A single rule for everything, and ours. No blanks: that tells it from the user's own."""
     return f'{{"*":{document.source(value)},{rules[1:]}'
 
 

@@ -197,8 +197,7 @@ def replace(document: Document, node: Node, value: str) -> str:
 
 
 def remove(document: Document, container: Node, number: int) -> str:
-    """Cut an item out of an array or object, with the comma and the blanks that came with it;
-    comments stay."""
+    """Cut out an item, with the comma and the blanks that came with it; comments stay."""
     text, items = document.text, container.items
     item = items[number]
     inside = text[container.start + 1 : container.end - 1]

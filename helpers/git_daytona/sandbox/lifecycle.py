@@ -22,12 +22,10 @@ from git_daytona.transfer import leases
 T = TypeVar("T")
 
 TRANSITIONAL = frozenset(
-    " ".join(
-        (
-            "creating pending_build building_snapshot pulling_snapshot restoring starting stopping",
-            "pausing resuming archiving resizing snapshotting forking unknown",
-        )
-    ).split()
+    str.split(
+        "creating pending_build building_snapshot pulling_snapshot restoring starting stopping "
+        "pausing resuming archiving resizing snapshotting forking unknown"
+    )
 )
 """States that a sandbox leaves by itself."""
 BEFORE_SECONDS = 300.0
@@ -60,8 +58,8 @@ class Mark:
     session_id: str
     project_id: str
     git_dir: str
-    api_url: str
-    creation: str
+    api_url: str = ""
+    creation: str = field(default_factory=lambda: secrets.token_hex(16))
     number: int | None = None
     prefix: str = SANDBOX_BRANCH
     ordered: Mapping[str, Any] = field(default_factory=dict)
@@ -83,13 +81,16 @@ class Mark:
         }
 
     def write(self, number: int | None = None, prefix: str = SANDBOX_BRANCH) -> "Mark":
-        entry = {"session": self.session_id, "project": self.project_id, "gitDir": self.git_dir}
-        entry |= {"apiUrl": self.api_url, "creation": self.creation}
-        more = {"ordered": self.ordered, "origin": self.origin, "begin": self.begin}
-        more = {name: value for name, value in more.items() if value}
-        text = json.dumps({**entry, "number": number, "prefix": prefix, **more})
-        files.write_whole(self.path, text.encode())
-        return replace(self, number=number, prefix=prefix)
+        new = replace(self, number=number, prefix=prefix)
+        entry = {key: getattr(new, name) for name, key in {**_TEXTS, **_OTHERS}.items()}
+        files.write_whole(self.path, json.dumps(entry).encode())
+        return new
+
+
+_TEXTS = {"session_id": "session", "project_id": "project", "git_dir": "gitDir"}
+_TEXTS |= {"api_url": "apiUrl", "creation": "creation", "prefix": "prefix", "origin": "origin"}
+_OTHERS = {"number": "number", "ordered": "ordered", "begin": "begin"}
+"""The fields of a mark, and what they are called in its file."""
 
 
 def creating() -> Path:
@@ -101,8 +102,7 @@ def mark_for(session_id: str, project_id: str, git_dir: str, api_url: str) -> Ma
     """Return the mark of a session's creation, as it is on disk or as it would be."""
     name = sha256(f"{project_id}\0{git_dir}\0{session_id}".encode()).hexdigest()[:32]
     path = creating() / name
-    new = Mark(path, session_id, project_id, git_dir, api_url, secrets.token_hex(16))
-    return _read(path) or new
+    return _read(path) or Mark(path, session_id, project_id, git_dir, api_url)
 
 
 def marks() -> Iterator[Mark]:
@@ -122,17 +122,12 @@ def move_marks(before: str, now: str) -> None:
 def _read(path: Path) -> Mark | None:
     try:
         entry = json.loads(path.read_bytes())
-        session, project, git_dir = (str(entry[key]) for key in ("session", "project", "gitDir"))
+        there = {name: str(entry[key]) for name, key in _TEXTS.items() if entry.get(key)}
         number = int(entry["number"]) if entry["number"] else None
-        prefix = str(entry.get("prefix", SANDBOX_BRANCH))
-        api_url = str(entry.get("apiUrl", ""))
-        creation = str(entry.get("creation") or secrets.token_hex(16))
-        ordered = dict(entry.get("ordered") or {})
-        origin, begin = str(entry.get("origin") or ""), str(entry.get("begin") or "")
-    except (OSError, ValueError, KeyError, TypeError):
+        ordered, begin = dict(entry.get("ordered") or {}), str(entry.get("begin") or "") or None
+        return Mark(path, number=number, ordered=ordered, begin=begin, **there)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    known = Mark(path, session, project, git_dir, api_url, creation, number, prefix)
-    return replace(known, ordered=ordered, origin=origin, begin=begin or None)
 
 
 def _until_settled(retry: tenacity.retry_base, seconds: float) -> tenacity.Retrying:
@@ -175,13 +170,7 @@ class Sandboxes:
     """What is called when one was started, by its id."""
 
     def create(
-        self,
-        mark: Mark,
-        repository: str,
-        order: Order = NOTHING,
-        *,
-        synced: bool,
-        like: str = "",
+        self, mark: Mark, repository: str, order: Order = NOTHING, *, synced: bool, like: str = ""
     ) -> SandboxInfo:
         """Create a session's sandbox for a repository of that name, or adopt what an interrupted
         creation left. It is a copy of the sandbox ``like``, if that can be copied."""

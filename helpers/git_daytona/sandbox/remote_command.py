@@ -29,8 +29,7 @@ from git_daytona.transfer import leases
 JOIN_SECONDS = 30.0
 """Limit of one call; it waits for news for LONGEST at most."""
 MOMENT, LONGEST = 150, 1000
-"""How long the first call waits for the command's end, and a later one for news: hundredths of a
-second."""
+"""Hundredths of a second: of the first call, for the end; of later ones, for news."""
 PIECE_BYTES = 6 * 1024 * 1024
 """The most output that one call brings of each stream."""
 LARGE_BYTES = 16 * 1024 * 1024

@@ -67,7 +67,8 @@ def join(cloud: Cloud, sandbox_id: str, directory: str, command: str = "") -> in
     """
     mark = secrets.token_hex(12)
     words = (scripts.read("terminal"), mark, directory, PROJECT, command, secrets.token_hex(8))
-    found = report.run_once(cloud, sandbox_id, *words, timeout=CONNECT_SECONDS).output.splitlines()
+    opening = report.Command(*words, timeout=CONNECT_SECONDS).run(cloud, sandbox_id)
+    found = opening.output.splitlines()
     place = found[0] if found and found[0] in (directory, PROJECT) else None
     typed = f" exec sh {shlex.quote(found[1])}\r" if command and len(found) == 2 else ""
     if command and not typed:

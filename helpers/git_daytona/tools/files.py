@@ -55,8 +55,7 @@ def resolve(path: str, worktree: str) -> str:
 
 
 def relative(path: str) -> str:
-    """Return a sandbox path as titles show and permission rules match it: relative to the project,
-    ``""`` for the project."""
+    """Return a path as titles show and rules match it: relative to the project (``""``)."""
     found = path if path.startswith("~") else posixpath.relpath(path, PROJECT)
     return "" if found == "." else found
 
