@@ -3,7 +3,6 @@
 import contextlib
 import json
 import secrets
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -14,6 +13,7 @@ import tenacity
 
 from git_daytona.api.cloud import START_SECONDS, Cloud, SandboxInfo
 from git_daytona.base import errors, files, log, paths
+from git_daytona.base.progress import Patience
 from git_daytona.git.refs import SANDBOX_BRANCH
 from git_daytona.sandbox import ownership
 from git_daytona.settings.order import NOTHING, Order
@@ -38,10 +38,9 @@ NETWORK = ("networkBlockAll", "networkAllowList", "domainAllowList")
 """What of an order shuts a sandbox's network."""
 COPY = "git-daytona-fork-"
 """The beginning of the name of a sandbox that is a copy of another one."""
+_LOOK = "see it in Daytona's dashboard; its work is still in it"
 FORK_TRIES = 5
 """How often a copy is asked for of a sandbox that is asleep or busy."""
-PATIENCE = 3.0
-"""Seconds after which a person is told what is waited for."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +73,8 @@ class Mark:
 
     @property
     def labels(self) -> dict[str, str]:
-        return {
-            ownership.SESSION: self.session_id,
-            ownership.PROJECT: self.project_id,
-            ownership.CREATION: self.creation,
-        }
+        named = {ownership.SESSION: self.session_id, ownership.PROJECT: self.project_id}
+        return named | {ownership.CREATION: self.creation}
 
     def write(self, number: int | None = None, prefix: str = SANDBOX_BRANCH) -> "Mark":
         new = replace(self, number=number, prefix=prefix)
@@ -262,23 +258,17 @@ class Sandboxes:
         if info.state not in TRANSITIONAL:
             return info
         limit = START_SECONDS if seconds is None else seconds
-        begun, told = time.monotonic(), False
-
-        def look() -> SandboxInfo:
-            nonlocal told
-            if time.monotonic() - begun > PATIENCE and not told:
-                told = True
-                self.tell(Restoring(f"waiting for the sandbox ({info.state})"))
-            return leases.patiently(lambda: self.cloud.get(info.id))
-
-        moving = tenacity.retry_if_result(lambda found: found.state in TRANSITIONAL)
+        retrying = _until_settled(
+            tenacity.retry_if_result(lambda found: found.state in TRANSITIONAL), limit
+        )
+        line = Restoring(f"waiting for the sandbox ({info.state})")
         try:
-            return _until_settled(moving, limit)(look)
+            with Patience(self.tell).waiting(line):
+                return retrying(lambda: leases.patiently(lambda: self.cloud.get(info.id)))
         except tenacity.RetryError as problem:
+            state = problem.last_attempt.result().state
             raise errors.TimedOut(
-                f"the sandbox stayed in state '{problem.last_attempt.result().state}' for"
-                f" {limit:.0f} seconds",
-                hint="see it in Daytona's dashboard; its work is still in it",
+                f"the sandbox stayed in state '{state}' for {limit:.0f} seconds", hint=_LOOK
             ) from None
 
     def awake(self, info: SandboxInfo) -> SandboxInfo:
@@ -295,8 +285,7 @@ class Sandboxes:
                 return info
             reason = f": {info.error_reason}" if info.error_reason else ""
             raise errors.SandboxBroken(
-                f"the sandbox is in state '{info.state}'{reason}",
-                hint="see it in Daytona's dashboard; its work is still in it",
+                f"the sandbox is in state '{info.state}'{reason}", hint=_LOOK
             )
         self.tell(Restoring(f"starting the sandbox ({info.state})"))
         with log.event("sandbox.start", sandbox=info.id, state=info.state):

@@ -35,10 +35,8 @@ def installation() -> str:
             files.write_whole(path, secrets.token_hex(16).encode(), replace=False)
         text = path.read_text("ascii", "replace")
     except OSError as problem:
-        raise BadSetting(
-            f"cannot read '{path}': {problem.strerror}",
-            hint="make it readable for you, or remove it",
-        ) from problem
+        hint = "make it readable for you, or remove it"
+        raise BadSetting(f"cannot read '{path}': {problem.strerror}", hint=hint) from problem
     if not re.fullmatch("[0-9a-f]{32}", text):
         raise BadSetting(f"'{path}' does not hold an identity", hint="remove it; a new one is made")
     return text

@@ -99,14 +99,10 @@ class RemoteCommand:
             raise CutShort("the sandbox was deleted while this ran, and a new one has been made")
         wanted = self._wanted
         words = (
-            self._id,
-            wanted.directory,
-            PROJECT,
-            str(wanted.seconds),
+            *(self._id, wanted.directory, PROJECT, str(wanted.seconds)),
             "merged" if wanted.merged else "apart",
             "whole" if wanted.whole else "more",
-            base64.b64encode(wanted.begin).decode(),
-            wanted.command,
+            *(base64.b64encode(wanted.begin).decode(), wanted.command),
         )
         runner = report.script(scripts.read("runner"), *words)
         return leases.patiently(lambda: self._join(sandbox_id, least, MOMENT, runner))
@@ -114,8 +110,7 @@ class RemoteCommand:
     def follow(self, least: int) -> News:
         """Wait for news, at least so many hundredths of a second. Raises CutShort where it was
         ended from outside; then the news is the error's ``news``."""
-        least = 0 if self.behind else least
-        most = 0 if self.behind else LONGEST
+        least, most = (0, 0) if self.behind else (least, LONGEST)
         return self._join(self.sandbox_id, least, most, "")
 
     def _join(self, sandbox_id: str, least: int, most: int, runner: str) -> News:
@@ -124,11 +119,10 @@ class RemoteCommand:
         line = report.line(scripts.read("attach"), *words)
         before, self.sandbox_id = self.sandbox_id, sandbox_id
         try:
-            answer = self._cloud.execute(sandbox_id, line, timeout=JOIN_SECONDS).output
-            if (found := self._pattern.search(answer)) is None:
-                # the script was ended: what became of the command?
+            for _ in range(2):  # where the script was ended: what became of the command?
                 answer = self._cloud.execute(sandbox_id, line, timeout=JOIN_SECONDS).output
-                found = self._pattern.search(answer)
+                if found := self._pattern.search(answer):
+                    break
         except (ApiUnreachable, BadAnswer):  # all others are refusals
             raise
         except GitDaytonaError:

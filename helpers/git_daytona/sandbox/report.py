@@ -373,8 +373,6 @@ def _failed(key: str, value: str) -> errors.SandboxCommandFailed:
 
 def _oid(text: str) -> str:
     if not _OID.fullmatch(text):
-        raise errors.BadAnswer(
-            "the sandbox reported an invalid commit id",
-            hint="look into it: git daytona exec N -- git log",
-        )
+        hint = "look into it: git daytona exec N -- git log"
+        raise errors.BadAnswer("the sandbox reported an invalid commit id", hint=hint)
     return text

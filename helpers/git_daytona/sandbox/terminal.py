@@ -18,15 +18,16 @@ import termios
 import threading
 import time
 import tty
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from git_daytona.api.cloud import Cloud
 from git_daytona.api.failures import from_status
 from git_daytona.api.toolbox import TerminalAddress
-from git_daytona.base import log, progress
+from git_daytona.base import log, progress, signals
 from git_daytona.base.errors import ConnectionClosed, GitDaytonaError, SandboxCommandFailed
 from git_daytona.base.secret import printable
 from git_daytona.git.refs import PROJECT
@@ -240,19 +241,21 @@ class _Joined:
                 loop.remove_reader(sys.stdin.fileno())
                 end(signal.SIGHUP)
 
+        acts: dict[int, Callable[[], None]] = {each: partial(end, each) for each in ENDED_BY}
+        acts |= {signal.SIGINT: partial(keys.put_nowait, b"\x03"), signal.SIGWINCH: resized.set}
+
+        def signalled(number: int) -> None:
+            # not the loop's own handling of signals, which would end interrupt_waits()
+            loop.call_soon_threadsafe(acts[number])
+
         loop.add_reader(sys.stdin.fileno(), read)
-        for number in ENDED_BY:
-            loop.add_signal_handler(number, end, number)
-        loop.add_signal_handler(signal.SIGINT, keys.put_nowait, b"\x03")
-        loop.add_signal_handler(signal.SIGWINCH, resized.set)
         works = (_type(socket, keys), self._follow_size(resized))
         tasks = [asyncio.create_task(work) for work in works]
         try:
-            return await _show(socket, screen)
+            with signals.handling((*ENDED_BY, signal.SIGINT, signal.SIGWINCH), signalled):
+                return await _show(socket, screen)
         finally:
             loop.remove_reader(sys.stdin.fileno())
-            for number in (*ENDED_BY, signal.SIGINT, signal.SIGWINCH):
-                loop.remove_signal_handler(number)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -183,8 +183,13 @@ class Awake:
             info = self._keep_awake(coordinator, session, root, turn)
         if self._calls[root]:
             turn.used = True
-        if info and session.number is not None and self._is_due(coordinator, turn, info, moment):
-            self._bring(root, turn, info, moment)
+        near = info is not None and info.seconds_left(moment.wall) < BEFORE_SECONDS
+        if not (info and session.number and self._is_due(coordinator, turn, info, moment, near)):
+            return
+        with self._changed:
+            turn.synced, turn.used = moment, False
+            turn.end = info.destroyed_at if near else None
+        self._sync(root, dangers(info)[0] if near else "")
 
     def _drop(self, root: str, turn: _Turn) -> None:
         with self._changed:
@@ -214,10 +219,10 @@ class Awake:
             log.logger.warning("awake: session=%s %s", root, problem.message)
         return info
 
+    @staticmethod
     def _is_due(
-        self, coordinator: Coordinator, turn: _Turn, info: SandboxInfo, moment: Moment
+        coordinator: Coordinator, turn: _Turn, info: SandboxInfo, moment: Moment, near: bool
     ) -> bool:
-        near = info.seconds_left(moment.wall) < BEFORE_SECONDS
         if near and turn.end != info.destroyed_at:
             return True
         passed = moment.since(turn.synced)
@@ -227,10 +232,3 @@ class Awake:
             minutes = preferences.load(coordinator.directory).sync_every()
             turn.every = minutes * 60 if minutes else math.inf
         return near or info.is_spot or passed >= turn.every
-
-    def _bring(self, root: str, turn: _Turn, info: SandboxInfo, moment: Moment) -> None:
-        near = info.seconds_left(moment.wall) < BEFORE_SECONDS
-        with self._changed:
-            turn.synced, turn.used = moment, False
-            turn.end = info.destroyed_at if near else None
-        self._sync(root, dangers(info)[0] if near else "")

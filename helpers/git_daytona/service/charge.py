@@ -80,12 +80,11 @@ def unconfined(worktree: Path) -> list[int]:
     """
     known = {stamp.pid for stamp in stamps()}
     served = background() is not None
-    found = []
-    for pid, words in _processes(worktree):
-        alone = "--standalone" in words or "serve" in words
-        if pid not in known and (alone or not served):
-            found.append(pid)
-    return found
+    return [
+        pid
+        for pid, words in _processes(worktree)
+        if pid not in known and (not served or "--standalone" in words or "serve" in words)
+    ]
 
 
 def _processes(worktree: Path) -> Iterator[tuple[int, list[str]]]:

@@ -57,7 +57,7 @@ class Events:
                 self._prompts.setdefault(session_id, prompt.strip().partition("\n")[0])
         elif kind == "session.deleted":
             self._deleted(session_id, info)
-        elif kind in ("session.idle", "session.status") and self._is_root(session_id):
+        elif kind in ("session.idle", "session.status") and not self._parents.get(session_id):
             status = members(properties.get("status"))
             idle = kind == "session.idle" or status.get("type") == "idle"
             self._notes.submit(lambda: self.note_title(session_id))
@@ -164,7 +164,3 @@ class Events:
         elif session_id not in self._working:
             mark = working.mark(self._workspace.coordinator().git_dir, session_id)
             self._working.setdefault(session_id, ExitStack()).enter_context(mark)
-
-    def _is_root(self, session_id: str) -> bool:
-        with self._lock:
-            return self._parents.get(session_id) is None

@@ -72,20 +72,16 @@ class Hook:
                 except GitDaytonaError as problem:
                     failed.append(f"session {session.number}: {problem.message}")
         if failed:
-            raise TransferFailed(
-                "; ".join(failed),
-                hint="'git daytona status' shows each; 'git daytona recover' tries again",
-            )
+            hint = "'git daytona status' shows each; 'git daytona recover' tries again"
+            raise TransferFailed("; ".join(failed), hint=hint)
 
     def _tool(self, coordinator: Coordinator) -> dict[str, Any]:
         root = self._root(coordinator)
         name, arguments = self._payload.get("tool"), self._payload.get("arguments", {})
         tool = next((each for each in TOOLS if each.name == name), None)
         if tool is None:
-            raise UsageError(
-                "'tool' does not name a tool",
-                hint=f"one of: {', '.join(each.name for each in TOOLS)}",
-            )
+            hint = f"one of: {', '.join(each.name for each in TOOLS)}"
+            raise UsageError("'tool' does not name a tool", hint=hint)
         if not isinstance(arguments, dict):
             raise UsageError("'arguments' must be an object", hint="see git-daytona-hooks(7)")
         request = Request(self._peer, 1, "tool", {}, wants_answer=False)
@@ -99,8 +95,6 @@ class Hook:
     def _need_session(self) -> str:
         session_id = payloads.text(self._payload, "session")
         if not session_id:
-            raise UsageError(
-                "the event names no session",
-                hint="give it as 'sessionID' (or 'session_id') in the JSON object",
-            )
+            hint = "give it as 'sessionID' (or 'session_id') in the JSON object"
+            raise UsageError("the event names no session", hint=hint)
         return session_id

@@ -149,23 +149,18 @@ class _Session(SilentPeer):
     # -- the client --------------------------------------------------------------------------------
 
     async def _list(self, _context: Any, _params: Any) -> protocol.ListToolsResult:
-        return protocol.ListToolsResult(
-            tools=[
-                protocol.Tool(
-                    name=tool.name,
-                    description=tool.description,
-                    input_schema=self._schema(tool),
-                    annotations=protocol.ToolAnnotations(read_only_hint=tool.name in _READING),
-                )
-                for tool in self._tools.values()
-            ]
-        )
+        return protocol.ListToolsResult(tools=[*map(self._declared, self._tools.values())])
 
-    def _schema(self, tool: Tool) -> dict[str, Any]:
-        found = dict(tool.parameters)
+    def _declared(self, tool: Tool) -> protocol.Tool:
+        schema = tool.parameters
         if self._hooked:  # clients check what a hook adds, too
-            found["properties"] = {**found["properties"], "session": _BY_HOOK}
-        return found
+            schema["properties"]["session"] = _BY_HOOK
+        return protocol.Tool(
+            name=tool.name,
+            description=tool.description,
+            input_schema=schema,
+            annotations=protocol.ToolAnnotations(read_only_hint=tool.name in _READING),
+        )
 
     async def _called(
         self, context: "ServerRequestContext[Any]", params: protocol.CallToolRequestParams

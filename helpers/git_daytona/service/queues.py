@@ -32,12 +32,8 @@ class Lane:
     def wait(self, until: float) -> bool:
         """Wait for everything until that moment of time.monotonic(); whether it is done."""
         with self._changed:
-            while self._threads:
-                left = until - time.monotonic()
-                if left <= 0:
-                    return False
-                self._changed.wait(left)
-            return True
+            left = max(0.0, until - time.monotonic())
+            return self._changed.wait_for(lambda: not self._threads, left)
 
     def _work(self) -> None:
         while True:

@@ -96,11 +96,8 @@ class Turns:
         late = [root for root, lane in lanes.items() if not lane.wait(until)]
         settled = self._workspace.settled(until)
         if late or not settled:
-            log.logger.error(
-                "shutdown: not finished after %.0f seconds: %s",
-                seconds,
-                " ".join(late) or "recovery",
-            )
+            what = " ".join(late) or "recovery"
+            log.logger.error("shutdown: not finished after %.0f seconds: %s", seconds, what)
             run.end_all()
             until = time.monotonic() + LAST_SECONDS
             for root in late:

@@ -39,11 +39,6 @@ class Section:
     chunks: list[Chunk] = field(default_factory=list)
     added: list[str] = field(default_factory=list)  # the lines of a new file
 
-    @property
-    def changes_nothing(self) -> bool:
-        is_moved = self.target != self.path
-        return self.action == "update" and not is_moved and not any(it.lines for it in self.chunks)
-
 
 class Rejected(ToolError):
     """The patch cannot be read or does not fit; nothing was changed."""
@@ -73,7 +68,8 @@ def parse(text: str) -> list[Section]:
     if not sections:
         raise ToolError("patch rejected: empty patch")
     for section in sections:
-        if section.changes_nothing:
+        changes = section.target != section.path or any(it.lines for it in section.chunks)
+        if section.action == "update" and not changes:
             raise Rejected(f"no hunks found for {section.path}")
     return sections
 
