@@ -17,8 +17,7 @@ SCHEMA = "https://opencode.ai/config.json"
 
 
 def install(worktree: Path | None) -> Change:
-    """Plan for the project's configuration, or with None for that of all projects. Raises
-    BadSetting for a file that cannot be edited."""
+    """Plan for the project's configuration, or with None for that of all. Raises BadSetting."""
     entry = registration.entry()
     chosen = _chosen(worktree)
     if isinstance(chosen, Path):
@@ -51,8 +50,7 @@ def _chosen(worktree: Path | None) -> Config | Path:
 
 
 def uninstall(worktree: Path | None) -> list[Change]:
-    """Plan for all files of the project, or of all projects, that have a plugin of ours. Raises
-    BadSetting for a file that cannot be edited."""
+    """Plan for all files, likewise, that have a plugin of ours. Raises BadSetting."""
     changes = []
     for path in _files(worktree):
         found = registration.read(path)
@@ -67,8 +65,7 @@ def uninstall(worktree: Path | None) -> list[Change]:
 
 
 def rivals(worktree: Path | None, start: Path, changed: Path) -> list[str]:
-    """What OpenCode would load besides the plugin in the changed file and should not, one line
-    each. Files that cannot be read are left to ``git daytona doctor``."""
+    """What OpenCode would load besides the changed file's plugin, and should not, a line each."""
     found = []
     both = "and both would run"
     named = [(it, spec.text) for it in registration.usable(worktree, start) for spec in it.specs()]

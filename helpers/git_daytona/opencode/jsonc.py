@@ -158,8 +158,7 @@ class _Parser:
 
 
 def append(document: Document, container: Node, item: str) -> str:
-    """Add an item at the end of an array or object: on a line of its own where the others have one,
-    with a comma where the last one has one, behind that one's comments."""
+    """Add an item at the end, formed as the last one: line, comma, and behind its comments."""
     text = document.text
     if not container.items:
         return _append_first(document, container, item)

@@ -232,9 +232,8 @@ class Sandboxes:
         return info.name.startswith(COPY)
 
     def _own(self, copy: SandboxInfo, labels: Mapping[str, str], of: str, order: Order) -> None:
-        """Give a copy its own labels, and of what the network of the other one is shut for what
-        Daytona has not copied (if that one is gone, of what was ordered); a copy that cannot be
-        shut likewise goes."""
+        """Give a copy its own labels, and shut its network as the other one's is (if that is gone,
+        as it was ordered); a copy that cannot be shut likewise goes."""
         if not labels.items() <= copy.labels.items():
             self.cloud.label(copy.id, labels)
         shut = order.members

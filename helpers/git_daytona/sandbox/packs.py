@@ -40,11 +40,9 @@ class Packs:
     def fetch(
         self, refs: Mapping[str, str], refspecs: Sequence[str], here: Collection[str], show: bool
     ) -> None:
-        """Fetch the sandbox's refs, name to object id, by explicit refspecs, objects checked.
-
-        ``here`` are commits of the sandbox's that are in the repository. Raises TransferFailed,
-        RefGone for a ref that has gone on meanwhile, and what the API's calls raise.
-        """
+        """Fetch the sandbox's refs, name to object id, by explicit refspecs, objects checked;
+        ``here`` are commits of its that the repository has. Raises TransferFailed, RefGone for a
+        ref that has gone on meanwhile, and what the API's calls raise."""
         most, parts = transfer.most_bytes(self.repository), self._parts()
         event = log.event("packs.fetch", sandbox=self.sandbox_id)
         with apart_from(self.repository) as apart, event:
@@ -82,10 +80,8 @@ class Packs:
             raise failure(result, "the sandbox sent no pack that git can read")
 
     def push(self, refspec: str, there: Collection[str], relaxed: Sequence[str]) -> None:
-        """Push by one explicit refspec, ``[+]OID:REF``, as Transfers.push does.
-
-        ``there`` are commits that the sandbox has. Raises TransferFailed.
-        """
+        """Push by one explicit refspec, ``[+]OID:REF``; ``there`` are commits that the sandbox has.
+        Raises TransferFailed."""
         oid, parts = refspec.removeprefix("+").partition(":")[0], self._parts()
         event = log.event("packs.push", sandbox=self.sandbox_id)
         with tempfile.TemporaryDirectory(prefix="git-daytona-") as folder, event:

@@ -108,9 +108,8 @@ def line(source: str, *arguments: str) -> str:
 
 
 class Command:
-    """A shell script that is run by sh, with standard input closed, at most once: who asks again,
-    because the answer got lost or the sandbox had to be started, gets what became of the first
-    run."""
+    """A shell script for sh, with standard input closed, at most once: who asks again (an answer
+    got lost, the sandbox had to be started) gets what became of the first run."""
 
     def __init__(self, source: str, *arguments: str, timeout: float) -> None:
         self._id, self._timeout = secrets.token_hex(12), timeout
@@ -197,12 +196,10 @@ def report(
     submodules: Sequence[str] = (),
 ) -> Report:
     """Commit what is pending and report what is there, in one call. Raises what ``refs`` does.
-
     ``purpose`` is ``adopt``, ``new``, ``push``, ``aside`` or nothing; what they do is in
-    scripts/report.sh.
-    ``known`` asks for an inventory, too, without what these objects hold, which are here already.
-    Of ``submodules``, paths, there has been a report already: what they hold is not named again.
-    """
+    scripts/report.sh. ``known`` asks for an inventory, too, without what these objects hold, which
+    are here already. Of ``submodules``, paths, there has been a report already: what they hold is
+    not named again."""
     inventory = "" if known is None else scripts.read("inventory")
     source = f"known='{' '.join((known or ())[:KNOWN])}'\n{_beside(place, submodules)}" + "".join(
         (scripts.read("ports"), scripts.read("look"), inventory, scripts.read("report"))

@@ -62,10 +62,7 @@ def is_there() -> bool:
 def join(cloud: Cloud, sandbox_id: str, directory: str, command: str = "") -> int:
     """Join our terminal to a login shell in the sandbox, in the directory (else the project, or the
     home directory), or to a command that takes the shell's place, until it ends; return its exit
-    status, 128+N after signal N.
-
-    Raises ConnectionClosed where the connection breaks for good, and what opening it raises.
-    """
+    status, 128+N after signal N. Raises ConnectionClosed where the connection breaks for good."""
     mark = secrets.token_hex(12)
     words = (scripts.read("terminal"), mark, directory, PROJECT, command, secrets.token_hex(8))
     opening = report.Command(*words, timeout=CONNECT_SECONDS).run(cloud, sandbox_id)

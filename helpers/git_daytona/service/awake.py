@@ -1,5 +1,4 @@
-"""While a turn goes on: its sandbox is kept awake, and brought back every few minutes; and what
-destroys itself is brought back before."""
+"""Keeping a turn's sandbox awake, and bringing back work: now and then, and before it is lost."""
 
 import math
 import threading
@@ -33,8 +32,7 @@ PARTS = 3
 
 @dataclass(frozen=True)
 class Moment:
-    """A moment of both clocks. A laptop's sleep stops the one, and somebody may set the other:
-    what has passed is the longer of both."""
+    """A moment of both clocks: a laptop's sleep stops one, somebody may set the other."""
 
     monotonic: float
     wall: float
@@ -68,12 +66,9 @@ class _Turn:
 
 
 class Awake:
-    """The turns of a service, by the ids of their sessions' roots. Safe for many threads. One
-    thread of its own, while there is a turn, or a sandbox that destroys itself.
-
-    ``sync(root, end)`` has a session brought back in the background; ``end`` says of one whose
-    sandbox is about to destroy itself what will happen.
-    """
+    """The turns of a service, by the ids of their sessions' roots. Safe for many threads; one of
+    its own looks at them. ``sync(root, end)`` has a session brought back in the background; ``end``
+    says of one whose sandbox is about to destroy itself what will happen."""
 
     def __init__(self, workspace: Workspace, sync: Callable[[str, str], None]) -> None:
         self._workspace, self._sync = workspace, sync

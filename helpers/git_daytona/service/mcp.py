@@ -88,7 +88,8 @@ def serve(directory: Path | None, session: str | None, *, hooked: bool = False) 
     for number in ENDED_BY:
         signal.signal(number, lambda came, _frame: served.leave(came))
     asyncio.run(served.run())
-    served.close()
+    if served.dispatcher is not None:
+        served.dispatcher.close()
     return 0
 
 
@@ -112,7 +113,7 @@ class _Session(SilentPeer):
         """The sessions that were called since their turns ended last."""
         self._id = f"mcp-{secrets.token_hex(8)}"
         self._tools = {tool.name: tool for tool in tools()}
-        self._dispatcher: Dispatcher | None = None
+        self.dispatcher: Dispatcher | None = None
         self._numbers = itertools.count(1)
         self._calls: dict[int, _Call] = {}
         self._warnings: list[str] = []
@@ -131,18 +132,13 @@ class _Session(SilentPeer):
         async with stdio_server() as (source, sink):
             await server.run(source, sink, server.create_initialization_options())
 
-    def close(self) -> None:
-        """Bring everything back, as far as the time allows."""
-        if self._dispatcher is not None:
-            self._dispatcher.close()
-
     def leave(self, number: int) -> None:
         """End at a signal, at once: clients send SIGKILL two seconds after it. Another process
         brings the work back."""
         log.logger.info("mcp: ending: %s", signal.Signals(number).name)
-        if self._dispatcher is not None:
+        if self.dispatcher is not None:
             words = ("-EP", "-X", "utf8", "-m", "git_daytona", "git-daytona", "recover")
-            place = self._dispatcher.workspace.directory
+            place = self.dispatcher.workspace.directory
             run.leave_running((sys.executable, *words), env=os.environ, cwd=place)
         os._exit(0)
 
@@ -186,8 +182,8 @@ class _Session(SilentPeer):
         except Refused as refused:
             return _failed(refused.message)
         except asyncio.CancelledError:
-            if self._dispatcher is not None:
-                self._dispatcher.cancel(self._new_request("cancel", id=number))
+            if self.dispatcher is not None:
+                self.dispatcher.cancel(self._new_request("cancel", id=number))
             raise
         finally:
             del self._calls[number]
@@ -195,10 +191,10 @@ class _Session(SilentPeer):
 
     async def _ready(self, context: "ServerRequestContext[Any]") -> Dispatcher:
         async with self._making:
-            if self._dispatcher is None:
+            if self.dispatcher is None:
                 place = self._directory or await _root(context) or Path.cwd()
-                self._dispatcher = await asyncio.to_thread(self._make, place)
-            return self._dispatcher
+                self.dispatcher = await asyncio.to_thread(self._make, place)
+            return self.dispatcher
 
     def _begin(self, dispatcher: Dispatcher, context: "ServerRequestContext[Any]") -> None:
         """Say at the first call of a session that there is one."""
@@ -225,10 +221,10 @@ class _Session(SilentPeer):
             self._quiet = self._loop.call_later(QUIET_SECONDS, self._turn_ended)
 
     def _turn_ended(self) -> None:
-        while self._dispatcher is not None and self._turns:
+        while self.dispatcher is not None and self._turns:
             session = {"sessionID": self._turns.pop()}
             ended = self._new_request("event", type="session.idle", properties=session)
-            self._dispatcher.event(ended)
+            self.dispatcher.event(ended)
 
     def _result(self, message: Mapping[str, Any]) -> protocol.CallToolResult:
         warned, self._warnings = self._warnings, []

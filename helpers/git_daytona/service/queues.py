@@ -20,8 +20,7 @@ class Lane:
         self._changed = threading.Condition()
 
     def submit(self, job: Callable[[], None]) -> None:
-        """Have a job done. What it raises goes to the log alone: jobs tell people themselves how
-        they ended, where people have to know."""
+        """Have a job done. What it raises goes to the log alone; it tells people itself."""
         with self._changed:
             self._jobs.append(job)
             if self._threads >= self.width:

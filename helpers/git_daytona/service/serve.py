@@ -48,7 +48,8 @@ def serve() -> int:
 
     threading.Thread(target=read, name="reader", daemon=True).start()
     log.logger.info("service: ending: %s", why.get())
-    service.close()
+    if service.dispatcher is not None:
+        service.dispatcher.close()
     log.logger.info("service: ended")
     return 0
 
@@ -60,7 +61,7 @@ class Service:
 
     def __init__(self, end: Callable[[str], None]) -> None:
         self._end = end
-        self._dispatcher: Dispatcher | None = None
+        self.dispatcher: Dispatcher | None = None
 
     def handle(self, request: Request) -> None:
         try:
@@ -73,13 +74,8 @@ class Service:
             words = "internal error; the log holds the details"
             request.refuse(Refused(jsonrpc.INTERNAL_ERROR, words))
 
-    def close(self) -> None:
-        """Bring everything back, as far as the time allows."""
-        if self._dispatcher is not None:
-            self._dispatcher.close()
-
     def _dispatch(self, request: Request) -> None:
-        method, dispatcher = request.method, self._dispatcher
+        method, dispatcher = request.method, self.dispatcher
         if method == "initialize":
             self._initialize(request)
         elif method == "ping":  # whether anybody is there; calls themselves may take their time
@@ -94,7 +90,7 @@ class Service:
             getattr(dispatcher, method)(request)
 
     def _initialize(self, request: Request) -> None:
-        if self._dispatcher is not None:
+        if self.dispatcher is not None:
             raise Refused(jsonrpc.INVALID_PARAMS, "initialized already")
         params, tools = request.params, {tool.name: tool for tool in TOOLS}
         directory = Path(text(params, "directory"))
@@ -120,8 +116,8 @@ class Service:
         from git_daytona.service.dispatcher import Dispatcher
 
         project, client = word(params, "projectID"), members(params.get("client"))
-        self._dispatcher = Dispatcher(self.peer, tools, directory, worktree, project, client)
-        self._dispatcher.workspace.begin()
+        self.dispatcher = Dispatcher(self.peer, tools, directory, worktree, project, client)
+        self.dispatcher.workspace.begin()
 
     def _shutdown(self, request: Request, dispatcher: "Dispatcher") -> None:
         request.answer({"finished": dispatcher.finish(), "said": dispatcher.said()})

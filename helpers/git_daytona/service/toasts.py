@@ -23,8 +23,7 @@ class Toasts:
         self._last: tuple[str, str] | None = None
 
     def show(self, title: str, message: str, variant: str = "info") -> str:
-        """Show a toast, and return it as one line. ``variant`` is info, success, warning or error.
-        Words of the sandbox's making are cleaned."""
+        """Show a toast: info, success, warning or error. Return it as one line, cleaned."""
         text = " ".join(printable(redact(message)).split())
         text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
         with self._lock:

@@ -51,9 +51,8 @@ class Shared:
             return lock
 
     def known(self, root: str) -> bool:
-        """Whether the session had a sandbox when this process first heard of it. To be called
-        before anything is done for a call: while one of several makes the sandbox, the others find
-        it half made."""
+        """Whether the session had a sandbox when it was first heard of; to be called before a call
+        does anything: while one call makes the sandbox, others find it half made."""
         with self._lock:
             if root not in self._known:
                 self._known[root] = self.workspace.coordinator().state.get(root) is not None

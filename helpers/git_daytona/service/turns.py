@@ -48,9 +48,8 @@ class Turns:
             self._due.add(root)
 
     def ended(self, root: str, *, last: bool = False) -> None:
-        """The session is idle. Several ends of one turn (``session.status`` and ``session.idle``)
-        are one. ``last``: there is no later chance, so that it is synced whatever
-        daytona.syncOnIdle says."""
+        """The session is idle; several ends of one turn are one. ``last``: there is no later
+        chance, so that it is synced whatever daytona.syncOnIdle says."""
         self.awake.ended(root)
         with self._lock:
             if root not in self._due or root in self._waiting:
@@ -80,11 +79,8 @@ class Turns:
         return outcome
 
     def drain(self, seconds: float) -> bool:
-        """Bring back what was not, and wait for everything, at most so long; what did not finish is
-        recorded as failed and ended.
-
-        Whether everything was finished. The tokens of what was ended are revoked.
-        """
+        """Bring back what was not, and wait for everything, at most so long; whether all was
+        finished. What was not is recorded as failed and ended, and its tokens are revoked."""
         until = time.monotonic() + seconds
         self.awake.close()
         with self._lock:

@@ -100,13 +100,11 @@ def schema(arguments: Mapping[str, Argument]) -> dict[str, Any]:
 
 
 def read(declared: Mapping[str, Argument], values: Mapping[str, Any], place: str = "") -> list[Any]:
-    """Return the values in the order of their declaration; ``place`` goes before their names in
-    messages (``edits[2].``). Raises Invalid."""
+    """Return the values as declared; ``place`` is put before names in messages. Raises Invalid."""
     found = []
     for name, argument in declared.items():
-        value = values.get(name)
-        if value is None:  # models write null for "not given"
-            value = argument.default
+        given = values.get(name)  # models write null for "not given"
+        value = argument.default if given is None else given
         if value is None:
             raise Invalid(f"'{place}{name}' is missing")
         found.append(argument.check(place + name, value))
