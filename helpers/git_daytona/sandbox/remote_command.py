@@ -129,11 +129,8 @@ class RemoteCommand:
             self.sandbox_id = before
             raise
         if found is None:
-            raise BadAnswer(
-                "the sandbox's answer makes no sense",
-                hint="see whether it has sh, base64 and room on its disk",
-                details=answer[-1000:],
-            )
+            hint, details = "see whether it has sh, base64 and room on its disk", answer[-1000:]
+            raise BadAnswer("the sandbox's answer makes no sense", hint=hint, details=details)
         return self._read(found)
 
     @cached_property
@@ -178,9 +175,9 @@ class RemoteCommand:
             lambda: self._cloud.execute(self.sandbox_id, line, timeout=JOIN_SECONDS)
         )
         if self._id not in sent.output:
+            hint = "see whether its disk is full"
             raise SandboxCommandFailed(
-                "standard input could not be written in the sandbox",
-                hint="see whether its disk is full",
+                "standard input could not be written in the sandbox", hint=hint
             )
 
     @property

@@ -165,8 +165,7 @@ class _Joined:
 
         from git_daytona.api import network  # TLS is not loaded by what needs no terminal
 
-        screen = self.screen
-        screen.start()
+        self.screen.start()
 
         async def refuse(*_: object) -> None:
             raise aiohttp.ClientError("redirected")  # what is typed is for this server alone
@@ -199,9 +198,9 @@ class _Joined:
                     continue
                 try:
                     with _raw(sys.stdin.fileno()):
-                        status = _status(await self._converse(socket, screen))
+                        status = _status(await self._converse(socket))
                         if status is not None:
-                            screen.finish()
+                            self.screen.finish()
                 finally:
                     await socket.close()
                 if self.ended_by:
@@ -216,7 +215,7 @@ class _Joined:
             return self.cloud.why_refused(self.sandbox_id, doing)
         return from_status(status, "", f"{doing} the sandbox", self.cloud.settings, {})
 
-    async def _converse(self, socket: "aiohttp.ClientWebSocketResponse", screen: _Screen) -> str:
+    async def _converse(self, socket: "aiohttp.ClientWebSocketResponse") -> str:
         """Pass on what is typed and shown until one ends; return the reason in the close frame."""
         loop, resized = asyncio.get_running_loop(), asyncio.Event()
         keys: asyncio.Queue[bytes] = asyncio.Queue()
@@ -250,7 +249,7 @@ class _Joined:
         tasks = [asyncio.create_task(work) for work in works]
         try:
             with signals.handling((*ENDED_BY, signal.SIGINT, signal.SIGWINCH), signalled):
-                return await _show(socket, screen)
+                return await _show(socket, self.screen)
         finally:
             loop.remove_reader(sys.stdin.fileno())
             for task in tasks:

@@ -78,8 +78,7 @@ class Events:
         OpenCode, were restarted) is looked up in the state file, and else asked for."""
         current = session_id
         for _ in range(DEPTH):
-            parent = self._parent(current)
-            if parent is None:
+            if (parent := self._parent(current)) is None:
                 break
             current = parent
         return current

@@ -35,7 +35,7 @@ from git_daytona.service.dispatcher import Dispatcher
 from git_daytona.service.jsonrpc import Refused, Request, SilentPeer, word
 from git_daytona.service.serve import ENDED_BY
 from git_daytona.service.toasts import described
-from git_daytona.tools import review
+from git_daytona.tools import git_sync
 from git_daytona.tools.context import Tool
 from git_daytona.tools.registry import TOOLS
 
@@ -71,7 +71,7 @@ def tools() -> tuple[Tool, ...]:
         return replace(tool, name=_NAMES.get(tool.name, tool.name), description=told)
 
     kept = (tool for tool in TOOLS if tool.name not in _LEFT_OUT)
-    return (*map(named, kept), review.diff, review.log)
+    return (*map(named, kept), git_sync.diff, git_sync.log)
 
 
 def serve(directory: Path | None, session: str | None, *, hooked: bool = False) -> int:

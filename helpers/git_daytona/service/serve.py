@@ -35,19 +35,19 @@ def serve() -> int:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.stdout = sys.stderr
     log.to_file()
-    why: SimpleQueue[str] = SimpleQueue()  # safe to write to in a signal's handler
+    ending: SimpleQueue[str] = SimpleQueue()  # safe to write to in a signal's handler
     for number in ENDED_BY:
-        signal.signal(number, lambda came, _frame: why.put(signal.Signals(came).name))
-    service = Service(why.put)
+        signal.signal(number, lambda came, _frame: ending.put(signal.Signals(came).name))
+    service = Service(ending.put)
     # Not sys.stdin: at its end the interpreter would wait for the reader's lock on that.
     service.peer = Peer(os.fdopen(os.dup(0), "rb"), sink, service.handle)
 
     def read() -> None:
         service.peer.serve()
-        why.put("end of input")
+        ending.put("end of input")
 
     threading.Thread(target=read, name="reader", daemon=True).start()
-    log.logger.info("service: ending: %s", why.get())
+    log.logger.info("service: ending: %s", ending.get())
     if service.dispatcher is not None:
         service.dispatcher.close()
     log.logger.info("service: ended")
