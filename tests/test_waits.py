@@ -127,7 +127,7 @@ ENDLESS = {
     ("sessions.sync", "remote.result()"): "the same",
     ("sessions.sync", "refs.result()"): "the same",
     ("transfer.transfer", "begun.result()"): "the same",
-    ("service.serve", "ending.wait()"): "the service waits for its end",
+    ("service.serve", "ending.get()"): "the service waits for its end",
     (
         "sandbox.terminal",
         "self._pieces.get()",

@@ -239,7 +239,7 @@ def test_a_session_that_a_hook_names(local, repo, coordinate):
 
 def test_every_session_that_was_called_has_an_end_of_its_turn(tmp_path):
     served, ended = mcp._Session(tmp_path, None, True), []
-    served._dispatcher = Mock(event=lambda request: ended.append(request.params))
+    served.dispatcher = Mock(event=lambda request: ended.append(request.params))
     served._turns.update({"s1", "s2"})
     served._turn_ended()
     served._turn_ended()

@@ -236,7 +236,7 @@ def test_sync_on_idle_in_the_service(repo, coordinate):
     toasts = Toasts(lambda _method, params: told.append(params["message"]))
     workspace = Workspace(repo.path, str(repo.path), None, toasts)
     workspace._made = coordinator
-    turns = Turns(workspace, toasts, None)
+    turns = Turns(workspace, None)
 
     def turn() -> None:
         turns.begun("ses_1")

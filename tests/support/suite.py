@@ -38,7 +38,7 @@ class Ours:
         source = 'cd "$1" && exec sh -c "$2"'
         value = self.coordinator.within(
             self.session,
-            lambda place: sandbox.run_once(cloud, place, source, PROJECT, "true", timeout=60),
+            lambda place: sandbox.Command(source, PROJECT, "true", timeout=60).run(cloud, place),
         )[0]
         assert value.status == 0
 

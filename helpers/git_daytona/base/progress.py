@@ -62,7 +62,7 @@ def give_way() -> None:
 class Patience:
     """Tells the client what is waited for, once it has taken its time. Safe for many threads."""
 
-    def __init__(self, tell: Callable[[str], None], *, seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, tell: Callable[[str], object], *, seconds: float = PATIENCE_SECONDS) -> None:
         self._tell, self._seconds = tell, seconds
         self._waiting = threading.local()
 

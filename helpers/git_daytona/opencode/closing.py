@@ -28,10 +28,12 @@ def add(text: str) -> str:
     if found.value.kind != "object":  # one rule for all tools
         return jsonc.replace(document, found.value, _extended(document, found.value, _ON_ONE_LINE))
     for tool in RULES:
-        document, permission = _permission(text)
-        item = permission.item(tool)
+        document = jsonc.parse(text)
+        found = document.root.item("permission")
+        assert found is not None
+        item = found.value.item(tool)
         if item is None:
-            text = jsonc.append(document, permission, f'"{tool}": {_rule(tool)}')
+            text = jsonc.append(document, found.value, f'"{tool}": {_rule(tool)}')
         elif tool == "execute":
             continue  # there is nothing to add to a rule for all of it
         elif item.value.kind != "object":
@@ -124,8 +126,7 @@ def _all(document: Document) -> str:
 
 
 def _extended(document: Document, value: Node, rules: str) -> str:
-    """The object of a single rule for everything and more rules. No blanks: that tells it from the
-    user's own."""
+    """A single rule for everything, and ours. No blanks: that tells it from the user's own."""
     return f'{{"*":{document.source(value)},{rules[1:]}'
 
 
@@ -137,13 +138,6 @@ def _unextended(document: Document, value: Node, rules: str) -> str | None:
         if text == f'{{"*":{first},{rules[1:]}':
             return first
     return None
-
-
-def _permission(text: str) -> tuple[Document, Node]:
-    document = jsonc.parse(text)
-    found = document.root.item("permission")
-    assert found is not None
-    return document, found.value
 
 
 def _denies(document: Document, value: Node, pattern: str) -> bool:

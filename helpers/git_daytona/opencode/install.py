@@ -17,8 +17,7 @@ SCHEMA = "https://opencode.ai/config.json"
 
 
 def install(worktree: Path | None) -> Change:
-    """Plan for the project's configuration, or with None for that of all projects. Raises
-    BadSetting for a file that cannot be edited."""
+    """Plan for the project's configuration, or with None for that of all. Raises BadSetting."""
     entry = registration.entry()
     chosen = _chosen(worktree)
     if isinstance(chosen, Path):
@@ -51,8 +50,7 @@ def _chosen(worktree: Path | None) -> Config | Path:
 
 
 def uninstall(worktree: Path | None) -> list[Change]:
-    """Plan for all files of the project, or of all projects, that have a plugin of ours. Raises
-    BadSetting for a file that cannot be edited."""
+    """Plan for all files, likewise, that have a plugin of ours. Raises BadSetting."""
     changes = []
     for path in _files(worktree):
         found = registration.read(path)
@@ -67,26 +65,21 @@ def uninstall(worktree: Path | None) -> list[Change]:
 
 
 def rivals(worktree: Path | None, start: Path, changed: Path) -> list[str]:
-    """What OpenCode would load besides the plugin in the changed file and should not, one line
-    each. Files that cannot be read are left to ``git daytona doctor``."""
+    """What OpenCode would load besides the changed file's plugin, and should not, a line each."""
     found = []
-    for path, spec, place in (
-        (it.path, spec.text, it.place(spec.text))
-        for it in registration.usable(worktree, start)
-        for spec in it.specs()
-    ):
+    both = "and both would run"
+    named = [(it, spec.text) for it in registration.usable(worktree, start) for spec in it.specs()]
+    for it, spec in named:
+        elsewhere = it.path != changed and it.place(spec) != registration.PLUGIN
         if registration.is_other(spec):
-            found.append(
-                f"'{path}' also names Daytona's other plugin, '{spec}', and both would run:"
-                " remove one"
-            )
-        elif registration.is_ours(spec) and path != changed and place != registration.PLUGIN:
-            found.append(
-                f"'{path}' names the plugin of another installation, and both would run:"
-                " take that one back"
-            )
+            words = f"also names Daytona's other plugin, '{spec}', {both}: remove one"
+        elif registration.is_ours(spec) and elsewhere:
+            words = f"names the plugin of another installation, {both}: take that one back"
+        else:
+            continue
+        found.append(f"'{it.path}' {words}")
     return found + [
-        f"'{path}' may be Daytona's other plugin, and both would run"
+        f"'{path}' may be Daytona's other plugin, {both}"
         for path in registration.loose(worktree, start)
         if "daytona" in path.name
     ]
@@ -135,8 +128,6 @@ def _checked(config: Config, text: str, replaced: tuple[str, ...], *, expected: 
         return [spec.text for spec in each.specs() if not registration.is_ours(spec.text)]
 
     if others(after) != others(config) or set(after.own()) != expected:
-        raise GitDaytonaError(
-            f"'{config.path}' cannot be edited safely",
-            hint="do it by hand (the README says what belongs there), and report it",
-        )
+        hint = "do it by hand (the README says what belongs there), and report it"
+        raise GitDaytonaError(f"'{config.path}' cannot be edited safely", hint=hint)
     return Change(config.path, config.raw, text.encode(), replaced)

@@ -119,11 +119,8 @@ class _Parser:
                 return Node(kind, start, self.at)
         opening = self.text[start : start + 1]
         if opening not in _CLOSING or not opening:
-            raise self.malformed(
-                "a value is missing"
-                if opening in ("", ",", "]", "}")
-                else "this is not a JSON value"
-            )
+            missing = opening in ("", ",", "]", "}")
+            raise self.malformed("a value is missing" if missing else "this is not a JSON value")
         if depth >= _DEEPEST:
             raise self.malformed("it is nested too deeply")
         self.at += 1
@@ -161,15 +158,14 @@ class _Parser:
 
 
 def append(document: Document, container: Node, item: str) -> str:
-    """Add an item at the end of an array or object: on a line of its own where the others have one,
-    with a comma where the last one has one, behind that one's comments."""
+    """Add an item at the end, formed as the last one: line, comma, and behind its comments."""
     text = document.text
     if not container.items:
         return _append_first(document, container, item)
     last = container.items[-1]
     indentation = _own_line(text, last)
     if indentation is None and _LINE.search(text, last.value.end, container.end - 1):
-        indentation = _indentation(text, container.start) + _unit(document)
+        indentation = _inner(document, container)
     gap = " " if indentation is None else document.newline + indentation
     behind = last.value.end if last.comma is None else last.comma + 1
     comments = _COMMENTS_BEHIND.match(text, behind)
@@ -184,7 +180,7 @@ def _append_first(document: Document, container: Node, item: str) -> str:
     text = document.text
     inner = text[container.start + 1 : container.end - 1]
     if _LINE.search(inner):
-        item = document.newline + _indentation(text, container.start) + _unit(document) + item
+        item = document.newline + _inner(document, container) + item
     elif container.kind == "array" and not inner:
         # padded, so that remove() can tell it from an array that was added with the item in it
         item = f" {item} "
@@ -197,8 +193,7 @@ def replace(document: Document, node: Node, value: str) -> str:
 
 
 def remove(document: Document, container: Node, number: int) -> str:
-    """Cut an item out of an array or object, with the comma and the blanks that came with it;
-    comments stay."""
+    """Cut out an item, with the comma and the blanks that came with it; comments stay."""
     text, items = document.text, container.items
     item = items[number]
     inside = text[container.start + 1 : container.end - 1]
@@ -232,19 +227,14 @@ def _own_line(text: str, item: Item) -> str | None:
     return re.split(r"[\r\n]", blanks)[-1] if _LINE.search(blanks) else None
 
 
-def _indentation(text: str, place: int) -> str:
-    """The indentation of the line that a place is in."""
-    begin = max(text.rfind("\n", 0, place), text.rfind("\r", 0, place)) + 1
-    found = re.match(r"\ufeff?([ \t]*)", text[begin:place])
-    return found.group(1) if found else ""
+def _inner(document: Document, container: Node) -> str:
+    """The indentation within a container: further than that of the line in which it begins by as
+    much as the outermost properties have, else by two blanks."""
+    line = re.split(r"[\r\n]", document.text[: container.start])[-1].removeprefix("\ufeff")
+    return line[: len(line) - len(line.lstrip(" \t"))] + (indentation(document) or "  ")
 
 
 def indentation(document: Document) -> str | None:
     """The indentation of the outermost properties; None where none has a line of its own."""
     own = (_own_line(document.text, item) for item in document.root.items)
     return next(filter(None, own), None)
-
-
-def _unit(document: Document) -> str:
-    """How much further a level is indented: as the outermost properties are, else two blanks."""
-    return indentation(document) or "  "

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import secrets
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -14,6 +13,7 @@ import tenacity
 
 from git_daytona.api.cloud import START_SECONDS, Cloud, SandboxInfo
 from git_daytona.base import errors, files, log, paths
+from git_daytona.base.progress import Patience
 from git_daytona.git.refs import SANDBOX_BRANCH
 from git_daytona.sandbox import ownership
 from git_daytona.settings.order import NOTHING, Order
@@ -22,12 +22,10 @@ from git_daytona.transfer import leases
 T = TypeVar("T")
 
 TRANSITIONAL = frozenset(
-    " ".join(
-        (
-            "creating pending_build building_snapshot pulling_snapshot restoring starting stopping",
-            "pausing resuming archiving resizing snapshotting forking unknown",
-        )
-    ).split()
+    str.split(
+        "creating pending_build building_snapshot pulling_snapshot restoring starting stopping "
+        "pausing resuming archiving resizing snapshotting forking unknown"
+    )
 )
 """States that a sandbox leaves by itself."""
 BEFORE_SECONDS = 300.0
@@ -40,10 +38,9 @@ NETWORK = ("networkBlockAll", "networkAllowList", "domainAllowList")
 """What of an order shuts a sandbox's network."""
 COPY = "git-daytona-fork-"
 """The beginning of the name of a sandbox that is a copy of another one."""
+_LOOK = "see it in Daytona's dashboard; its work is still in it"
 FORK_TRIES = 5
 """How often a copy is asked for of a sandbox that is asleep or busy."""
-PATIENCE = 3.0
-"""Seconds after which a person is told what is waited for."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +57,8 @@ class Mark:
     session_id: str
     project_id: str
     git_dir: str
-    api_url: str
-    creation: str
+    api_url: str = ""
+    creation: str = field(default_factory=lambda: secrets.token_hex(16))
     number: int | None = None
     prefix: str = SANDBOX_BRANCH
     ordered: Mapping[str, Any] = field(default_factory=dict)
@@ -76,20 +73,20 @@ class Mark:
 
     @property
     def labels(self) -> dict[str, str]:
-        return {
-            ownership.SESSION: self.session_id,
-            ownership.PROJECT: self.project_id,
-            ownership.CREATION: self.creation,
-        }
+        named = {ownership.SESSION: self.session_id, ownership.PROJECT: self.project_id}
+        return named | {ownership.CREATION: self.creation}
 
     def write(self, number: int | None = None, prefix: str = SANDBOX_BRANCH) -> "Mark":
-        entry = {"session": self.session_id, "project": self.project_id, "gitDir": self.git_dir}
-        entry |= {"apiUrl": self.api_url, "creation": self.creation}
-        more = {"ordered": self.ordered, "origin": self.origin, "begin": self.begin}
-        more = {name: value for name, value in more.items() if value}
-        text = json.dumps({**entry, "number": number, "prefix": prefix, **more})
-        files.write_whole(self.path, text.encode())
-        return replace(self, number=number, prefix=prefix)
+        new = replace(self, number=number, prefix=prefix)
+        entry = {key: getattr(new, name) for name, key in {**_TEXTS, **_OTHERS}.items()}
+        files.write_whole(self.path, json.dumps(entry).encode())
+        return new
+
+
+_TEXTS = {"session_id": "session", "project_id": "project", "git_dir": "gitDir"}
+_TEXTS |= {"api_url": "apiUrl", "creation": "creation", "prefix": "prefix", "origin": "origin"}
+_OTHERS = {"number": "number", "ordered": "ordered", "begin": "begin"}
+"""The fields of a mark, and what they are called in its file."""
 
 
 def creating() -> Path:
@@ -101,8 +98,7 @@ def mark_for(session_id: str, project_id: str, git_dir: str, api_url: str) -> Ma
     """Return the mark of a session's creation, as it is on disk or as it would be."""
     name = sha256(f"{project_id}\0{git_dir}\0{session_id}".encode()).hexdigest()[:32]
     path = creating() / name
-    new = Mark(path, session_id, project_id, git_dir, api_url, secrets.token_hex(16))
-    return _read(path) or new
+    return _read(path) or Mark(path, session_id, project_id, git_dir, api_url)
 
 
 def marks() -> Iterator[Mark]:
@@ -122,17 +118,12 @@ def move_marks(before: str, now: str) -> None:
 def _read(path: Path) -> Mark | None:
     try:
         entry = json.loads(path.read_bytes())
-        session, project, git_dir = (str(entry[key]) for key in ("session", "project", "gitDir"))
+        there = {name: str(entry[key]) for name, key in _TEXTS.items() if entry.get(key)}
         number = int(entry["number"]) if entry["number"] else None
-        prefix = str(entry.get("prefix", SANDBOX_BRANCH))
-        api_url = str(entry.get("apiUrl", ""))
-        creation = str(entry.get("creation") or secrets.token_hex(16))
-        ordered = dict(entry.get("ordered") or {})
-        origin, begin = str(entry.get("origin") or ""), str(entry.get("begin") or "")
-    except (OSError, ValueError, KeyError, TypeError):
+        ordered, begin = dict(entry.get("ordered") or {}), str(entry.get("begin") or "") or None
+        return Mark(path, number=number, ordered=ordered, begin=begin, **there)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    known = Mark(path, session, project, git_dir, api_url, creation, number, prefix)
-    return replace(known, ordered=ordered, origin=origin, begin=begin or None)
 
 
 def _until_settled(retry: tenacity.retry_base, seconds: float) -> tenacity.Retrying:
@@ -175,13 +166,7 @@ class Sandboxes:
     """What is called when one was started, by its id."""
 
     def create(
-        self,
-        mark: Mark,
-        repository: str,
-        order: Order = NOTHING,
-        *,
-        synced: bool,
-        like: str = "",
+        self, mark: Mark, repository: str, order: Order = NOTHING, *, synced: bool, like: str = ""
     ) -> SandboxInfo:
         """Create a session's sandbox for a repository of that name, or adopt what an interrupted
         creation left. It is a copy of the sandbox ``like``, if that can be copied."""
@@ -247,9 +232,8 @@ class Sandboxes:
         return info.name.startswith(COPY)
 
     def _own(self, copy: SandboxInfo, labels: Mapping[str, str], of: str, order: Order) -> None:
-        """Give a copy its own labels, and of what the network of the other one is shut for what
-        Daytona has not copied (if that one is gone, of what was ordered); a copy that cannot be
-        shut likewise goes."""
+        """Give a copy its own labels, and shut its network as the other one's is (if that is gone,
+        as it was ordered); a copy that cannot be shut likewise goes."""
         if not labels.items() <= copy.labels.items():
             self.cloud.label(copy.id, labels)
         shut = order.members
@@ -273,23 +257,17 @@ class Sandboxes:
         if info.state not in TRANSITIONAL:
             return info
         limit = START_SECONDS if seconds is None else seconds
-        begun, told = time.monotonic(), False
-
-        def look() -> SandboxInfo:
-            nonlocal told
-            if time.monotonic() - begun > PATIENCE and not told:
-                told = True
-                self.tell(Restoring(f"waiting for the sandbox ({info.state})"))
-            return leases.patiently(lambda: self.cloud.get(info.id))
-
-        moving = tenacity.retry_if_result(lambda found: found.state in TRANSITIONAL)
+        retrying = _until_settled(
+            tenacity.retry_if_result(lambda found: found.state in TRANSITIONAL), limit
+        )
+        line = Restoring(f"waiting for the sandbox ({info.state})")
         try:
-            return _until_settled(moving, limit)(look)
+            with Patience(self.tell).waiting(line):
+                return retrying(lambda: leases.patiently(lambda: self.cloud.get(info.id)))
         except tenacity.RetryError as problem:
+            state = problem.last_attempt.result().state
             raise errors.TimedOut(
-                f"the sandbox stayed in state '{problem.last_attempt.result().state}' for"
-                f" {limit:.0f} seconds",
-                hint="see it in Daytona's dashboard; its work is still in it",
+                f"the sandbox stayed in state '{state}' for {limit:.0f} seconds", hint=_LOOK
             ) from None
 
     def awake(self, info: SandboxInfo) -> SandboxInfo:
@@ -306,8 +284,7 @@ class Sandboxes:
                 return info
             reason = f": {info.error_reason}" if info.error_reason else ""
             raise errors.SandboxBroken(
-                f"the sandbox is in state '{info.state}'{reason}",
-                hint="see it in Daytona's dashboard; its work is still in it",
+                f"the sandbox is in state '{info.state}'{reason}", hint=_LOOK
             )
         self.tell(Restoring(f"starting the sandbox ({info.state})"))
         with log.event("sandbox.start", sandbox=info.id, state=info.state):

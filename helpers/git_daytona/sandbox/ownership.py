@@ -35,10 +35,8 @@ def installation() -> str:
             files.write_whole(path, secrets.token_hex(16).encode(), replace=False)
         text = path.read_text("ascii", "replace")
     except OSError as problem:
-        raise BadSetting(
-            f"cannot read '{path}': {problem.strerror}",
-            hint="make it readable for you, or remove it",
-        ) from problem
+        hint = "make it readable for you, or remove it"
+        raise BadSetting(f"cannot read '{path}': {problem.strerror}", hint=hint) from problem
     if not re.fullmatch("[0-9a-f]{32}", text):
         raise BadSetting(f"'{path}' does not hold an identity", hint="remove it; a new one is made")
     return text
@@ -116,15 +114,13 @@ class Made:
 
 
 def here(api_url: str, sandbox_id: str, git_dir: str = "") -> Made:
-    """Return the record that a sandbox made here has, or would have; its work comes back to the
-    repository there, if one is named."""
+    """Return the record that a sandbox made here has, or would have, with its repository."""
     repository = identity.give(git_dir) if git_dir else ""
     return Made(api_url, sandbox_id, str(paths.storage()), repository, git_dir)
 
 
 def title(api_url: str, sandbox_id: str) -> str:
-    """Return what the session of a sandbox that was made here was called last; empty if that is
-    not known."""
+    """Return what the session of a sandbox made here was called last; empty if not known."""
     found = (each.title for each in made(api_url) if each.sandbox_id == sandbox_id)
     return _shown(next(found, ""))
 
@@ -149,6 +145,5 @@ def made(api_url: str) -> Iterator[Made]:
 
 
 def is_own(info: SandboxInfo, mine: Collection[str]) -> bool:
-    """Tell whether a sandbox is of those that were made here, and nobody has put his labels on
-    it."""
+    """Tell whether a sandbox was made here, and nobody has put his labels on it."""
     return info.id in mine and info.labels.get(INSTALLATION) == installation()

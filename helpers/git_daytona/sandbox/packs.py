@@ -19,18 +19,10 @@ from git_daytona.base.errors import TransferFailed
 from git_daytona.base.run import run
 from git_daytona.base.secret import printable
 from git_daytona.git import environment
-from git_daytona.git.refs import PROJECT
 from git_daytona.git.repository import LOCAL_SECONDS, Repository, failure
 from git_daytona.sandbox.parts import PART_BYTES, Parts
-from git_daytona.transfer import failures
-from git_daytona.transfer.transfer import (
-    TRANSFER_SECONDS,
-    Transfers,
-    limits,
-    most_bytes,
-    receive_pack,
-    too_large,
-)
+from git_daytona.transfer import failures, transfer
+from git_daytona.transfer.transfer import Transfers
 
 HAVES = 500
 """How many commits a sandbox is told that are here: the most recently synced."""
@@ -38,36 +30,28 @@ HAVES = 500
 
 @dataclass(frozen=True)
 class Packs:
-    """Fetches and pushes of one process through the API."""
+    """Fetches and pushes through the API, of the repository at a ``place`` in a sandbox."""
 
     transfers: Transfers
-    place: str = PROJECT
-    """Where the repository lies in the sandbox."""
+    repository: Repository
+    sandbox_id: str
+    place: str
 
     def fetch(
-        self,
-        repository: Repository,
-        sandbox_id: str,
-        refs: Mapping[str, str],
-        refspecs: Sequence[str],
-        *,
-        here: Collection[str] = (),
-        show: bool = False,
+        self, refs: Mapping[str, str], refspecs: Sequence[str], here: Collection[str], show: bool
     ) -> None:
-        """Fetch the sandbox's refs, name to object id, by explicit refspecs, objects checked.
-
-        ``here`` are commits of the sandbox's that are in the repository. Raises TransferFailed,
-        RefGone for a ref that has gone on meanwhile, and what the API's calls raise.
-        """
-        most = most_bytes(repository)
-        parts = Parts(self.transfers.cloud, sandbox_id, place=self.place)
-        with apart_from(repository) as apart, log.event("packs.fetch", sandbox=sandbox_id):
+        """Fetch the sandbox's refs, name to object id, by explicit refspecs, objects checked;
+        ``here`` are commits of its that the repository has. Raises TransferFailed, RefGone for a
+        ref that has gone on meanwhile, and what the API's calls raise."""
+        most, parts = transfer.most_bytes(self.repository), self._parts()
+        event = log.event("packs.fetch", sandbox=self.sandbox_id)
+        with apart_from(self.repository) as apart, event:
             try:
                 haves = list(here)[:HAVES]
                 arguments = (parts.folder, str(PART_BYTES), str(most + 1), *haves)
                 kind, *lines = parts.run("pack-objects", *arguments)
                 if kind == "large" or len(lines) * PART_BYTES > most + PART_BYTES:
-                    raise too_large(most)
+                    raise transfer.too_large(most)
                 with tempfile.TemporaryFile() as pack:
                     parts.download(lines, pack)
                     pack.seek(0)
@@ -78,48 +62,39 @@ class Packs:
                 raise failures.RefGone(
                     "a ref of the sandbox's has changed meanwhile", hint="try again"
                 )
-            self.transfers.take(repository, apart.git_dir, refspecs, show=show)
+            self.transfers.take(self.repository, apart.git_dir, refspecs, show=show)
+
+    def _parts(self) -> Parts:
+        return Parts(self.transfers.cloud, self.sandbox_id, place=self.place)
 
     def _unpack(self, apart: Repository, pack: IO[bytes], most: int) -> None:
         """Index a pack. Not strictly: the fetch from the repository checks the objects."""
         result = run(
             ("git", "--git-dir", str(apart.git_dir), "index-pack", "--stdin", "--fix-thin"),
             env=environment.base(),
-            timeout=TRANSFER_SECONDS,
+            timeout=transfer.TRANSFER_SECONDS,
             stdin=pack,
-            limits=limits(most),
+            limits=transfer.limits(most),
         )
         if result.status != 0:
             raise failure(result, "the sandbox sent no pack that git can read")
 
-    def push(
-        self,
-        repository: Repository,
-        sandbox_id: str,
-        refspec: str,
-        *,
-        there: Collection[str] = (),
-        relaxed: Sequence[str] = (),
-    ) -> None:
-        """Push by one explicit refspec, ``[+]OID:REF``, as Transfers.push does.
-
-        ``there`` are commits that the sandbox has. Raises TransferFailed.
-        """
-        oid = refspec.removeprefix("+").partition(":")[0]
-        parts = Parts(self.transfers.cloud, sandbox_id, place=self.place)
-        with (
-            tempfile.TemporaryDirectory(prefix="git-daytona-") as folder,
-            log.event("packs.push", sandbox=sandbox_id),
-        ):
+    def push(self, refspec: str, there: Collection[str], relaxed: Sequence[str]) -> None:
+        """Push by one explicit refspec, ``[+]OID:REF``; ``there`` are commits that the sandbox has.
+        Raises TransferFailed."""
+        oid, parts = refspec.removeprefix("+").partition(":")[0], self._parts()
+        event = log.event("packs.push", sandbox=self.sandbox_id)
+        with tempfile.TemporaryDirectory(prefix="git-daytona-") as folder, event:
             revisions = "".join(f"{each}\n" for each in (oid, *(f"^{have}" for have in there)))
             name = str(Path(folder) / "new")
             options = ("-c", "pack.packSizeLimit=0", "pack-objects", "--revs", "-q", name)
-            repository.git(*options, stdin=revisions.encode())
+            self.repository.git(*options, stdin=revisions.encode())
             try:
                 for pack in Path(folder).glob("*.pack"):
                     with pack.open("rb") as source:
                         parts.upload(source)
-                words = (parts.folder, repository.object_format, receive_pack(relaxed), refspec)
+                form = self.repository.object_format
+                words = (parts.folder, form, transfer.receive_pack(relaxed), refspec)
                 [*_, status], output = parts.run_loud("receive-objects", *words)
             except BaseException:
                 parts.remove()

@@ -7,7 +7,7 @@ import secrets
 from dataclasses import dataclass, field
 from typing import IO
 
-from git_daytona.api.cloud import Cloud
+from git_daytona.api.cloud import Cloud, Execution
 from git_daytona.base import errors
 from git_daytona.base.secret import printable
 from git_daytona.git.refs import PROJECT
@@ -39,7 +39,7 @@ class Parts:
         mark = secrets.token_hex(8)
         source = scripts.read("reset") + scripts.read(script)
         words = (source, mark, self.place, *arguments)
-        result = report.run_once(self.cloud, self.sandbox_id, *words, timeout=PARTS_SECONDS)
+        result = self._do(*words)
         lines = [line for line in result.output.splitlines() if line.startswith(f"{mark} ")]
         if not lines:
             text = " ".join(printable(result.output).split())[-300:]
@@ -65,7 +65,9 @@ class Parts:
             number += 1
 
     def remove(self) -> None:
-        words = ('rm -rf -- "$1"', self.folder)
         # what went wrong before is what is reported
         with contextlib.suppress(errors.GitDaytonaError):
-            report.run_once(self.cloud, self.sandbox_id, *words, timeout=PARTS_SECONDS)
+            self._do('rm -rf -- "$1"', self.folder)
+
+    def _do(self, *words: str) -> Execution:
+        return report.Command(*words, timeout=PARTS_SECONDS).run(self.cloud, self.sandbox_id)

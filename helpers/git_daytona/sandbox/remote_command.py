@@ -29,8 +29,7 @@ from git_daytona.transfer import leases
 JOIN_SECONDS = 30.0
 """Limit of one call; it waits for news for LONGEST at most."""
 MOMENT, LONGEST = 150, 1000
-"""How long the first call waits for the command's end, and a later one for news: hundredths of a
-second."""
+"""Hundredths of a second: of the first call, for the end; of later ones, for news."""
 PIECE_BYTES = 6 * 1024 * 1024
 """The most output that one call brings of each stream."""
 LARGE_BYTES = 16 * 1024 * 1024
@@ -100,14 +99,10 @@ class RemoteCommand:
             raise CutShort("the sandbox was deleted while this ran, and a new one has been made")
         wanted = self._wanted
         words = (
-            self._id,
-            wanted.directory,
-            PROJECT,
-            str(wanted.seconds),
+            *(self._id, wanted.directory, PROJECT, str(wanted.seconds)),
             "merged" if wanted.merged else "apart",
             "whole" if wanted.whole else "more",
-            base64.b64encode(wanted.begin).decode(),
-            wanted.command,
+            *(base64.b64encode(wanted.begin).decode(), wanted.command),
         )
         runner = report.script(scripts.read("runner"), *words)
         return leases.patiently(lambda: self._join(sandbox_id, least, MOMENT, runner))
@@ -115,8 +110,7 @@ class RemoteCommand:
     def follow(self, least: int) -> News:
         """Wait for news, at least so many hundredths of a second. Raises CutShort where it was
         ended from outside; then the news is the error's ``news``."""
-        least = 0 if self.behind else least
-        most = 0 if self.behind else LONGEST
+        least, most = (0, 0) if self.behind else (least, LONGEST)
         return self._join(self.sandbox_id, least, most, "")
 
     def _join(self, sandbox_id: str, least: int, most: int, runner: str) -> News:
@@ -125,22 +119,18 @@ class RemoteCommand:
         line = report.line(scripts.read("attach"), *words)
         before, self.sandbox_id = self.sandbox_id, sandbox_id
         try:
-            answer = self._cloud.execute(sandbox_id, line, timeout=JOIN_SECONDS).output
-            if (found := self._pattern.search(answer)) is None:
-                # the script was ended: what became of the command?
+            for _ in range(2):  # where the script was ended: what became of the command?
                 answer = self._cloud.execute(sandbox_id, line, timeout=JOIN_SECONDS).output
-                found = self._pattern.search(answer)
+                if found := self._pattern.search(answer):
+                    break
         except (ApiUnreachable, BadAnswer):  # all others are refusals
             raise
         except GitDaytonaError:
             self.sandbox_id = before
             raise
         if found is None:
-            raise BadAnswer(
-                "the sandbox's answer makes no sense",
-                hint="see whether it has sh, base64 and room on its disk",
-                details=answer[-1000:],
-            )
+            hint, details = "see whether it has sh, base64 and room on its disk", answer[-1000:]
+            raise BadAnswer("the sandbox's answer makes no sense", hint=hint, details=details)
         return self._read(found)
 
     @cached_property
@@ -185,9 +175,9 @@ class RemoteCommand:
             lambda: self._cloud.execute(self.sandbox_id, line, timeout=JOIN_SECONDS)
         )
         if self._id not in sent.output:
+            hint = "see whether its disk is full"
             raise SandboxCommandFailed(
-                "standard input could not be written in the sandbox",
-                hint="see whether its disk is full",
+                "standard input could not be written in the sandbox", hint=hint
             )
 
     @property

@@ -15,14 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from git_daytona.api.cloud import Cloud, Execution
-from git_daytona.base import log
-from git_daytona.base.errors import (
-    ApiUnreachable,
-    BadAnswer,
-    CutShort,
-    SandboxBusy,
-    SandboxCommandFailed,
-)
+from git_daytona.base import errors, log
 from git_daytona.base.secret import printable
 from git_daytona.git.refs import INVENTORY, MOST, PROJECT, is_ref, places
 from git_daytona.sandbox import scripts
@@ -69,8 +62,7 @@ class Report:
     """The commit for opencode/N: HEAD, or the branch's tip while it is rebased or bisected."""
     branch: str | None = None
     operation: str | None = None
-    """One of OPERATIONS; ``git`` is a command that holds the index, ``conflict`` one without a name
-    (of a stash)."""
+    """One of OPERATIONS; ``git`` holds the index, ``conflict`` has no name (of a stash)."""
     refs: dict[str, str] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     """What each of ``refs`` is called here: the same where that is possible."""
@@ -116,9 +108,8 @@ def line(source: str, *arguments: str) -> str:
 
 
 class Command:
-    """A shell script that is run by sh, with standard input closed, at most once: who asks again,
-    because the answer got lost or the sandbox had to be started, gets what became of the first
-    run."""
+    """A shell script for sh, with standard input closed, at most once: who asks again (an answer
+    got lost, the sandbox had to be started) gets what became of the first run."""
 
     def __init__(self, source: str, *arguments: str, timeout: float) -> None:
         self._id, self._timeout = secrets.token_hex(12), timeout
@@ -129,12 +120,14 @@ class Command:
     def run(self, cloud: Cloud, sandbox_id: str) -> Execution:
         """Raises CutShort where it has begun, or may have in another sandbox, and did not end."""
         if self._sandbox not in ("", sandbox_id):
-            raise CutShort("the sandbox was deleted while this ran, and a new one has been made")
+            raise errors.CutShort(
+                "the sandbox was deleted while this ran, and a new one has been made"
+            )
 
         def ask() -> Execution:
             try:
                 return cloud.execute(sandbox_id, self._line, timeout=self._timeout)
-            except (ApiUnreachable, BadAnswer):  # all others are refusals
+            except (errors.ApiUnreachable, errors.BadAnswer):  # all others are refusals
                 self._sandbox = sandbox_id
                 raise
 
@@ -146,20 +139,13 @@ class Command:
                 return result
         output = result.output[found.end() :]
         if found[2]:
-            raise CutShort(
+            raise errors.CutShort(
                 "the sandbox stopped while this ran, or something in it ended it", output=output
             )
         return Execution(result.status, output)
 
     def _mark(self, output: str) -> re.Match[str] | None:
         return next((found for found in _MARK.finditer(output) if found[1] == self._id), None)
-
-
-def run_once(
-    cloud: Cloud, sandbox_id: str, source: str, *arguments: str, timeout: float
-) -> Execution:
-    """Run a Command that nobody asks for again."""
-    return Command(source, *arguments, timeout=timeout).run(cloud, sandbox_id)
 
 
 def in_directory(source: str, *arguments: str, timeout: float) -> Command:
@@ -171,11 +157,10 @@ def in_directory(source: str, *arguments: str, timeout: float) -> Command:
 def _reported(
     cloud: Cloud, sandbox_id: str, place: str, source: str, *arguments: str, timeout: float
 ) -> Report:
-    """Run a script that reports on the repository at a place. Raises SandboxCommandFailed,
-    BadAnswer."""
+    """Run a script that reports on a repository. Raises SandboxCommandFailed, BadAnswer."""
     mark, source = secrets.token_hex(8), scripts.read("reset") + scripts.read("repository") + source
     words = (scripts.read("records"), source, mark, place, *arguments)
-    return parse(run_once(cloud, sandbox_id, *words, timeout=timeout), mark)
+    return parse(Command(*words, timeout=timeout).run(cloud, sandbox_id), mark)
 
 
 def prepare(
@@ -191,9 +176,10 @@ def prepare(
 
 def make_project(cloud: Cloud, sandbox_id: str) -> None:
     """Make an empty project directory for a session without sync. Raises SandboxCommandFailed."""
-    result = run_once(cloud, sandbox_id, 'mkdir -p "$1"', PROJECT, timeout=PREPARE_SECONDS)
+    command = Command('mkdir -p "$1"', PROJECT, timeout=PREPARE_SECONDS)
+    result = command.run(cloud, sandbox_id)
     if result.status != 0:
-        raise SandboxCommandFailed(
+        raise errors.SandboxCommandFailed(
             f"cannot make {PROJECT} in the sandbox: {printable(result.output)[:300]}",
             hint="try again, or use another snapshot",
         )
@@ -210,12 +196,10 @@ def report(
     submodules: Sequence[str] = (),
 ) -> Report:
     """Commit what is pending and report what is there, in one call. Raises what ``refs`` does.
-
     ``purpose`` is ``adopt``, ``new``, ``push``, ``aside`` or nothing; what they do is in
-    scripts/report.sh.
-    ``known`` asks for an inventory, too, without what these objects hold, which are here already.
-    Of ``submodules``, paths, there has been a report already: what they hold is not named again.
-    """
+    scripts/report.sh. ``known`` asks for an inventory, too, without what these objects hold, which
+    are here already. Of ``submodules``, paths, there has been a report already: what they hold is
+    not named again."""
     inventory = "" if known is None else scripts.read("inventory")
     source = f"known='{' '.join((known or ())[:KNOWN])}'\n{_beside(place, submodules)}" + "".join(
         (scripts.read("ports"), scripts.read("look"), inventory, scripts.read("report"))
@@ -224,11 +208,11 @@ def report(
     with log.event("sandbox.report", sandbox=sandbox_id) as event:
         found = leases.patiently(
             lambda: _reported(cloud, sandbox_id, place, *words, timeout=REPORT_SECONDS),
-            kinds=(SandboxBusy,),
+            kinds=(errors.SandboxBusy,),
         )
         event.update(head=found.head, operation=found.operation)
         if known is not None and not (found.inventory.complete or found.missing):
-            raise SandboxCommandFailed(
+            raise errors.SandboxCommandFailed(
                 "the sandbox did not say what it holds besides its branches",
                 hint="'git daytona exec N -- git status' shows what its git says",
             )
@@ -258,8 +242,8 @@ def merge(cloud: Cloud, sandbox_id: str, commit: str, message: str, place: str =
 
 def ports(cloud: Cloud, sandbox_id: str) -> list[int]:
     """List the TCP ports that the sandbox's own processes listen on, in one API call."""
-    source = scripts.read("ports") + "listening"
-    words = run_once(cloud, sandbox_id, source, timeout=PREPARE_SECONDS).output.split()
+    command = Command(scripts.read("ports") + "listening", timeout=PREPARE_SECONDS)
+    words = command.run(cloud, sandbox_id).output.split()
     return [int(word, 16) for word in words if _PORT.fullmatch(word)][:PORTS]
 
 
@@ -288,12 +272,12 @@ def parse(result: Execution, mark: str) -> Report:
     if ended or found.missing is not None:
         return found
     if result.status == CANNOT_WRITE:  # what it said got lost
-        raise SandboxCommandFailed(
+        raise errors.SandboxCommandFailed(
             "nothing can be written in the sandbox: its disk is full",
             hint="make room there: git daytona exec N -- df -h; its work is still in it",
             details=printable(result.output[-2000:]),
         )
-    raise SandboxCommandFailed(
+    raise errors.SandboxCommandFailed(
         f"the sandbox's git did not finish (exit status {result.status})",
         hint="'git daytona exec N -- git status' shows what it says",
         details=printable(result.output[-2000:]),
@@ -360,34 +344,32 @@ def _read(found: Report, key: str, value: str) -> None:
             found.inventory.complete = True
 
 
-def _failed(key: str, value: str) -> SandboxCommandFailed:
+def _failed(key: str, value: str) -> errors.SandboxCommandFailed:
     text = _shown(value, 500)
     match key:
         case "busy":
-            return SandboxBusy(
+            return errors.SandboxBusy(
                 "the agent's git changed the repository while it was being synced",
                 hint="it is tried again; or sync once it is done",
             )
         case "refused":
-            return SandboxCommandFailed(
+            return errors.SandboxCommandFailed(
                 f"the sandbox's git refuses its repository: {text}",
                 hint="mend it there: git daytona exec N -- git status; or remove its .git, and the"
                 " next sync makes it again from what is here",
             )
         case "moved":
-            return SandboxCommandFailed(
+            return errors.SandboxCommandFailed(
                 f"the project was moved in the sandbox, to {text}",
                 hint=f"move it back: git daytona exec N -- mv {shlex.quote(text)} {PROJECT}",
             )
-    return SandboxCommandFailed(
+    return errors.SandboxCommandFailed(
         text, hint="'git daytona exec N -- COMMAND' lets you look into the sandbox"
     )
 
 
 def _oid(text: str) -> str:
     if not _OID.fullmatch(text):
-        raise BadAnswer(
-            "the sandbox reported an invalid commit id",
-            hint="look into it: git daytona exec N -- git log",
-        )
+        hint = "look into it: git daytona exec N -- git log"
+        raise errors.BadAnswer("the sandbox reported an invalid commit id", hint=hint)
     return text

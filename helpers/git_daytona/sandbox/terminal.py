@@ -18,15 +18,16 @@ import termios
 import threading
 import time
 import tty
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from git_daytona.api.cloud import Cloud
 from git_daytona.api.failures import from_status
 from git_daytona.api.toolbox import TerminalAddress
-from git_daytona.base import log, progress
+from git_daytona.base import log, progress, signals
 from git_daytona.base.errors import ConnectionClosed, GitDaytonaError, SandboxCommandFailed
 from git_daytona.base.secret import printable
 from git_daytona.git.refs import PROJECT
@@ -61,13 +62,11 @@ def is_there() -> bool:
 def join(cloud: Cloud, sandbox_id: str, directory: str, command: str = "") -> int:
     """Join our terminal to a login shell in the sandbox, in the directory (else the project, or the
     home directory), or to a command that takes the shell's place, until it ends; return its exit
-    status, 128+N after signal N.
-
-    Raises ConnectionClosed where the connection breaks for good, and what opening it raises.
-    """
+    status, 128+N after signal N. Raises ConnectionClosed where the connection breaks for good."""
     mark = secrets.token_hex(12)
     words = (scripts.read("terminal"), mark, directory, PROJECT, command, secrets.token_hex(8))
-    found = report.run_once(cloud, sandbox_id, *words, timeout=CONNECT_SECONDS).output.splitlines()
+    opening = report.Command(*words, timeout=CONNECT_SECONDS).run(cloud, sandbox_id)
+    found = opening.output.splitlines()
     place = found[0] if found and found[0] in (directory, PROJECT) else None
     typed = f" exec sh {shlex.quote(found[1])}\r" if command and len(found) == 2 else ""
     if command and not typed:
@@ -166,8 +165,7 @@ class _Joined:
 
         from git_daytona.api import network  # TLS is not loaded by what needs no terminal
 
-        screen = self.screen
-        screen.start()
+        self.screen.start()
 
         async def refuse(*_: object) -> None:
             raise aiohttp.ClientError("redirected")  # what is typed is for this server alone
@@ -200,9 +198,9 @@ class _Joined:
                     continue
                 try:
                     with _raw(sys.stdin.fileno()):
-                        status = _status(await self._converse(socket, screen))
+                        status = _status(await self._converse(socket))
                         if status is not None:
-                            screen.finish()
+                            self.screen.finish()
                 finally:
                     await socket.close()
                 if self.ended_by:
@@ -217,7 +215,7 @@ class _Joined:
             return self.cloud.why_refused(self.sandbox_id, doing)
         return from_status(status, "", f"{doing} the sandbox", self.cloud.settings, {})
 
-    async def _converse(self, socket: "aiohttp.ClientWebSocketResponse", screen: _Screen) -> str:
+    async def _converse(self, socket: "aiohttp.ClientWebSocketResponse") -> str:
         """Pass on what is typed and shown until one ends; return the reason in the close frame."""
         loop, resized = asyncio.get_running_loop(), asyncio.Event()
         keys: asyncio.Queue[bytes] = asyncio.Queue()
@@ -239,19 +237,21 @@ class _Joined:
                 loop.remove_reader(sys.stdin.fileno())
                 end(signal.SIGHUP)
 
+        acts: dict[int, Callable[[], None]] = {each: partial(end, each) for each in ENDED_BY}
+        acts |= {signal.SIGINT: partial(keys.put_nowait, b"\x03"), signal.SIGWINCH: resized.set}
+
+        def signalled(number: int) -> None:
+            # not the loop's own handling of signals, which would end interrupt_waits()
+            loop.call_soon_threadsafe(acts[number])
+
         loop.add_reader(sys.stdin.fileno(), read)
-        for number in ENDED_BY:
-            loop.add_signal_handler(number, end, number)
-        loop.add_signal_handler(signal.SIGINT, keys.put_nowait, b"\x03")
-        loop.add_signal_handler(signal.SIGWINCH, resized.set)
         works = (_type(socket, keys), self._follow_size(resized))
         tasks = [asyncio.create_task(work) for work in works]
         try:
-            return await _show(socket, screen)
+            with signals.handling((*ENDED_BY, signal.SIGINT, signal.SIGWINCH), signalled):
+                return await _show(socket, self.screen)
         finally:
             loop.remove_reader(sys.stdin.fileno())
-            for number in (*ENDED_BY, signal.SIGINT, signal.SIGWINCH):
-                loop.remove_signal_handler(number)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

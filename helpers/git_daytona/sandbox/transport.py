@@ -1,5 +1,4 @@
-"""Which way commits travel between a sandbox and the repository: SSH or, where that is blocked, the
-API."""
+"""Which way commits travel: by SSH or, where that is blocked, through the API."""
 
 import hashlib
 import socket
@@ -68,17 +67,13 @@ class Transport:
     ) -> None:
         """Fetch the sandbox's refs, name to object id, by explicit refspecs; ``here`` are commits
         of its branches that the repository has. Raises TransferFailed and its kinds."""
-        self._either(
-            lambda blocked: self.transfers.fetch(
-                *(self.repository, sandbox_id, refspecs),
-                show=self.show,
-                blocked=blocked,
-                place=self.place,
-            ),
-            lambda packs: packs.fetch(
-                self.repository, sandbox_id, refs, refspecs, here=here, show=self.show
-            ),
-        )
+
+        def over_ssh(blocked: Callable[[], bool]) -> None:
+            words, place = (self.repository, sandbox_id, refspecs), self.place
+            self.transfers.fetch(*words, show=self.show, blocked=blocked, place=place)
+
+        packs = Packs(self.transfers, self.repository, sandbox_id, self.place)
+        self._either(over_ssh, lambda: packs.fetch(refs, refspecs, here, self.show))
 
     def push(
         self,
@@ -103,12 +98,8 @@ class Transport:
                     place=self.place,
                 )
 
-        self._either(
-            over_ssh,
-            lambda packs: packs.push(
-                self.repository, sandbox_id, refspec, there=there, relaxed=relaxed
-            ),
-        )
+        packs = Packs(self.transfers, self.repository, sandbox_id, self.place)
+        self._either(over_ssh, lambda: packs.push(refspec, there, relaxed))
 
     @contextmanager
     def _cut(self) -> Iterator[Repository]:
@@ -126,11 +117,10 @@ class Transport:
             yield apart
 
     def _either(
-        self, over_ssh: Callable[[Callable[[], bool]], object], by_api: Callable[[Packs], None]
+        self, over_ssh: Callable[[Callable[[], bool]], object], by_api: Callable[[], None]
     ) -> None:
-        packs = Packs(self.transfers, self.place)
         if self._through_api():
-            by_api(packs)
+            by_api()
             return
         try:
             # A sandbox that is stopped, or just starting, looks the same to ssh; but then the
@@ -138,8 +128,9 @@ class Transport:
             over_ssh(lambda: self._way == "auto" and not _answers(self.transfers.policy.endpoint()))
         except Blocked as problem:
             log.logger.warning("transport: %s", problem.message)
-            by_api(packs)
-            self._note_blocked()
+            by_api()
+            files.write_whole(self._note, b"")
+            self.tell("SSH to the gateway is blocked: for an hour, commits go through the API")
 
     @cached_property
     def _way(self) -> str:
@@ -148,23 +139,18 @@ class Transport:
         return preferences.load(self.repository.directory).transport()
 
     def _through_api(self) -> bool:
-        return self._way == "api" or (self._way == "auto" and self._is_blocked())
+        if self._way != "auto":
+            return self._way == "api"
+        try:
+            return abs(time.time() - self._note.stat().st_mtime) < BLOCKED_SECONDS
+        except OSError:
+            return False
 
     @property
     def _note(self) -> Path:
         url = self.transfers.settings.api_url
         name = hashlib.sha256(url.encode()).hexdigest()[:16]
         return paths.own_state() / f"ssh-blocked-{name}"
-
-    def _is_blocked(self) -> bool:
-        try:
-            return abs(time.time() - self._note.stat().st_mtime) < BLOCKED_SECONDS
-        except OSError:
-            return False
-
-    def _note_blocked(self) -> None:
-        files.write_whole(self._note, b"")
-        self.tell("SSH to the gateway is blocked: for an hour, commits go through the API")
 
 
 def _answers(gateway: Endpoint) -> bool:

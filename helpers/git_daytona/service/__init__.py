@@ -1,2 +1,1 @@
-"""The side of the programs that run agents: OpenCode's plugin over JSON-RPC, and `git daytona
-hook`."""
+"""For programs that run agents: OpenCode's plugin over JSON-RPC, and `git daytona hook`."""

@@ -1,5 +1,4 @@
-"""While a turn goes on: its sandbox is kept awake, and brought back every few minutes; and what
-destroys itself is brought back before."""
+"""Keeping a turn's sandbox awake, and bringing back work: now and then, and before it is lost."""
 
 import math
 import threading
@@ -22,8 +21,7 @@ from git_daytona.settings import preferences
 TICK_SECONDS = 15.0
 """Between two looks at the turns that go on: what is shorter costs no API call."""
 SILENT_SECONDS = 2 * 3600.0
-"""A turn of which nothing is heard for so long counts as ended: its end got lost, or it waits for
-somebody who is gone."""
+"""A turn of which nothing is heard for so long counts as ended: its end may have got lost."""
 RETRY_SECONDS = 60.0
 """Between two tries to keep a sandbox awake that fail, where the server asks for no more."""
 OFTEN_SECONDS = 60.0
@@ -34,8 +32,7 @@ PARTS = 3
 
 @dataclass(frozen=True)
 class Moment:
-    """A moment of both clocks. A laptop's sleep stops the one, and somebody may set the other:
-    what has passed is the longer of both."""
+    """A moment of both clocks: a laptop's sleep stops one, somebody may set the other."""
 
     monotonic: float
     wall: float
@@ -69,12 +66,9 @@ class _Turn:
 
 
 class Awake:
-    """The turns of a service, by the ids of their sessions' roots. Safe for many threads. One
-    thread of its own, while there is a turn, or a sandbox that destroys itself.
-
-    ``sync(root, end)`` has a session brought back in the background; ``end`` says of one whose
-    sandbox is about to destroy itself what will happen.
-    """
+    """The turns of a service, by the ids of their sessions' roots. Safe for many threads; one of
+    its own looks at them. ``sync(root, end)`` has a session brought back in the background; ``end``
+    says of one whose sandbox is about to destroy itself what will happen."""
 
     def __init__(self, workspace: Workspace, sync: Callable[[str, str], None]) -> None:
         self._workspace, self._sync = workspace, sync
@@ -184,8 +178,13 @@ class Awake:
             info = self._keep_awake(coordinator, session, root, turn)
         if self._calls[root]:
             turn.used = True
-        if info and session.number is not None and self._is_due(coordinator, turn, info, moment):
-            self._bring(root, turn, info, moment)
+        near = info is not None and info.seconds_left(moment.wall) < BEFORE_SECONDS
+        if not (info and session.number and self._is_due(coordinator, turn, info, moment, near)):
+            return
+        with self._changed:
+            turn.synced, turn.used = moment, False
+            turn.end = info.destroyed_at if near else None
+        self._sync(root, dangers(info)[0] if near else "")
 
     def _drop(self, root: str, turn: _Turn) -> None:
         with self._changed:
@@ -215,10 +214,10 @@ class Awake:
             log.logger.warning("awake: session=%s %s", root, problem.message)
         return info
 
+    @staticmethod
     def _is_due(
-        self, coordinator: Coordinator, turn: _Turn, info: SandboxInfo, moment: Moment
+        coordinator: Coordinator, turn: _Turn, info: SandboxInfo, moment: Moment, near: bool
     ) -> bool:
-        near = info.seconds_left(moment.wall) < BEFORE_SECONDS
         if near and turn.end != info.destroyed_at:
             return True
         passed = moment.since(turn.synced)
@@ -228,10 +227,3 @@ class Awake:
             minutes = preferences.load(coordinator.directory).sync_every()
             turn.every = minutes * 60 if minutes else math.inf
         return near or info.is_spot or passed >= turn.every
-
-    def _bring(self, root: str, turn: _Turn, info: SandboxInfo, moment: Moment) -> None:
-        near = info.seconds_left(moment.wall) < BEFORE_SECONDS
-        with self._changed:
-            turn.synced, turn.used = moment, False
-            turn.end = info.destroyed_at if near else None
-        self._sync(root, dangers(info)[0] if near else "")

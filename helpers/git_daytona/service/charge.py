@@ -9,7 +9,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -26,8 +26,7 @@ STAMP_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class Stamp:
-    """An OpenCode that has the plugin: its version and process, the directory and the project it
-    works in, and the tools that are ours there."""
+    """An OpenCode with the plugin, where it works, and which tools are ours there."""
 
     version: str
     pid: int
@@ -54,38 +53,29 @@ def stamps() -> list[Stamp]:
 
 
 def _read(path: Path) -> Stamp | None:
-    lock = path.with_suffix(".lock")
     try:
-        with files.lock(lock, seconds=0):
+        with suppress(BadSetting), files.lock(path.with_suffix(".lock"), seconds=0):
             path.unlink(missing_ok=True)
-        return None
     except TimedOut:  # its service holds it
-        pass
-    except BadSetting:
-        return None
-    try:
-        raw = json.loads(path.read_bytes()[:STAMP_BYTES])
-        tools = tuple(str(each) for each in raw["tools"])
-        texts = {name: str(raw[name]) for name in ("version", "directory", "project")}
-        return Stamp(pid=int(raw["pid"]), tools=tools, **texts)
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            raw = json.loads(path.read_bytes()[:STAMP_BYTES])
+            tools = tuple(str(each) for each in raw["tools"])
+            texts = {name: str(raw[name]) for name in ("version", "directory", "project")}
+            return Stamp(pid=int(raw["pid"]), tools=tools, **texts)
+    return None
 
 
 def unconfined(worktree: Path) -> list[int]:
-    """The processes of OpenCode that work in a worktree and do not have the plugin.
-
-    Linux only: elsewhere nothing says where a process works. OpenCode 2's terminal is not meant,
-    whose tools run in its background service (``doctor`` asks that).
-    """
+    """The processes of OpenCode that work in a worktree without the plugin; Linux only: elsewhere
+    nothing says where a process works. Not OpenCode 2's terminal, whose tools run in its background
+    service (``doctor`` asks that)."""
     known = {stamp.pid for stamp in stamps()}
     served = background() is not None
-    found = []
-    for pid, words in _processes(worktree):
-        alone = "--standalone" in words or "serve" in words
-        if pid not in known and (alone or not served):
-            found.append(pid)
-    return found
+    return [
+        pid
+        for pid, words in _processes(worktree)
+        if pid not in known and (not served or "--standalone" in words or "serve" in words)
+    ]
 
 
 def _processes(worktree: Path) -> Iterator[tuple[int, list[str]]]:

@@ -7,34 +7,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from git_daytona.base import log, paths
-from git_daytona.base.errors import (
-    ApiUnreachable,
-    Elsewhere,
-    Forbidden,
-    GitDaytonaError,
-    HostKeyRefused,
-    KeyRefused,
-    LimitReached,
-    NoKey,
-)
-from git_daytona.service import charge, host_tools
+from git_daytona.base import errors, log, paths
+from git_daytona.base.errors import GitDaytonaError
+from git_daytona.service import charge, host_tools, jsonrpc
 from git_daytona.service.charge import Stamp
 from git_daytona.service.events import Events
-from git_daytona.service.jsonrpc import (
-    FAILED,
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    Peer,
-    Refused,
-    Request,
-    text,
-)
-from git_daytona.service.previews import Previews
+from git_daytona.service.jsonrpc import Peer, Refused, Request, members, text
 from git_daytona.service.queues import Lane
 from git_daytona.service.toasts import Toasts, described
 from git_daytona.service.tool_calls import Shared, ToolCall
-from git_daytona.service.turns import Turns
 from git_daytona.service.workspace import Workspace
 from git_daytona.tools.context import Tool
 
@@ -45,14 +26,16 @@ CLOSE_SECONDS = 10.0
 CALLS_SECONDS = 5.0
 """How long it waits, before that, for tool calls to end what they run."""
 CALLS_AT_ONCE = 8
-"""Tool calls of one session that run at the same time; more of them wait, and never for another
-session's."""
+"""Tool calls of one session that run at once; more of them wait, for each other only."""
 ABORT_SECONDS = 2.0
 """How long a cancelled call has to say how far it came."""
 
 
-OF_THE_ENVIRONMENT = (NoKey, KeyRefused, ApiUnreachable)
-FOR_THE_USER = (*OF_THE_ENVIRONMENT, Forbidden, LimitReached, Elsewhere, HostKeyRefused)
+OF_THE_ENVIRONMENT = (errors.NoKey, errors.KeyRefused, errors.ApiUnreachable)
+FOR_THE_USER = (
+    *(*OF_THE_ENVIRONMENT, errors.Forbidden, errors.LimitReached),
+    *(errors.Elsewhere, errors.HostKeyRefused),
+)
 """Failures that an agent can do nothing about."""
 BACKGROUND = (
     "OpenCode's background service has the environment of the shell that started it: "
@@ -75,14 +58,11 @@ class Dispatcher:
     ) -> None:
         self._client = client
         self._stamp = ExitStack()
-        toasts = Toasts(peer.notify)
-        self.workspace = Workspace(directory, worktree, project_id, toasts)
-        self._previews = Previews(self.workspace, toasts)
-        self._turns = Turns(self.workspace, toasts, self._previews)
+        self.workspace = Workspace(directory, worktree, project_id, Toasts(peer.notify))
+        self._shared = Shared(self.workspace)
+        self._turns, self._previews = self._shared.turns, self._shared.previews
         self._events = Events(peer, self.workspace, self._turns)
-        self._shared = Shared(
-            self.workspace, toasts, self._turns, self._previews, self._events.origin
-        )
+        self._shared.origin = self._events.origin
         self._tools = tools
         self._lock = threading.Lock()
         self._lanes: dict[str, Lane] = {}
@@ -94,9 +74,9 @@ class Dispatcher:
         name, session_id = text(request.params, "name"), text(request.params, "sessionID")
         arguments = request.params.get("arguments")
         if not isinstance(arguments, dict):
-            raise Refused(INVALID_PARAMS, "'arguments' must be an object")
+            raise Refused(jsonrpc.INVALID_PARAMS, "'arguments' must be an object")
         if name not in self._tools:
-            raise Refused(INVALID_PARAMS, f"there is no tool '{name[:80]}'")
+            raise Refused(jsonrpc.INVALID_PARAMS, f"there is no tool '{name[:80]}'")
         call = ToolCall(self._shared, request, self._tools[name], arguments, session_id)
         with self._lock:
             self._calls[request.id] = call
@@ -104,22 +84,20 @@ class Dispatcher:
         lane.submit(lambda: self._run(call))
 
     def event(self, request: Request) -> None:
-        properties = request.params.get("properties")
-        self._events.handle(
-            text(request.params, "type"), properties if isinstance(properties, dict) else {}
-        )
+        properties = members(request.params.get("properties"))
+        self._events.handle(text(request.params, "type"), properties)
         request.answer(None)
 
     def guard(self, request: Request) -> None:
         tool = text(request.params, "tool")
-        names = {
-            key: [str(each) for each in request.params.get(key) or ()]
-            for key in ("builtin", "servers")
-        }
+        builtin, servers = (
+            [str(each) for each in request.params.get(key) or ()] for key in ("builtin", "servers")
+        )
 
         def look() -> None:
             allowed = host_tools.opted_in(self.workspace.directory)
-            request.answer({"refusal": host_tools.refusal(tool, **names, allowed=allowed)})
+            why = host_tools.refusal(tool, builtin=builtin, servers=servers, allowed=allowed)
+            request.answer({"refusal": why})
 
         Lane("guard", 1).submit(look)
 
@@ -128,7 +106,7 @@ class Dispatcher:
         with self._lock:
             call = self._calls.get(id_) if isinstance(id_, (str, int, float)) else None
         if call is not None:
-            aborted = Refused(FAILED, "aborted", {"kind": "Cancelled"})
+            aborted = Refused(jsonrpc.FAILED, "aborted", {"kind": "Cancelled"})
             late = threading.Timer(ABORT_SECONDS, call.request.refuse, (aborted,))
             late.daemon = True
             late.start()
@@ -146,13 +124,7 @@ class Dispatcher:
             tools=tuple(str(each) for each in tools) if isinstance(tools, list) else (),
         )
 
-        def leave() -> None:
-            try:
-                charge.leave(stamp, self._stamp)
-            except GitDaytonaError as problem:  # it is only told to people
-                log.logger.warning("no stamp: %s", problem.message)
-
-        Lane("stamp", 1).submit(leave)
+        Lane("stamp", 1).submit(lambda: charge.leave(stamp, self._stamp))
         request.answer(None)
 
     def _run(self, call: ToolCall) -> None:
@@ -176,17 +148,16 @@ class Dispatcher:
                 hint = f"{problem.hint or ''}; {BACKGROUND}".removeprefix("; ")
                 problem = problem.but(hint=hint)
             if isinstance(problem, FOR_THE_USER):
-                self._shared.toasts.unavailable(problem)
-            log.logger.info(
-                "tool %s session=%s %s: %s", name, call.session_id, kind, problem.message
-            )
-            request.refuse(
-                Refused(FAILED, described(problem), {"kind": kind, "hint": problem.hint})
-            )
+                # the agent is told, too, and may not pass it on
+                self.workspace.toasts.failed("Daytona is not available", problem)
+            words = (name, call.session_id, kind, problem.message)
+            log.logger.info("tool %s session=%s %s: %s", *words)
+            data = {"kind": kind, "hint": problem.hint}
+            request.refuse(Refused(jsonrpc.FAILED, described(problem), data))
         except Exception:  # noqa: BLE001 — the traceback goes to the log only
             log.logger.exception("tool %s: internal error", name)
             report = f"internal error; please report it with the end of '{paths.log_file()}'"
-            request.refuse(Refused(INTERNAL_ERROR, report))
+            request.refuse(Refused(jsonrpc.INTERNAL_ERROR, report))
         finally:
             with self._lock:
                 self._calls.pop(request.id, None)

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from git_daytona.base.errors import GitDaytonaError
-from git_daytona.service.jsonrpc import Closed, Peer, Refused, word
+from git_daytona.service.jsonrpc import Closed, Peer, Refused, members, word
 from git_daytona.service.queues import Lane
 from git_daytona.sessions import working
 
@@ -26,8 +26,7 @@ DEPTH = 20
 
 
 class Events:
-    """Sub-agents' sessions use the sandbox of their root. Safe for many threads; ``handle`` never
-    blocks."""
+    """Sub-agents use the sandbox of their root. Safe for many threads; ``handle`` never blocks."""
 
     def __init__(self, peer: Peer, workspace: "Workspace", turns: "Turns") -> None:
         self._peer, self._workspace, self._turns = peer, workspace, turns
@@ -45,7 +44,7 @@ class Events:
 
     def handle(self, kind: str, properties: Mapping[str, Any]) -> None:
         """One event of OpenCode's; one that we do not know, or names no session, is ignored."""
-        info, status = (_object(properties.get(name)) for name in ("info", "status"))
+        info = members(properties.get("info"))
         session_id = word(properties, "sessionID") or word(info, "id")
         if session_id is None:
             return
@@ -53,21 +52,18 @@ class Events:
             self._called(session_id, info.get("title"))
         if kind == "session.created":
             self._born(session_id, word(info, "parentID") or word(properties, "parentID"))
-        elif kind == "session.prompted":
-            self._prompted(session_id, info.get("prompt"))
+        elif kind == "session.prompted" and (prompt := word(info, "prompt")):
+            with self._lock:
+                self._prompts.setdefault(session_id, prompt.strip().partition("\n")[0])
         elif kind == "session.deleted":
             self._deleted(session_id, info)
-        elif kind in ("session.idle", "session.status") and self._is_root(session_id):
+        elif kind in ("session.idle", "session.status") and not self._parents.get(session_id):
+            status = members(properties.get("status"))
             idle = kind == "session.idle" or status.get("type") == "idle"
             self._notes.submit(lambda: self.note_title(session_id))
             self._notes.submit(lambda: self._note_turn(session_id, idle=idle))
             # A sub-agent's end is not the turn's: its root goes on, and ends later.
             (self._turns.ended if idle else self._turns.begun)(session_id)
-
-    def _prompted(self, session_id: str, prompt: object) -> None:
-        if isinstance(prompt, str):
-            with self._lock:
-                self._prompts.setdefault(session_id, prompt.strip().partition("\n")[0])
 
     def _deleted(self, session_id: str, info: Mapping[str, Any]) -> None:
         with self._lock:
@@ -82,8 +78,7 @@ class Events:
         OpenCode, were restarted) is looked up in the state file, and else asked for."""
         current = session_id
         for _ in range(DEPTH):
-            parent = self._parent(current)
-            if parent is None:
+            if (parent := self._parent(current)) is None:
                 break
             current = parent
         return current
@@ -102,26 +97,23 @@ class Events:
         return found
 
     def _forked_from(self, session_id: str) -> list[str]:
-        """What the client says; nothing where it cannot say."""
-        try:
-            answer = self._peer.ask("fork", {"sessionID": session_id}).result(PARENT_SECONDS)
-        except (Refused, Closed, TimeoutError):
-            return []
-        ids = _object(answer).get("sessionIDs")
+        ids = self._ask("fork", session_id).get("sessionIDs")
         return [each for each in ids if isinstance(each, str)] if isinstance(ids, list) else []
+
+    def _ask(self, what: str, session_id: str) -> Mapping[str, Any]:
+        """What the client says of a session; nothing where it cannot say."""
+        try:
+            return members(self._peer.ask(what, {"sessionID": session_id}).result(PARENT_SECONDS))
+        except (Refused, Closed, TimeoutError):
+            return {}
 
     def _parent(self, session_id: str) -> str | None:
         with self._lock:
             if session_id in self._parents:
                 return self._parents[session_id]
         found = self._workspace.coordinator().state.root_of(session_id)
-        if found is None:
-            try:
-                answer = self._peer.ask("parent", {"sessionID": session_id}).result(PARENT_SECONDS)
-                found = word(_object(answer), "parentID")
-            # a client that cannot say: its sessions have no sub-agents
-            except (Refused, Closed, TimeoutError):
-                found = None
+        if found is None:  # with a client that cannot say, sessions have no sub-agents
+            found = word(self._ask("parent", session_id), "parentID")
         self._born(session_id, found if found != session_id else None)
         with self._lock:
             return self._parents.get(session_id)
@@ -130,14 +122,11 @@ class Events:
         with self._lock:
             self._parents[session_id] = parent
         if parent is not None:
-            self._notes.submit(lambda: self._note(session_id))
+            self._notes.submit(lambda: self._note_child(session_id))
 
-    def _note(self, session_id: str) -> None:
-        try:
-            self._workspace.coordinator().state.note_child(session_id, self.root(session_id))
-        # only needed after a restart; the tool call reports what is wrong
-        except GitDaytonaError:
-            pass
+    def _note_child(self, session_id: str) -> None:
+        """Record whose sandbox a sub-agent uses, for after a restart."""
+        self._workspace.coordinator().state.note_child(session_id, self.root(session_id))
 
     def _called(self, session_id: str, title: object) -> None:
         """A session's title, which OpenCode repeats with everything that happens in it."""
@@ -172,16 +161,5 @@ class Events:
         if idle:
             self._working.pop(session_id, ExitStack()).close()
         elif session_id not in self._working:
-            try:
-                mark = working.mark(self._workspace.coordinator().git_dir, session_id)
-                self._working.setdefault(session_id, ExitStack()).enter_context(mark)
-            except GitDaytonaError:  # it is only for people's eyes
-                pass
-
-    def _is_root(self, session_id: str) -> bool:
-        with self._lock:
-            return self._parents.get(session_id) is None
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
+            mark = working.mark(self._workspace.coordinator().git_dir, session_id)
+            self._working.setdefault(session_id, ExitStack()).enter_context(mark)

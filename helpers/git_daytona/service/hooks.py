@@ -4,13 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from git_daytona.base.errors import GitDaytonaError, NotFound, TransferFailed, UsageError
+from git_daytona.base.errors import GitDaytonaError, TransferFailed, UsageError
 from git_daytona.service import payloads
 from git_daytona.service.jsonrpc import Request, SilentPeer
-from git_daytona.service.previews import Previews
 from git_daytona.service.toasts import Toasts
 from git_daytona.service.tool_calls import Shared, ToolCall
-from git_daytona.service.turns import Turns
 from git_daytona.service.workspace import Workspace
 from git_daytona.sessions import recovery
 from git_daytona.sessions.coordinator import Coordinator
@@ -18,38 +16,31 @@ from git_daytona.tools.registry import TOOLS
 
 
 class Hook:
-    """One event. ``tell`` gets a line for people now and then; ``run`` returns what goes to
-    standard output, or None."""
+    """One event; ``tell`` gets a line for people now and then."""
 
     def __init__(self, payload: bytes, directory: Path, tell: Callable[[str], None]) -> None:
         self._payload = payloads.parse(payload)
         place = payloads.directory(self._payload, directory)
         self._tell = tell
         self._peer = SilentPeer(tell)
-        self._toasts = Toasts(self._peer.notify)
-        self._workspace = Workspace(place, str(place), None, self._toasts)
+        self._workspace = Workspace(place, str(place), None, Toasts(self._peer.notify))
 
     def run(self, event: str) -> dict[str, Any] | None:
-        """Raises what the event's work raises; nothing is left running."""
-        coordinator = self._workspace.coordinator()
+        """Return what goes to standard output, or None. Raises what the event's work raises."""
+        works: dict[str, Callable[[Coordinator], dict[str, Any] | None]] = {
+            "session.created": self._created,
+            "session.idle": self._idle,
+            "session.deleted": self._deleted,
+            "shutdown": self._shutdown,
+            "tool": self._tool,
+        }
         try:
-            match event:
-                case "session.created":
-                    self._created(coordinator)
-                case "session.idle":
-                    self._idle(coordinator, self._root(coordinator))
-                case "session.deleted":
-                    self._deleted(coordinator)
-                case "shutdown":
-                    self._shutdown(coordinator)
-                case "tool":
-                    return self._tool(self._root(coordinator))
-            return None
+            return works[event](self._workspace.coordinator())
         finally:
             self._workspace.close()
 
     def _created(self, coordinator: Coordinator) -> None:
-        if parent := self._text("parent"):
+        if parent := payloads.text(self._payload, "parent"):
             coordinator.state.note_child(
                 self._need_session(), coordinator.state.root_of(parent) or parent
             )
@@ -58,7 +49,8 @@ class Hook:
         for line in (*found.done, *found.failed):
             self._tell(line)
 
-    def _idle(self, coordinator: Coordinator, root: str) -> None:
+    def _idle(self, coordinator: Coordinator) -> None:
+        root = self._root(coordinator)
         session = coordinator.state.get(root)
         synced = session is not None and session.number is not None and root == self._need_session()
         if session and synced and coordinator.syncs_on_idle(session):
@@ -68,13 +60,8 @@ class Hook:
         session_id = self._need_session()
         if self._root(coordinator) != session_id:  # a sub-agent's: its root goes on
             return
-        try:
-            outcome = coordinator.delete(session_id)
-        except NotFound:
-            if coordinator.state.get(session_id) is not None:
-                raise
-            return  # a chat that never used a tool
-        self._tell(outcome.message if outcome else "its sandbox is gone")
+        if said := self._workspace.delete(session_id):
+            self._tell(said)
 
     def _shutdown(self, coordinator: Coordinator) -> None:
         failed = []
@@ -85,27 +72,20 @@ class Hook:
                 except GitDaytonaError as problem:
                     failed.append(f"session {session.number}: {problem.message}")
         if failed:
-            raise TransferFailed(
-                "; ".join(failed),
-                hint="'git daytona status' shows each; 'git daytona recover' tries again",
-            )
+            hint = "'git daytona status' shows each; 'git daytona recover' tries again"
+            raise TransferFailed("; ".join(failed), hint=hint)
 
-    def _tool(self, root: str) -> dict[str, Any]:
+    def _tool(self, coordinator: Coordinator) -> dict[str, Any]:
+        root = self._root(coordinator)
         name, arguments = self._payload.get("tool"), self._payload.get("arguments", {})
         tool = next((each for each in TOOLS if each.name == name), None)
         if tool is None:
-            raise UsageError(
-                "'tool' does not name a tool",
-                hint=f"one of: {', '.join(each.name for each in TOOLS)}",
-            )
+            hint = f"one of: {', '.join(each.name for each in TOOLS)}"
+            raise UsageError("'tool' does not name a tool", hint=hint)
         if not isinstance(arguments, dict):
             raise UsageError("'arguments' must be an object", hint="see git-daytona-hooks(7)")
-        previews = Previews(self._workspace, self._toasts)
-        shared = Shared(
-            self._workspace, self._toasts, Turns(self._workspace, self._toasts, previews), previews
-        )
         request = Request(self._peer, 1, "tool", {}, wants_answer=False)
-        call = ToolCall(shared, request, tool, arguments, root)
+        call = ToolCall(Shared(self._workspace), request, tool, arguments, root)
         return call.answer(call.run())
 
     def _root(self, coordinator: Coordinator) -> str:
@@ -113,13 +93,8 @@ class Hook:
         return coordinator.state.root_of(session_id) or session_id
 
     def _need_session(self) -> str:
-        session_id = self._text("session")
+        session_id = payloads.text(self._payload, "session")
         if not session_id:
-            raise UsageError(
-                "the event names no session",
-                hint="give it as 'sessionID' (or 'session_id') in the JSON object",
-            )
+            hint = "give it as 'sessionID' (or 'session_id') in the JSON object"
+            raise UsageError("the event names no session", hint=hint)
         return session_id
-
-    def _text(self, what: str) -> str:
-        return payloads.text(self._payload, what)

@@ -25,11 +25,8 @@ _YES = {"true", "yes", "on", "1"}
 
 def opted_in(directory: Path, environ: Mapping[str, str] | None = None) -> frozenset[str] | None:
     """The tools that the user lets act on the machine (None: all): ``true`` or names, from the
-    environment, else git's configuration.
-
-    Never from a file of the repository (``.env``, ``.opencode``), which may come from a stranger;
-    ``.git/config`` is the user's.
-    """
+    environment, else git's configuration. Never from a file of the repository (``.env``,
+    ``.opencode``), which may come from a stranger; ``.git/config`` is the user's."""
     env = os.environ if environ is None else environ
     value = env.get(VARIABLE, "").strip()
     if not value:
@@ -46,8 +43,7 @@ def refusal(
 ) -> str:
     """Why a tool may not run; empty if it may. ``builtin`` are the tools that OpenCode and its
     plugins register, ``servers`` the MCP servers of the user's configuration: what those offer
-    (``SERVER_TOOL``) runs where the user put it.
-    """
+    (``SERVER_TOOL``) runs where the user put it."""
     if allowed is None or tool in allowed or tool in HARMLESS:
         return ""
     if tool not in builtin and any(

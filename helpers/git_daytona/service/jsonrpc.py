@@ -23,8 +23,7 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 FAILED = -32000
-"""Ours: what was asked for was refused or failed; ``data`` has ``kind`` (the class of the error)
-and ``hint``."""
+"""Ours: it was refused or failed; ``data`` has ``kind`` (the error's class) and ``hint``."""
 
 Id = str | int | float | None
 
@@ -50,6 +49,11 @@ def word(params: Mapping[str, Any], name: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+def members(value: object) -> Mapping[str, Any]:
+    """The members of an object; none of anything else."""
+    return value if isinstance(value, dict) else {}
+
+
 class Closed(Exception):
     """The other side is gone; no answer will come."""
 
@@ -59,7 +63,7 @@ class Request:
     dropped."""
 
     def __init__(
-        self, peer: "Peer", id_: Id, method: str, params: dict[str, Any], *, wants_answer: bool
+        self, peer: "Peer", id_: Id, method: str, params: Mapping[str, Any], *, wants_answer: bool
     ) -> None:
         self.peer, self.id, self.method, self.params = peer, id_, method, params
         self._open = wants_answer
@@ -80,8 +84,7 @@ class Request:
 
 
 class Peer:
-    """The other side. Safe for many threads; ``serve`` reads in one of them until the end of
-    input."""
+    """The other side. Safe for many threads; one of them reads, in ``serve``."""
 
     def __init__(self, source: BinaryIO, sink: int, handle: Callable[[Request], None]) -> None:
         self._source, self._sink, self._handle = source, sink, handle
@@ -91,16 +94,13 @@ class Peer:
         self._closed = False
 
     def serve(self) -> None:
-        """Read and handle line after line; returns at the end of input. ``handle`` must not block:
-        it hands on what takes time."""
+        """Handle line after line until the end of input. ``handle`` must not block."""
         try:
             while line := self._source.readline(LINE_BYTES + 1):
                 if len(line) > LINE_BYTES:
                     while line and not line.endswith(b"\n"):
                         line = self._source.readline(LINE_BYTES)
-                    self._complain(
-                        Refused(INVALID_REQUEST, f"a line is longer than {LINE_BYTES} bytes")
-                    )
+                    self._complain(INVALID_REQUEST, f"a line is longer than {LINE_BYTES} bytes")
                 elif line.strip():
                     self._receive(line)
         except (OSError, ValueError):  # closed under us
@@ -128,8 +128,7 @@ class Peer:
         return future
 
     def write(self, message: Mapping[str, Any]) -> None:
-        """Send one line. That nobody reads it any more is no error: the end of input says so,
-        too."""
+        """Send a line. That nobody reads it is no error: the end of input says so, too."""
         line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
         with self._writing:
             while line:
@@ -142,10 +141,10 @@ class Peer:
         try:
             message = json.loads(line)
         except (ValueError, RecursionError):
-            self._complain(Refused(PARSE_ERROR, "a line is no JSON"))
+            self._complain(PARSE_ERROR, "a line is no JSON")
             return
         if not isinstance(message, dict):
-            self._complain(Refused(INVALID_REQUEST, "a line is no object"))
+            self._complain(INVALID_REQUEST, "a line is no object")
         elif "method" in message:
             self._request(message)
         elif (future := self._asked.pop(str(message.get("id")), None)) is not None:
@@ -160,13 +159,7 @@ class Peer:
         id_, method, params = message.get("id"), message["method"], message.get("params", {})
         if isinstance(id_, bool) or not isinstance(id_, (str, int, float, type(None))):
             id_ = None
-        request = Request(
-            self,
-            id_,
-            str(method),
-            params if isinstance(params, dict) else {},
-            wants_answer="id" in message,
-        )
+        request = Request(self, id_, str(method), members(params), wants_answer="id" in message)
         if message.get("jsonrpc") != "2.0" or not isinstance(method, str):
             request.refuse(Refused(INVALID_REQUEST, "not a JSON-RPC 2.0 request"))
         elif not isinstance(params, dict):
@@ -174,8 +167,8 @@ class Peer:
         else:
             self._handle(request)
 
-    def _complain(self, refused: Refused) -> None:
-        Request(self, None, "", {}, wants_answer=True).refuse(refused)
+    def _complain(self, code: int, message: str) -> None:
+        Request(self, None, "", {}, wants_answer=True).refuse(Refused(code, message))
 
 
 class SilentPeer(Peer):
@@ -194,4 +187,4 @@ class SilentPeer(Peer):
         return future
 
     def write(self, message: Mapping[str, Any]) -> None:
-        return None
+        """Drop it: nobody wants an answer."""

@@ -33,8 +33,9 @@ from git_daytona.git.refs import PROJECT
 from git_daytona.git.repository import find
 from git_daytona.service.dispatcher import Dispatcher
 from git_daytona.service.jsonrpc import Refused, Request, SilentPeer, word
+from git_daytona.service.serve import ENDED_BY
 from git_daytona.service.toasts import described
-from git_daytona.tools import review
+from git_daytona.tools import git_sync
 from git_daytona.tools.context import Tool
 from git_daytona.tools.registry import TOOLS
 
@@ -45,7 +46,6 @@ ROOTS_SECONDS = 10.0
 LINE_LENGTH = 200
 """Characters of a command's last line that are passed on while it runs."""
 
-_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _NAMES = {"gitSync": "sync", "getPreviewURL": "preview"}
 _LEFT_OUT = {"ls", "multiedit"}
 _BY_HOOK = {"type": "string", "description": "Set by a hook: leave it out."}
@@ -71,7 +71,7 @@ def tools() -> tuple[Tool, ...]:
         return replace(tool, name=_NAMES.get(tool.name, tool.name), description=told)
 
     kept = (tool for tool in TOOLS if tool.name not in _LEFT_OUT)
-    return (*map(named, kept), review.diff, review.log)
+    return (*map(named, kept), git_sync.diff, git_sync.log)
 
 
 def serve(directory: Path | None, session: str | None, *, hooked: bool = False) -> int:
@@ -85,10 +85,11 @@ def serve(directory: Path | None, session: str | None, *, hooked: bool = False) 
     log.to_file()
     warnings.simplefilter("ignore", MCPDeprecationWarning)  # older clients' roots
     served = _Session(directory, session, hooked)
+    for number in ENDED_BY:
+        signal.signal(number, lambda came, _frame: served.leave(came))
     asyncio.run(served.run())
-    for number in _ENDING:
-        signal.signal(number, lambda number, _frame: served.leave(number))
-    served.close()
+    if served.dispatcher is not None:
+        served.dispatcher.close()
     return 0
 
 
@@ -112,7 +113,7 @@ class _Session(SilentPeer):
         """The sessions that were called since their turns ended last."""
         self._id = f"mcp-{secrets.token_hex(8)}"
         self._tools = {tool.name: tool for tool in tools()}
-        self._dispatcher: Dispatcher | None = None
+        self.dispatcher: Dispatcher | None = None
         self._numbers = itertools.count(1)
         self._calls: dict[int, _Call] = {}
         self._warnings: list[str] = []
@@ -121,8 +122,6 @@ class _Session(SilentPeer):
     async def run(self) -> None:
         """Serve until the end of input."""
         self._loop, self._making = asyncio.get_running_loop(), asyncio.Lock()
-        for number in _ENDING:
-            self._loop.add_signal_handler(number, self.leave, number)
         server: Server[Any] = Server(
             "git-daytona",
             version=__version__,
@@ -133,41 +132,31 @@ class _Session(SilentPeer):
         async with stdio_server() as (source, sink):
             await server.run(source, sink, server.create_initialization_options())
 
-    def close(self) -> None:
-        """Bring everything back, as far as the time allows."""
-        if self._dispatcher is not None:
-            self._dispatcher.close()
-
     def leave(self, number: int) -> None:
         """End at a signal, at once: clients send SIGKILL two seconds after it. Another process
         brings the work back."""
         log.logger.info("mcp: ending: %s", signal.Signals(number).name)
-        if self._dispatcher is not None:
+        if self.dispatcher is not None:
             words = ("-EP", "-X", "utf8", "-m", "git_daytona", "git-daytona", "recover")
-            place = self._dispatcher.workspace.directory
+            place = self.dispatcher.workspace.directory
             run.leave_running((sys.executable, *words), env=os.environ, cwd=place)
         os._exit(0)
 
     # -- the client --------------------------------------------------------------------------------
 
     async def _list(self, _context: Any, _params: Any) -> protocol.ListToolsResult:
-        return protocol.ListToolsResult(
-            tools=[
-                protocol.Tool(
-                    name=tool.name,
-                    description=tool.description,
-                    input_schema=self._schema(tool),
-                    annotations=protocol.ToolAnnotations(read_only_hint=tool.name in _READING),
-                )
-                for tool in self._tools.values()
-            ]
-        )
+        return protocol.ListToolsResult(tools=[*map(self._declared, self._tools.values())])
 
-    def _schema(self, tool: Tool) -> dict[str, Any]:
-        found = dict(tool.parameters)
+    def _declared(self, tool: Tool) -> protocol.Tool:
+        schema = tool.parameters
         if self._hooked:  # clients check what a hook adds, too
-            found["properties"] = {**found["properties"], "session": _BY_HOOK}
-        return found
+            schema["properties"]["session"] = _BY_HOOK
+        return protocol.Tool(
+            name=tool.name,
+            description=tool.description,
+            input_schema=schema,
+            annotations=protocol.ToolAnnotations(read_only_hint=tool.name in _READING),
+        )
 
     async def _called(
         self, context: "ServerRequestContext[Any]", params: protocol.CallToolRequestParams
@@ -186,15 +175,15 @@ class _Session(SilentPeer):
             self._begin(dispatcher, context)
             self._turns.add(self._id)
             words = {"name": params.name, "arguments": arguments, "sessionID": self._id}
-            dispatcher.tool(self._new_request("tool", words, number))
+            dispatcher.tool(self._new_request("tool", number, **words))
             return self._result(await call.answer)
         except GitDaytonaError as problem:
             return _failed(described(problem))
         except Refused as refused:
             return _failed(refused.message)
         except asyncio.CancelledError:
-            if self._dispatcher is not None:
-                self._dispatcher.cancel(self._new_request("cancel", {"id": number}))
+            if self.dispatcher is not None:
+                self.dispatcher.cancel(self._new_request("cancel", id=number))
             raise
         finally:
             del self._calls[number]
@@ -202,20 +191,19 @@ class _Session(SilentPeer):
 
     async def _ready(self, context: "ServerRequestContext[Any]") -> Dispatcher:
         async with self._making:
-            if self._dispatcher is None:
+            if self.dispatcher is None:
                 place = self._directory or await _root(context) or Path.cwd()
-                self._dispatcher = await asyncio.to_thread(self._make, place)
-            return self._dispatcher
+                self.dispatcher = await asyncio.to_thread(self._make, place)
+            return self.dispatcher
 
     def _begin(self, dispatcher: Dispatcher, context: "ServerRequestContext[Any]") -> None:
         """Say at the first call of a session that there is one."""
         if self._id not in self._begun:
             self._begun.add(self._id)
             client = context.session.client_params
-            title = client.client_info.name if client else ""
-            session = {"info": {"id": self._id, "title": title}}
-            created = {"type": "session.created", "properties": session}
-            dispatcher.event(self._new_request("event", created))
+            info = {"id": self._id, "title": client.client_info.name if client else ""}
+            created = self._new_request("event", type="session.created", properties={"info": info})
+            dispatcher.event(created)
 
     def _make(self, place: Path) -> Dispatcher:
         repository = find(place)
@@ -233,9 +221,10 @@ class _Session(SilentPeer):
             self._quiet = self._loop.call_later(QUIET_SECONDS, self._turn_ended)
 
     def _turn_ended(self) -> None:
-        while self._dispatcher is not None and self._turns:
-            ended = {"type": "session.idle", "properties": {"sessionID": self._turns.pop()}}
-            self._dispatcher.event(self._new_request("event", ended))
+        while self.dispatcher is not None and self._turns:
+            session = {"sessionID": self._turns.pop()}
+            ended = self._new_request("event", type="session.idle", properties=session)
+            self.dispatcher.event(ended)
 
     def _result(self, message: Mapping[str, Any]) -> protocol.CallToolResult:
         warned, self._warnings = self._warnings, []
@@ -248,9 +237,7 @@ class _Session(SilentPeer):
 
     # -- the Dispatcher, in its threads ------------------------------------------------------------
 
-    def _new_request(
-        self, method: str, params: dict[str, Any], number: int | None = None
-    ) -> Request:
+    def _new_request(self, method: str, number: int | None = None, **params: Any) -> Request:
         return Request(self, number, method, params, wants_answer=number is not None)
 
     def write(self, message: Mapping[str, Any]) -> None:
@@ -283,8 +270,7 @@ class _Session(SilentPeer):
 
 
 async def _root(context: "ServerRequestContext[Any]") -> Path | None:
-    """The first directory among the roots of a client that has some. The newest revision of the
-    protocol has no roots any more."""
+    """The first directory among a client's roots. The newest protocol has no roots any more."""
     session = context.session
     has_roots = getattr(session.client_capabilities, "roots", None) is not None
     if not has_roots or not session.can_send_request:
@@ -300,8 +286,7 @@ async def _root(context: "ServerRequestContext[Any]") -> Path | None:
 
 
 def _session_id(dispatcher: Dispatcher, name: str) -> str:
-    """The id of the session that a user means. Raises NotFound where it is none's, and cannot be a
-    new one's."""
+    """The id of the session that a user means. Raises NotFound if it cannot be a new one's."""
     try:
         return dispatcher.workspace.coordinator().find(name).id
     except NotFound:

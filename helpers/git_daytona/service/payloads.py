@@ -24,10 +24,8 @@ def parse(payload: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise UsageError(
-            "standard input is not a JSON object",
-            hint="see git-daytona-hooks(7) for what each event needs",
-        )
+        hint = "see git-daytona-hooks(7) for what each event needs"
+        raise UsageError("standard input is not a JSON object", hint=hint)
     return found
 
 

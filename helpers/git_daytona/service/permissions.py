@@ -4,10 +4,10 @@ A rule is ``{action, resource, effect}``; of those that match, the last one coun
 any characters, ``?`` for one (https://opencode.ai/docs/permissions).
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import Any
 
 
@@ -43,8 +43,7 @@ def read(rules: Iterable[Any]) -> tuple[Rule, ...]:
 
 
 def decide(rules: Iterable[Rule], action: str, resources: Iterable[str]) -> Rule:
-    """Return the rule that counts, the strictest of those for each resource; where none matches,
-    one that asks."""
+    """Return the rule that counts: the strictest of each resource's, or one that asks."""
     backwards = tuple(rules)[::-1]
 
     def last(resource: str) -> Rule:
@@ -78,8 +77,6 @@ ONCE, ALWAYS, REJECT = "Allow once", "Allow always", "Reject"
 
 def _matches(pattern: str, text: str) -> bool:
     """Whether a pattern is the whole text; as in OpenCode, `ls *` also is a bare `ls`."""
-    parts = (".*" if c == "*" else "." if c == "?" else re.escape(c) for c in pattern)
-    expression = "".join(parts)
-    if pattern.endswith(" *"):
-        expression = expression.removesuffix(re.escape(" ") + ".*") + "( .*)?"
-    return re.fullmatch(expression, text, re.DOTALL) is not None
+    pattern = pattern.replace("[", "[[]")  # which has no other meaning there
+    short = pattern.removesuffix(" *")
+    return fnmatchcase(text, pattern) or (short != pattern and fnmatchcase(text, short))

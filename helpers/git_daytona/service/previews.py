@@ -1,5 +1,4 @@
-"""Servers in sandboxes: a port that begins to listen is shown once, with a link that works in a
-browser."""
+"""Servers in sandboxes: a port that begins to listen is shown once, with a link to it."""
 
 import threading
 from collections.abc import Iterable
@@ -8,7 +7,6 @@ from git_daytona.base import log
 from git_daytona.base.errors import GitDaytonaError
 from git_daytona.sandbox import report
 from git_daytona.service.queues import Lane
-from git_daytona.service.toasts import Toasts
 from git_daytona.service.workspace import Workspace
 
 LINK_SECONDS = 24 * 60 * 60
@@ -22,8 +20,8 @@ LOOKS = (0.3, 0.7, 1.0, 2.0, 3.0, 5.0, 8.0)
 class Previews:
     """Which ports of which session were shown. Safe for many threads."""
 
-    def __init__(self, workspace: Workspace, toasts: Toasts) -> None:
-        self._workspace, self._toasts = workspace, toasts
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
         self._lock = threading.Lock()
         self._known: dict[str, set[int]] = {}
         self._notes: dict[str, list[str]] = {}
@@ -51,7 +49,7 @@ class Previews:
             except GitDaytonaError as problem:
                 log.logger.warning("no link to port %d: %s", port, problem.message)
                 continue
-            self._toasts.server(port, link)
+            self._workspace.toasts.server(port, link)
             with self._lock:
                 self._notes.setdefault(root, []).append(
                     f"A server listens on port {port} of the sandbox; the user opens it at {link}"
@@ -74,13 +72,6 @@ class Previews:
         for seconds in LOOKS:
             if self._ending.wait(seconds):
                 return
-            try:
-                if self.seen(
-                    root, sandbox_id, report.ports(self._workspace.coordinator().cloud, sandbox_id)
-                ):
-                    return
-            except GitDaytonaError as problem:
-                log.logger.info(
-                    "no look at the ports of sandbox %s: %s", sandbox_id, problem.message
-                )
+            ports = report.ports(self._workspace.coordinator().cloud, sandbox_id)
+            if self.seen(root, sandbox_id, ports):
                 return

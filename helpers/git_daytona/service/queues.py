@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from git_daytona.base import log
+from git_daytona.base.errors import GitDaytonaError
 
 
 class Lane:
@@ -19,8 +20,7 @@ class Lane:
         self._changed = threading.Condition()
 
     def submit(self, job: Callable[[], None]) -> None:
-        """Have a job done. What it raises goes to the log: jobs tell their callers themselves how
-        they ended."""
+        """Have a job done. What it raises goes to the log alone; it tells people itself."""
         with self._changed:
             self._jobs.append(job)
             if self._threads >= self.width:
@@ -28,21 +28,11 @@ class Lane:
             self._threads += 1
         threading.Thread(target=self._work, name=self.name, daemon=True).start()
 
-    @property
-    def idle(self) -> bool:
-        with self._changed:
-            return self._threads == 0
-
     def wait(self, until: float) -> bool:
-        """Wait until everything is done, or until that moment of time.monotonic(); whether it
-        is."""
+        """Wait for everything until that moment of time.monotonic(); whether it is done."""
         with self._changed:
-            while self._threads:
-                left = until - time.monotonic()
-                if left <= 0:
-                    return False
-                self._changed.wait(left)
-            return True
+            left = max(0.0, until - time.monotonic())
+            return self._changed.wait_for(lambda: not self._threads, left)
 
     def _work(self) -> None:
         while True:
@@ -54,6 +44,8 @@ class Lane:
                 job = self._jobs.popleft()
             try:
                 job()
+            except GitDaytonaError as problem:
+                log.logger.warning("%s: %s", self.name, problem.message)
             # a job that fails in an unforeseen way must not end the others
             except Exception:  # noqa: BLE001
                 log.logger.exception("%s: internal error", self.name)

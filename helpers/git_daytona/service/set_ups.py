@@ -1,22 +1,20 @@
-"""Set-ups of sandboxes, as their users hear of them: that one waits for consent, runs, and how it
-ended."""
+"""What users hear of their sandboxes' set-ups: one waits for consent, runs, has ended."""
 
 import threading
 
-from git_daytona.base import log
-from git_daytona.base.errors import GitDaytonaError
 from git_daytona.service.queues import Lane
-from git_daytona.service.toasts import Toasts
 from git_daytona.service.workspace import Workspace
 from git_daytona.sessions.provision import DONE, RUNNING, SAID, WAITING
 from git_daytona.sessions.state import Session, SetUp
+
+_VARIANTS = {WAITING: "warning", RUNNING: "info", DONE: "success"}
 
 
 class SetUps:
     """What was shown of which session. Safe for many threads."""
 
-    def __init__(self, workspace: Workspace, toasts: Toasts) -> None:
-        self._workspace, self._toasts = workspace, toasts
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
         self._lock = threading.Lock()
         self._shown: dict[str, SetUp] = {}
         self._following = Lane("set-ups", 4)
@@ -35,24 +33,18 @@ class SetUps:
             return
         if new or setup.state not in ("", DONE):
             self._show(session)
-        if session.setup.state == RUNNING:
+        if setup.state == RUNNING:
             self._following.submit(lambda: self._follow(session))
 
     def _show(self, session: Session) -> None:
-        variants = {WAITING: "warning", RUNNING: "info", DONE: "success"}
-        variant = variants.get(session.setup.state, "warning")
         lines = self._workspace.coordinator().provision.said(session)
         if session.setup.state == DONE:
             lines = [SAID[DONE], *lines]
         for line in lines:
-            self._toasts.show("Set-up", line, variant)
+            variant = _VARIANTS.get(session.setup.state, "warning")
+            self._workspace.toasts.show("Set-up", line, variant)
 
     def _follow(self, session: Session) -> None:
         """Wait for the end of a set-up. What it writes is in its log."""
-        provision = self._workspace.coordinator().provision
-        try:
-            provision.follow(session, lambda _: None)
-        except GitDaytonaError as problem:
-            log.logger.info("set-up of session %s: %s", session.name, problem.message)
-            return
+        self._workspace.coordinator().provision.follow(session, lambda _: None)
         self.seen(session.id)

@@ -8,7 +8,6 @@ from typing import Any
 from git_daytona.base import log
 from git_daytona.base.errors import GitDaytonaError
 from git_daytona.base.secret import printable, redact
-from git_daytona.sandbox.lifecycle import Restoring
 from git_daytona.sessions.state import Session
 
 LONGEST = 300
@@ -24,8 +23,7 @@ class Toasts:
         self._last: tuple[str, str] | None = None
 
     def show(self, title: str, message: str, variant: str = "info") -> str:
-        """Show a toast, and return it as one line. ``variant`` is info, success, warning or error.
-        Words of the sandbox's making are cleaned."""
+        """Show a toast: info, success, warning or error. Return it as one line, cleaned."""
         text = " ".join(printable(redact(message)).split())
         text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
         with self._lock:
@@ -35,52 +33,19 @@ class Toasts:
             self._notify("toast", {"title": title, "message": text, "variant": variant})
         return f"{title}: {text}"
 
-    def created(self, session: Session) -> str:
-        way = f"session {session.name}, work comes back to {session.branch}; {look_at(session)}"
-        stays = "for this session; nothing comes back from it"
-        return self.show("Sandbox created", way if session.branch else stays, "success")
+    def ready(self, session: Session, *, new: bool) -> str:
+        """Show that a session has its sandbox, and return that as one line."""
+        if new:
+            way = f"session {session.name}, work comes back to {session.branch}"
+            title, alone = "Sandbox created", "for this session; nothing comes back from it"
+        else:
+            way = f"session {session.name}, branch {session.branch}"
+            title, alone = "Connected", "to the sandbox of this session"
+        text = f"{way}; {look_at(session)}" if session.branch else alone
+        return self.show(title, text, "success" if new else "info")
 
-    def connected(self, session: Session) -> str:
-        where = f"session {session.name}, branch {session.branch}; {look_at(session)}"
-        return self.show("Connected", where if session.branch else "to the sandbox of this session")
-
-    def step(self, line: str) -> bool:
-        """Show at once a step that brings a sandbox back; whether it was one."""
-        if isinstance(line, Restoring):
-            self.show("Restoring", line)
-        return isinstance(line, Restoring)
-
-    def slow(self, line: str) -> None:
-        """A step that takes longer than one likes to wait without a word."""
-        self.show("Please wait", line)
-
-    def synced(self, message: str, remarks: str = "") -> None:
-        self.show("Changes synced", "; ".join(filter(None, (message, remarks))), "success")
-
-    def sync_failed(self, problem: GitDaytonaError) -> None:
-        self.show("Sync failed", described(problem), "error")
-
-    def unavailable(self, problem: GitDaytonaError) -> None:
-        """What only the user can mend; the agent was told, and may not pass it on."""
-        self.show("Daytona is not available", described(problem), "error")
-
-    def disabled(self, reason: str) -> None:
-        self.show("Git syncing disabled", reason, "warning")
-
-    def danger(self, line: str) -> None:
-        self.show("Sandbox", line, "warning")
-
-    def deleted(self, message: str) -> None:
-        self.show("Session deleted", message, "success")
-
-    def delete_failed(self, problem: GitDaytonaError) -> None:
-        self.show("Delete failed", described(problem), "error")
-
-    def recovered(self, lines: list[str]) -> None:
-        self.show("Work of an earlier run recovered", "; ".join(lines), "success")
-
-    def not_recovered(self, lines: list[str]) -> None:
-        self.show("Not recovered", "; ".join(lines), "warning")
+    def failed(self, title: str, problem: GitDaytonaError) -> None:
+        self.show(title, described(problem), "error")
 
     def server(self, port: int, link: str) -> None:
         # Not through show(): redaction would take the token out of the link, which is there to be

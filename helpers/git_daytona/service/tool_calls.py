@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
-from git_daytona.api.cloud import Execution
-from git_daytona.base import log
-from git_daytona.base.errors import GitDaytonaError, NoKey
+from git_daytona.api.cloud import Cloud, Execution
+from git_daytona.base.errors import NoKey
 from git_daytona.sandbox import report
 from git_daytona.service import permissions
 from git_daytona.service.jsonrpc import Closed, Refused, Request
@@ -16,7 +15,6 @@ from git_daytona.service.permissions import Effect, Rule
 from git_daytona.service.previews import Previews
 from git_daytona.service.queues import Lane
 from git_daytona.service.set_ups import SetUps
-from git_daytona.service.toasts import Toasts
 from git_daytona.service.turns import Turns
 from git_daytona.service.workspace import Workspace
 from git_daytona.sessions import state
@@ -28,35 +26,23 @@ T = TypeVar("T")
 class Shared:
     """What all calls of a service have in common."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        toasts: Toasts,
-        turns: Turns,
-        previews: Previews,
-        origin: Callable[[str], str | None] = lambda _root: None,
-    ) -> None:
-        self.workspace, self.toasts, self.turns, self.previews = workspace, toasts, turns, previews
-        self.set_ups = SetUps(workspace, toasts)
-        self.origin = origin
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace, self.previews = workspace, Previews(workspace)
+        self.turns, self.set_ups = Turns(workspace, self.previews), SetUps(workspace)
+        self.origin: Callable[[str], str | None] = lambda _root: None
         """Which session a new one was forked from."""
+        self.approved: tuple[Rule, ...] = ()
+        """What the user has allowed for good since the service began."""
         self._lock = threading.Lock()
-        self._files: weakref.WeakValueDictionary[tuple[str, str], Any] = (
-            weakref.WeakValueDictionary()
-        )
+        self._files: weakref.WeakValueDictionary[tuple[str, str], Any]
+        self._files = weakref.WeakValueDictionary()
         self._shown: set[str] = set()
         self._known: dict[str, bool] = {}
-        self._approved: tuple[Rule, ...] = ()
 
     def approve(self, action: str, resources: Sequence[str]) -> None:
         """Keep that the user always allows something."""
         with self._lock:
-            self._approved += tuple(Rule(action, each, Effect.ALLOW) for each in resources)
-
-    def approved(self) -> tuple[Rule, ...]:
-        """What the user has allowed for good since the service began."""
-        with self._lock:
-            return self._approved
+            self.approved += tuple(Rule(action, each, Effect.ALLOW) for each in resources)
 
     def file_lock(self, root: str, path: str) -> "threading.Lock":
         """The lock of one file of a session, forgotten when nobody holds it."""
@@ -65,9 +51,8 @@ class Shared:
             return lock
 
     def known(self, root: str) -> bool:
-        """Whether the session had a sandbox when this process first heard of it. To be called
-        before anything is done for a call: while one of several makes the sandbox, the others find
-        it half made."""
+        """Whether the session had a sandbox when it was first heard of; to be called before a call
+        does anything: while one call makes the sandbox, others find it half made."""
         with self._lock:
             if root not in self._known:
                 self._known[root] = self.workspace.coordinator().state.get(root) is not None
@@ -79,47 +64,38 @@ class Shared:
             if session.sandbox_id in self._shown:
                 return ""
             self._shown.add(session.sandbox_id)
-        toast = self.toasts.created if new else self.toasts.connected
-        line = toast(session)
+        toasts = self.workspace.toasts
+        line = toasts.ready(session, new=new)
         for danger in self.workspace.coordinator().dangers(session):
-            self.toasts.danger(f"session {session.name}: {danger}")
+            toasts.show("Sandbox", f"session {session.name}: {danger}", "warning")
         if session.number is None:
-            self.toasts.disabled(self.workspace.unsynced or session.git_return.message)
+            toasts.show("Git syncing disabled", self.why_unsynced(session), "warning")
         elif new:
             Lane("what stays here", 1).submit(lambda: self._show_what_stays(session))
         return line
 
     def _show_what_stays(self, session: state.Session) -> None:
-        try:
-            line = self.workspace.coordinator().stays_here(session)
-        except GitDaytonaError as problem:  # it is only told to people
-            log.logger.warning("what stays here: %s", problem.message)
-            return
-        if line:
-            self.toasts.show("Sandbox", line)
+        if line := self.workspace.coordinator().stays_here(session):
+            self.workspace.toasts.show("Sandbox", line)
+
+    def why_unsynced(self, session: state.Session) -> str:
+        return self.workspace.unsynced or session.git_return.message
 
 
 class ToolCall:
     """One call of a tool. ``session_id`` is the root session's once that is known."""
 
     def __init__(
-        self,
-        shared: Shared,
-        request: Request,
-        tool: Tool,
-        arguments: Mapping[str, Any],
-        session_id: str,
+        self, shared: Shared, request: Request, tool: Tool, arguments: Mapping[str, Any], root: str
     ) -> None:
         self._shared, self.request, self.tool, self.arguments = shared, request, tool, arguments
-        self.session_id = session_id
-        self.worktree = shared.workspace.worktree
+        self.session_id, self.worktree = root, shared.workspace.worktree
         rules = request.params.get("rules")
         self._rules = permissions.read(rules) if isinstance(rules, list) else None
         """The user's rules, where the client does not apply them itself."""
         self.cancelled = threading.Event()
         self.notices: list[str] = []
-        self._place = ""
-        self.sandbox_id = ""
+        self._place = self.sandbox_id = ""
         self._session: state.Session | None = None
         """The session that something was done in for this call."""
         self._question: Future[Any] | None = None
@@ -150,31 +126,24 @@ class ToolCall:
     # -- Context -----------------------------------------------------------------------------------
 
     def execute(self, script: str, *arguments: str, timeout: float) -> Execution:
-        once = report.in_directory(script, *arguments, timeout=timeout)
-        return self._in_sandbox(
-            lambda sandbox_id: once.run(self._shared.workspace.coordinator().cloud, sandbox_id)
-        )
+        return self._in_sandbox(report.in_directory(script, *arguments, timeout=timeout).run)
 
     def upload(self, path: str, content: bytes) -> None:
-        self._in_sandbox(
-            lambda sandbox_id: self._shared.workspace.coordinator().cloud.upload(
-                sandbox_id, path, content
-            )
-        )
+        self._in_sandbox(lambda cloud, sandbox_id: cloud.upload(sandbox_id, path, content))
 
     def exclusive(self, path: str) -> "threading.Lock":
         return self._shared.file_lock(self.session_id, path)
 
     def preview(self, port: int) -> str:
-        link = self._in_sandbox(lambda sandbox_id: self._shared.previews.link(sandbox_id, port))
-        self._shared.previews.mark(self.session_id, port)
+        previews = self._shared.previews
+        link = self._in_sandbox(lambda _cloud, sandbox_id: previews.link(sandbox_id, port))
+        previews.mark(self.session_id, port)
         return link
 
     def sync(self) -> str:
-        workspace = self._shared.workspace
-        before = workspace.coordinator().ensure(self.session_id).session
+        before = self._shared.workspace.coordinator().ensure(self.session_id).session
         if before.number is None:
-            return f"nothing is synced here: {workspace.unsynced or before.git_return.message}"
+            return f"nothing is synced here: {self._shared.why_unsynced(before)}"
         return self._shared.turns.now(self.session_id).message
 
     def review(self, command: str, paths: Sequence[str]) -> str:
@@ -197,7 +166,7 @@ class ToolCall:
         rule = permissions.decide(self._rules, permission, patterns)
         if rule.effect is Effect.DENY:
             raise Denied(f"a permission rule denies this: {permission} '{rule.resource}'")
-        approved = permissions.decide(self._shared.approved(), permission, patterns)
+        approved = permissions.decide(self._shared.approved, permission, patterns)
         if Effect.ALLOW in (rule.effect, approved.effect):
             return
         words = permissions.question(permission, patterns, question.always)
@@ -227,7 +196,7 @@ class ToolCall:
             "progress", {"call": self.request.id, "title": title, "metadata": metadata}
         )
 
-    def _in_sandbox(self, work: Callable[[str], T]) -> T:
+    def _in_sandbox(self, work: Callable[[Cloud, str], T]) -> T:
         """Do something in the session's sandbox, which is made or started as needed."""
         root, workspace = self.session_id, self._shared.workspace
         if self._shared.turns.is_deleted(root):
@@ -241,7 +210,7 @@ class ToolCall:
             self.sandbox_id = sandbox_id
             self._session = self._session or workspace.coordinator().state.get(root)
             with self._shared.turns.awake.at_work(root):
-                return work(sandbox_id)
+                return work(workspace.coordinator().cloud, sandbox_id)
 
         def once() -> tuple[T, state.Session, str]:
             return workspace.coordinator().within(root, reached, begun=self._session, origin=origin)

@@ -1,5 +1,4 @@
-"""What happens behind the conversation: each turn's sync, a session's deletion, and the end of all
-of it."""
+"""What happens behind the conversation: a turn's sync, a session's deletion, and the end."""
 
 import threading
 import time
@@ -11,7 +10,7 @@ from git_daytona.git import changes
 from git_daytona.service.awake import Awake
 from git_daytona.service.previews import Previews
 from git_daytona.service.queues import Lane
-from git_daytona.service.toasts import Toasts, look_at
+from git_daytona.service.toasts import look_at
 from git_daytona.service.workspace import Workspace
 from git_daytona.sessions import state
 from git_daytona.sessions.branch import Outcome
@@ -25,8 +24,8 @@ class Turns:
     """Background work of sessions, by the ids of their roots. One lane per session; nothing here
     blocks its caller but ``now`` and ``drain``."""
 
-    def __init__(self, workspace: Workspace, toasts: Toasts, previews: Previews) -> None:
-        self._workspace, self._toasts, self._previews = workspace, toasts, previews
+    def __init__(self, workspace: Workspace, previews: Previews) -> None:
+        self._workspace, self._toasts, self._previews = workspace, workspace.toasts, previews
         self._lock = threading.Lock()
         self._lanes: dict[str, Lane] = {}
         self._due: set[str] = set()
@@ -49,9 +48,8 @@ class Turns:
             self._due.add(root)
 
     def ended(self, root: str, *, last: bool = False) -> None:
-        """The session is idle. Several ends of one turn (``session.status`` and ``session.idle``)
-        are one. ``last``: there is no later chance, so that it is synced whatever
-        daytona.syncOnIdle says."""
+        """The session is idle; several ends of one turn are one. ``last``: there is no later
+        chance, so that it is synced whatever daytona.syncOnIdle says."""
         self.awake.ended(root)
         with self._lock:
             if root not in self._due or root in self._waiting:
@@ -76,17 +74,13 @@ class Turns:
         """Sync and wait for it."""
         with self._lock:
             self._due.discard(root)
-        coordinator = self._workspace.coordinator()
-        outcome = coordinator.sync(root)
+        outcome = self._workspace.coordinator().sync(root)
         self._came(root, outcome)
         return outcome
 
     def drain(self, seconds: float) -> bool:
-        """Bring back what was not, and wait for everything, at most so long; what did not finish is
-        recorded as failed and ended.
-
-        Whether everything was finished. The tokens of what was ended are revoked.
-        """
+        """Bring back what was not, and wait for everything, at most so long; whether all was
+        finished. What was not is recorded as failed and ended, and its tokens are revoked."""
         until = time.monotonic() + seconds
         self.awake.close()
         with self._lock:
@@ -98,11 +92,8 @@ class Turns:
         late = [root for root, lane in lanes.items() if not lane.wait(until)]
         settled = self._workspace.settled(until)
         if late or not settled:
-            log.logger.error(
-                "shutdown: not finished after %.0f seconds: %s",
-                seconds,
-                " ".join(late) or "recovery",
-            )
+            what = " ".join(late) or "recovery"
+            log.logger.error("shutdown: not finished after %.0f seconds: %s", seconds, what)
             run.end_all()
             until = time.monotonic() + LAST_SECONDS
             for root in late:
@@ -145,11 +136,9 @@ class Turns:
             with self._workspace.patience.waiting("bringing the session's work back"):
                 outcome = coordinator.sync(root)
             self._came(root, outcome)
-        except NotFound as problem:
-            if not self.is_deleted(root):
-                self._toasts.sync_failed(problem)
         except GitDaytonaError as problem:
-            self._toasts.sync_failed(problem)
+            if not (isinstance(problem, NotFound) and self.is_deleted(root)):
+                self._toasts.failed("Sync failed", problem)
 
     def _bring(self, root: str, end: str) -> None:
         self._lane(root).submit(partial(self._sync_between, root, end))
@@ -167,24 +156,26 @@ class Turns:
             log.logger.warning("turn: session=%s not synced: %s", root, problem.message)
             self.awake.failed(root)
             if end:
-                self._toasts.sync_failed(problem)
+                self._toasts.failed("Sync failed", problem)
             return
         if outcome.head != outcome.before:
             self._came(root, outcome)
         if end:
-            self._toasts.danger(f"session {session.name}: {end}; {outcome.message}")
+            words = f"session {session.name}: {end}; {outcome.message}"
+            self._toasts.show("Sandbox", words, "warning")
 
     def _came(self, root: str, outcome: Outcome) -> None:
-        coordinator = self._workspace.coordinator()
+        coordinator, words = self._workspace.coordinator(), outcome.message
         session = coordinator.state.get(root)
         if outcome.changed and session is not None and outcome.head is not None:
             with self._lock:
                 first = self._brought.get(root, (outcome.before, outcome))[0]
                 self._brought[root] = (first, outcome)
             new = changes.described(coordinator.repository, outcome.before, outcome.head)
-            self._toasts.synced(f"{session.branch}: {new or 'new work'}", outcome.remarks)
-        elif outcome.changed:
-            self._toasts.synced(outcome.message)
+            words = f"{session.branch}: {new or 'new work'}"
+            words += f"; {outcome.remarks}" if outcome.remarks else ""
+        if outcome.changed:
+            self._toasts.show("Changes synced", words, "success")
         elif outcome.left_behind:
             self._toasts.show("Not everything synced", outcome.left_behind, "warning")
         if session is not None and outcome.ports:
@@ -192,18 +183,12 @@ class Turns:
 
     def _delete(self, root: str) -> None:
         try:
-            coordinator = self._workspace.coordinator()
-            try:
-                with self._workspace.patience.waiting(
-                    "syncing the session before its sandbox is deleted"
-                ):
-                    outcome = coordinator.delete(root)
-            except NotFound:
-                # a chat that never used a tool, or another process was faster
-                if coordinator.state.get(root) is None:
-                    return
-                raise
+            with self._workspace.patience.waiting(
+                "syncing the session before its sandbox is deleted"
+            ):
+                said = self._workspace.delete(root)
         except GitDaytonaError as problem:
-            self._toasts.delete_failed(problem)
-            return
-        self._toasts.deleted(outcome.message if outcome else "its sandbox is gone")
+            self._toasts.failed("Delete failed", problem)
+        else:
+            if said:
+                self._toasts.show("Session deleted", said, "success")

@@ -2,12 +2,13 @@
 done once at the start."""
 
 import threading
+from functools import partial
 from pathlib import Path
 
-from git_daytona.base import log
-from git_daytona.base.errors import GitDaytonaError
+from git_daytona.base.errors import NotFound
 from git_daytona.base.progress import Patience
 from git_daytona.git.repository import NotInRepository, Repository, discover
+from git_daytona.sandbox.lifecycle import Restoring
 from git_daytona.service.queues import Lane
 from git_daytona.service.toasts import Toasts, described
 from git_daytona.sessions import recovery
@@ -23,25 +24,19 @@ class Workspace:
     def __init__(
         self, directory: Path, worktree: str, project_id: str | None, toasts: Toasts
     ) -> None:
-        self.directory, self.worktree, self.project_id, self.toasts = (
-            directory,
-            worktree,
-            project_id,
-            toasts,
-        )
+        self.directory, self.worktree, self.toasts = directory, worktree, toasts
+        self.project_id = project_id
         self._lock = threading.Lock()
         self._made: Coordinator | None = None
-        self._loading = Lane("load", 1)
         self._recovery = Lane("recovery", 1)
-        self.patience = Patience(toasts.slow)
+        self.patience = Patience(partial(toasts.show, "Please wait"))
         self.unsynced = ""
-        """Why nothing of this directory is synced; empty where it is. Known once there is a
-        coordinator."""
+        """Why nothing is synced here; empty where it is. Known once there is a coordinator."""
 
     def begin(self) -> None:
         """What can be done before the first tool call, in the background: load Daytona's clients,
         make good what an earlier run left."""
-        self._loading.submit(self._load)
+        Lane("load", 1).submit(self._load)
         self._recovery.submit(self._recover)
 
     def coordinator(self) -> Coordinator:
@@ -64,7 +59,9 @@ class Workspace:
             return True
 
     def _step(self, line: str) -> None:
-        if not self.toasts.step(line):
+        if isinstance(line, Restoring):
+            self.toasts.show("Restoring", line)
+        else:
             self.patience.step(line)
 
     def _make(self) -> Coordinator:
@@ -85,25 +82,30 @@ class Workspace:
         """Wait for the recovery, until that moment of time.monotonic(); whether it has ended."""
         return self._recovery.wait(until)
 
+    def delete(self, root: str) -> str:
+        """Delete a session's sandbox once its work is here, and return a line on that; empty for a
+        chat that never used a tool, or where another process was faster."""
+        coordinator = self.coordinator()
+        try:
+            outcome = coordinator.delete(root)
+        except NotFound:
+            if coordinator.state.get(root) is None:
+                return ""
+            raise
+        return outcome.message if outcome else "its sandbox is gone"
+
     def close(self) -> None:
         """Wait for what runs behind the calls (revocations)."""
         if self._made is not None:
             self._made.close()
 
     def _load(self) -> None:
-        try:
-            self.coordinator().cloud.load()
-        except GitDaytonaError as problem:  # the first tool call says it
-            log.logger.warning("service: %s", problem.message)
+        self.coordinator().cloud.load()
 
     def _recover(self) -> None:
-        try:
-            recovery.scrub_old_log()
-            found = recovery.recover(self.coordinator())
-        except GitDaytonaError as problem:
-            log.logger.warning("service: no recovery: %s", problem.message)
-            return
+        recovery.scrub_old_log()
+        found = recovery.recover(self.coordinator())
         if found.done:
-            self.toasts.recovered(found.done)
+            self.toasts.show("Work of an earlier run recovered", "; ".join(found.done), "success")
         if found.failed:
-            self.toasts.not_recovered(found.failed)
+            self.toasts.show("Not recovered", "; ".join(found.failed), "warning")

@@ -9,7 +9,6 @@ from typing import Any
 from git_daytona.tools import files, texts
 from git_daytona.tools.answers import name
 from git_daytona.tools.context import Context, Result, ToolError, ask, text, tool
-from git_daytona.tools.files import Change
 from git_daytona.tools.texts import BOM, compare, unified
 
 _HEADER = re.compile(r"\*\*\* (Add File|Delete File|Update File|Move to):(.*)")
@@ -40,11 +39,6 @@ class Section:
     chunks: list[Chunk] = field(default_factory=list)
     added: list[str] = field(default_factory=list)  # the lines of a new file
 
-    @property
-    def changes_nothing(self) -> bool:
-        is_moved = self.target != self.path
-        return self.action == "update" and not is_moved and not any(it.lines for it in self.chunks)
-
 
 class Rejected(ToolError):
     """The patch cannot be read or does not fit; nothing was changed."""
@@ -74,7 +68,8 @@ def parse(text: str) -> list[Section]:
     if not sections:
         raise ToolError("patch rejected: empty patch")
     for section in sections:
-        if section.changes_nothing:
+        changes = section.target != section.path or any(it.lines for it in section.chunks)
+        if section.action == "update" and not changes:
             raise Rejected(f"no hunks found for {section.path}")
     return sections
 
@@ -224,19 +219,19 @@ def apply_patch(context: Context, patch_text: str) -> Result:
     return Result(output, output, {**metadata, "diagnostics": {}})
 
 
-def _fetch(context: Context, paths: list[str]) -> dict[str, Change]:
+def _fetch(context: Context, paths: list[str]) -> dict[str, files.Change]:
     """Read the files. Raises ToolError for what is no text file, or named in two ways."""
-    changes: dict[str, Change] = {}
+    changes: dict[str, files.Change] = {}
     for path, found in zip(paths, files.fetch(context, paths), strict=True):
         if found.kind != "missing" and "\0" in found.need_text():
             raise Rejected(f"{name(found.path)} is a binary file")
         if found.path in [change.found.path for change in changes.values()]:
             raise Rejected("one file is named in two ways")
-        changes[path] = Change(found, found.text)
+        changes[path] = files.Change(found, found.text)
     return changes
 
 
-def _apply(section: Section, changes: dict[str, Change]) -> dict[str, Any]:
+def _apply(section: Section, changes: dict[str, files.Change]) -> dict[str, Any]:
     """Apply a section; returns its entry of OpenCode's ``metadata.files``. Raises Rejected."""
     change, target, shown = changes[section.path], changes[section.target], name(section.path)
     before, after, kind = change.text, None, section.action

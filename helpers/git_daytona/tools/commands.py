@@ -57,8 +57,7 @@ class _Unclear(Exception):
 
 
 def patterns(line: str) -> tuple[list[str], list[str]]:
-    """Return what to ask for: the single commands, and the prefixes that "always" would allow
-    (``git push *``)."""
+    """Return the single commands, and what "always" would allow of them (``git push *``)."""
     try:
         pieces = _Reader(line).pieces()
     except (_Unclear, RecursionError):

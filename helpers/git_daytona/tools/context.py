@@ -100,13 +100,11 @@ def schema(arguments: Mapping[str, Argument]) -> dict[str, Any]:
 
 
 def read(declared: Mapping[str, Argument], values: Mapping[str, Any], place: str = "") -> list[Any]:
-    """Return the values in the order of their declaration; ``place`` goes before their names in
-    messages (``edits[2].``). Raises Invalid."""
+    """Return the values as declared; ``place`` is put before names in messages. Raises Invalid."""
     found = []
     for name, argument in declared.items():
-        value = values.get(name)
-        if value is None:  # models write null for "not given"
-            value = argument.default
+        given = values.get(name)  # models write null for "not given"
+        value = argument.default if given is None else given
         if value is None:
             raise Invalid(f"'{place}{name}' is missing")
         found.append(argument.check(place + name, value))
@@ -116,13 +114,13 @@ def read(declared: Mapping[str, Argument], values: Mapping[str, Any], place: str
 def text(description: str, default: str | None = None, *, empty: bool = True) -> Argument:
     """Declare a string."""
 
-    def check(name: str, value: Any) -> str:
+    def check(name: str, value: Any) -> Any:
         _need(isinstance(value, str), name, "a string", value)
         if re.search("[\ud800-\udfff]", value):
             raise Invalid(f"'{name}' holds half of a surrogate pair, which is no text")
         if not value and not empty:
             raise Invalid(f"'{name}' must not be empty")
-        return str(value)
+        return value
 
     return Argument({"type": "string", "description": description}, check, default)
 
@@ -136,8 +134,7 @@ def whole(
     def check(name: str, value: Any) -> int:
         is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
         fits = is_whole and not isinstance(value, bool) and least <= value <= most
-        _need(fits, name, expected, value)
-        return int(value)
+        return int(_need(fits, name, expected, value))
 
     declared = {"type": "integer", "description": description, "minimum": least, "maximum": most}
     return Argument(declared, check, default)
@@ -146,9 +143,8 @@ def whole(
 def flag(description: str) -> Argument:
     """Declare a boolean, false by default."""
 
-    def check(name: str, value: Any) -> bool:
-        _need(isinstance(value, bool), name, "true or false", value)
-        return bool(value)
+    def check(name: str, value: Any) -> Any:
+        return _need(isinstance(value, bool), name, "true or false", value)
 
     return Argument({"type": "boolean", "description": description}, check, False)
 
@@ -169,8 +165,8 @@ def objects(description: str, members: Mapping[str, Argument]) -> Argument:
     """Declare a list of at least one object; its value is a list of lists, as of ``read``."""
 
     def check(name: str, value: Any) -> list[list[Any]]:
-        is_list = isinstance(value, list) and len(value) > 0
-        _need(is_list, name, "a list with at least one object", value)
+        fits = isinstance(value, list) and len(value) > 0
+        _need(fits, name, "a list with at least one object", value)
         for index, each in enumerate(value):
             _need(isinstance(each, dict), f"{name}[{index}]", "an object", each)
         return [read(members, each, f"{name}[{index}].") for index, each in enumerate(value)]
@@ -179,12 +175,13 @@ def objects(description: str, members: Mapping[str, Argument]) -> Argument:
     return Argument({**declared, "items": schema(members)}, check)
 
 
-def _need(fits: bool, name: str, expected: str, value: object) -> None:
-    if not fits:
-        shown = repr(value)
-        if len(shown) > 80:
-            shown = shown[:77] + "..."
-        raise Invalid(f"'{name}' must be {expected}, not {shown}")
+def _need(fits: bool, name: str, expected: str, value: Any) -> Any:
+    """Return the value if it fits. Raises Invalid."""
+    if fits:
+        return value
+    shown = repr(value)
+    shown = shown if len(shown) <= 80 else shown[:77] + "..."
+    raise Invalid(f"'{name}' must be {expected}, not {shown}")
 
 
 @dataclass(frozen=True)

@@ -102,11 +102,8 @@ def change(context: Context, path: str, found: Found, before: str, after: str) -
 
 def replaced(text: str, old: str, new: str, *, every: bool = False) -> str:
     """Return the text with ``old`` replaced at its only place or, with ``every``, at all of them.
-
     A line break in ``old`` matches ``\\n`` and ``\\r\\n``; those in ``new`` become the file's own.
-    All else is taken literally, and the rest of the file stays as it is, byte for byte. Raises
-    ToolError.
-    """
+    All else is taken literally, and the rest of the file stays byte for byte. Raises ToolError."""
     old, new = unified(old), unified(new)
     if old == new:
         raise ToolError(IDENTICAL)

@@ -15,6 +15,7 @@ import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from git_daytona.git.refs import PROJECT
 from git_daytona.sandbox.scripts import script
@@ -43,30 +44,26 @@ def resolve(path: str, worktree: str) -> str:
     if path == "~" or path.startswith("~/"):
         return "~" + _normal(path[1:]).rstrip("/")
     full = _normal(posixpath.join(PROJECT, path))
+    below = PurePosixPath(full).is_relative_to
     # "/" is OpenCode's worktree where there is no repository: everything would be below it.
     root = _normal(worktree if worktree.startswith("/") else "/")
-    if root == "/" or not path.startswith("/") or not _is_below(full, root):
+    if root == "/" or not path.startswith("/") or not below(root):
         return full
     # What the tools print is in PROJECT already, unless the worktree itself is there (OpenCode
     # running in a sandbox).
-    if _is_below(full, PROJECT) and not _is_below(root, PROJECT):
+    if below(PROJECT) and not PurePosixPath(root).is_relative_to(PROJECT):
         return full
     return _normal(PROJECT + full[len(root) :])
 
 
 def relative(path: str) -> str:
-    """Return a sandbox path as titles show and permission rules match it: relative to the project,
-    ``""`` for the project."""
+    """Return a path as titles show and rules match it: relative to the project (``""``)."""
     found = path if path.startswith("~") else posixpath.relpath(path, PROJECT)
     return "" if found == "." else found
 
 
 def _normal(path: str) -> str:
     return "/" + posixpath.normpath("/" + path).lstrip("/")
-
-
-def _is_below(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder + "/")
 
 
 @dataclass(frozen=True)

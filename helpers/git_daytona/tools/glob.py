@@ -62,7 +62,7 @@ def glob(context: Context, pattern: str, given: str) -> Result:
 
 def names(context: Context, tool_name: str, *words: str) -> tuple[str, list[str]]:
     """Run glob.sh; returns the directory and the names in it. Raises ToolError."""
-    source = script("names") + script("glob")
+    source = script("names", "glob")
     answer = Answer(tool_name, context.execute(source, *words, timeout=NAMES_SECONDS))
     kind, full = answer.line(), answer.text()
     if kind == "file":

@@ -41,7 +41,7 @@ def grep(context: Context, pattern: str, given: str, include: str) -> Result:
     asked = {argument: value for argument, value in asked.items() if value}
     ask(context, "grep", [pattern], asked)
     words = (path, pattern, extended(pattern), names, str(LIMIT + 1))
-    source = script("names") + script("grep")
+    source = script("names", "grep")
     answer = Answer("grep", context.execute(source, *words, timeout=GREP_SECONDS))
     kind, full = answer.line(), answer.text()
     if kind == "pattern":

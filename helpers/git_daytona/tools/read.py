@@ -8,7 +8,6 @@ from git_daytona.sandbox.scripts import script
 from git_daytona.tools import answers, files, texts
 from git_daytona.tools.answers import Answer, name
 from git_daytona.tools.context import Context, Result, ToolError, ask, text, tool, whole
-from git_daytona.tools.texts import BOM
 
 READ_SECONDS = 60.0
 CUT = f"... (line truncated to {answers.LINE_LENGTH} chars)"
@@ -69,7 +68,7 @@ def page(path: str, title: str, content: bytes, offset: int, total: int) -> Resu
     (the first is 1) on, as many as may be shown at most. Raises ToolError."""
     if total < offset and (total, offset) != (0, 1):
         raise ToolError(f"Offset {offset} is out of range for this file ({total} lines)")
-    lines = texts.rows(content.decode("utf-8", "replace").removeprefix(BOM))
+    lines = texts.rows(content.decode("utf-8", "replace").removeprefix(texts.BOM))
     rows = [answers.line(line.removesuffix("\n"), CUT) for line in lines]
     kept = answers.head([f"{number}: {row}" for number, row in enumerate(rows, offset)])
     last = offset + len(kept) - 1

@@ -4,7 +4,6 @@ from git_daytona.tools import files
 from git_daytona.tools.answers import name
 from git_daytona.tools.context import Context, Result, text, tool
 from git_daytona.tools.edit import change
-from git_daytona.tools.files import Changed, Found
 from git_daytona.tools.texts import BOM
 
 BINARY = "[binary content]\n"  # what a difference shows of a binary file that is overwritten
@@ -28,9 +27,9 @@ def write(context: Context, path: str, content: str) -> Result:
         # Most files that are written are new, so this one is taken for new. Where a file turns up
         # nothing has been changed, and the user is asked again with what would be replaced.
         try:
-            found = Found(path, "missing")
+            found = files.Found(path, "missing")
             metadata = change(context, path, found, "", content)
-        except Changed as problem:
+        except files.Changed as problem:
             found, before = problem.found, problem.found.need_text()
             before = BINARY if "\0" in before else before
             metadata = change(context, path, found, before, adapted(content, before))

@@ -13,6 +13,6 @@ def read(name: str) -> str:
     return re.sub(r"^\s*#.*\n", "", text, flags=re.MULTILINE)
 
 
-def script(name: str) -> str:
-    """Read a script of a tool, with what all of them share before it."""
-    return read("common") + read(name)
+def script(*names: str) -> str:
+    """Read the scripts of a tool, with what all tools share before them."""
+    return "".join(map(read, ("common", *names)))
