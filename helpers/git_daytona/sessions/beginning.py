@@ -1,4 +1,4 @@
-"""What a new session begins with."""
+"""What a new session begins with: a revision, or the work of the session that it is a fork of."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,21 @@ from pathlib import Path
 from git_daytona.base.errors import NotFound
 from git_daytona.git import worktrees
 from git_daytona.git.repository import Repository
+from git_daytona.sessions.state import Session
 from git_daytona.settings import preferences
+
+FORK = (
+    "this session is a fork of session {number}: its sandbox is a new one, with what is on "
+    "{branch} ({commit}), without what git does not hold (ignored files, packages, servers)"
+)
+COPY = (
+    "this session is a fork of session {number}: its sandbox is a copy of that one's, ignored files"
+    " and packages included; what runs there does not run here"
+)
+UNKNOWN = (
+    "this session is a fork of one whose work is not known here: its sandbox is a new one and does "
+    "not have what that one did"
+)
 
 
 @dataclass(frozen=True)
@@ -34,4 +48,26 @@ class Beginning:
         return taken, taken is not None
 
 
-HEAD = Beginning()
+@dataclass(frozen=True)
+class Origin:
+    """What a fork is of: a session's id (empty: it is no fork), the session (None: one that is not
+    known here), the commit that its branch is at (None: there is none), and why that may not be
+    all, as words to append."""
+
+    id: str = ""
+    session: Session | None = None
+    commit: str | None = None
+    problem: str = ""
+
+    def told(self, *, copied: bool) -> str:
+        """Say what the fork's sandbox has, which may be a copy."""
+        if self.session and copied:
+            return COPY.format(number=self.session.number)
+        if self.session and self.commit:
+            number, branch = self.session.number, self.session.branch
+            told = FORK.format(number=number, branch=branch, commit=self.commit[:10])
+            return f"{told}{self.problem}"
+        return UNKNOWN if self.id else ""
+
+
+HEAD, NOBODY = Beginning(), Origin()

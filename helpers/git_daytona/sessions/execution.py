@@ -12,13 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from git_daytona.base import log, messages, progress
-from git_daytona.base.errors import (
-    ApiUnreachable,
-    CutShort,
-    GitDaytonaError,
-    SandboxGone,
-    TimedOut,
-)
+from git_daytona.base.errors import ApiUnreachable, CutShort, GitDaytonaError, SandboxGone, TimedOut
 from git_daytona.git import repository
 from git_daytona.git.refs import PROJECT
 from git_daytona.sandbox.remote_command import (
@@ -30,6 +24,7 @@ from git_daytona.sandbox.remote_command import (
     RemoteCommand,
     Wanted,
 )
+from git_daytona.sessions import home
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.sessions.ending import brought_before
 from git_daytona.sessions.state import Session
@@ -224,7 +219,7 @@ class Execution:
     def _gone(self) -> CutShort:
         session = self.session
         if self.coordinator.state.get(session.id) is None:
-            return CutShort(f"session {session.name} was deleted while this ran")
+            return home.deleted(session)
         return CutShort(f"the sandbox of session {session.name} was deleted while this ran")
 
     def _shown(self, news: News) -> None:

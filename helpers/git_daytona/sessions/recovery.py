@@ -15,8 +15,9 @@ from git_daytona.base.secret import printable, redact
 from git_daytona.git import branches, identity, legacy_remotes
 from git_daytona.git.refs import Names, number_of_remote
 from git_daytona.sandbox import lifecycle, ownership
-from git_daytona.sessions import home, state
-from git_daytona.sessions.coordinator import Coordinator, Started, is_usable
+from git_daytona.sessions import home, state, state_file
+from git_daytona.sessions.coordinator import Coordinator
+from git_daytona.sessions.start import Started, is_usable
 from git_daytona.sessions.state import Session
 from git_daytona.settings import preferences
 from git_daytona.transfer import leases
@@ -99,8 +100,7 @@ def _forget_bases(coordinator: Coordinator) -> str:
 
 def _finish_creation(coordinator: Coordinator, mark: lifecycle.Mark) -> str:
     """Make a session of what an interrupted start left; without a sandbox, nothing."""
-    if problem := home.begun_elsewhere(mark, coordinator.settings.api_url):
-        raise problem
+    home.check_begun(mark, coordinator.settings.api_url)
     with coordinator.one_at_a_time(mark.session_id):
         if not mark.path.exists():  # its own process has finished it meanwhile
             return ""
@@ -213,10 +213,10 @@ def _unused(coordinator: Coordinator) -> tuple[tuple[SandboxInfo, ...], tuple[Sa
     # before the files: a start writes there, and removes its mark then
     marks = list(lifecycle.marks())
     being_made = {mark.session_id for mark in marks}
-    in_use = state.named(info.id for info in listed) | {mark.copy_name for mark in marks}
+    in_use = state_file.named(info.id for info in listed) | {mark.copy_name for mark in marks}
     made = ownership.made(coordinator.settings.api_url)
     mine = {each.sandbox_id for each in made if each.is_of(coordinator.git_dir)}
-    in_doubt = being_made | state.unreadable()
+    in_doubt = being_made | state_file.unreadable()
     own: list[SandboxInfo] = []
     others: list[SandboxInfo] = []
     for info in listed:
@@ -319,7 +319,7 @@ def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:
             message=f"there is no sandbox '{printable(sandbox_id)}'",
             hint="see those without a session: git daytona prune --dry-run",
         ) from problem
-    for session in state.all_sessions():
+    for session in state_file.all_sessions():
         if session.sandbox_id != info.id:
             continue
         moved = home.elsewhere(session, coordinator.settings.api_url, info.organization_id)
@@ -351,7 +351,7 @@ def _take_over(coordinator: Coordinator, info: SandboxInfo, *, deleting: int = 0
     if not is_usable(session_id) or coordinator.state.get(session_id) is not None:
         session_id = f"adopted_{info.id[:40]}"
     with coordinator.one_at_a_time(session_id):
-        for session in state.all_sessions():
+        for session in state_file.all_sessions():
             if session.sandbox_id == info.id:
                 raise _taken(session)
         # Without the branch: it begins where the sandbox's work is, which may be another history

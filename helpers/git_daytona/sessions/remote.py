@@ -11,8 +11,8 @@ from git_daytona.git.refs import PROJECT
 from git_daytona.sessions import commits
 from git_daytona.sessions.connect import Wish, connect
 from git_daytona.sessions.coordinator import Coordinator
+from git_daytona.sessions.sandbox_branch import ready_for_push
 from git_daytona.sessions.state import Session
-from git_daytona.sessions.sync import ready_for_push
 from git_daytona.transfer.transfer import SERVER, UPLOAD_PACK, receive_pack
 
 UPLOAD, RECEIVE, ARCHIVE = "git-upload-pack", "git-receive-pack", "git-upload-archive"

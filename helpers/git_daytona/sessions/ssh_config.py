@@ -63,10 +63,7 @@ def directives(known_hosts: Path, alias: str) -> str:
             hint="point XDG_STATE_HOME to a plainer path",
         ) from problem
     return _DIRECTIVES.format(
-        prefix=PREFIX,
-        command=shlex.join(start).replace("%", "%%"),
-        alias=alias,
-        known_hosts=known,
+        prefix=PREFIX, command=shlex.join(start).replace("%", "%%"), alias=alias, known_hosts=known
     )
 
 

@@ -172,10 +172,7 @@ class Server:
         process.exit(ssh.EXIT_UNKNOWN if status is None else status)
 
     async def forward(
-        self,
-        place: str,
-        reader: "asyncssh.SSHReader[bytes]",
-        writer: "asyncssh.SSHWriter[bytes]",
+        self, place: str, reader: "asyncssh.SSHReader[bytes]", writer: "asyncssh.SSHWriter[bytes]"
     ) -> None:
         """Serve a connection to a port of the sandbox."""
 

@@ -9,16 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from git_daytona.base import errors, files, paths
-from git_daytona.base.errors import GitDaytonaError, NoRepository
+from git_daytona.base.errors import GitDaytonaError
 from git_daytona.base.secret import printable
 from git_daytona.base.threads import Late, within
 from git_daytona.git.commit_counts import BranchPosition, branch_positions
-from git_daytona.git.repository import find
 from git_daytona.sandbox import lifecycle, ownership
-from git_daytona.sessions import home, state, working
+from git_daytona.sessions import home, state, state_file, working
 from git_daytona.sessions.coordinator import Coordinator
-from git_daytona.sessions.state import Session, camel_case
-from git_daytona.settings import settings
+from git_daytona.sessions.records import camel_case
+from git_daytona.sessions.state import Session
 
 LOOK_SECONDS = 3.0
 """How long the API is asked for the states of all sandboxes together."""
@@ -145,11 +144,11 @@ def everywhere(coordinator: Coordinator, *, offline: bool) -> Overview:
     found = overview(coordinator, offline=offline)
     rows, problem = list(found.rows), found.problem
     seen = {row.session_id for row in rows}
-    sessions = state.all_sessions()
+    sessions = state_file.all_sessions()
     places = {each.git_dir or each.worktree: each for each in sessions}
     for place in sorted(places.keys() - {coordinator.git_dir}):
         with suppress(GitDaytonaError, OSError):  # removed, or it cannot be read: then as recorded
-            other = _other(Path(places[place].worktree))
+            other = Coordinator.of(Path(places[place].worktree), anywhere=True)
             found = overview(other, offline=offline or problem is not None)
             rows += [row for row in found.rows if row.session_id not in seen]
             seen.update(row.session_id for row in found.rows)
@@ -157,15 +156,6 @@ def everywhere(coordinator: Coordinator, *, offline: bool) -> Overview:
     left = (each for each in sessions if printable(each.id) not in seen)
     rows += [_row(each, _Look({}), {}, working=False) for each in left]
     return Overview(tuple(rows), problem)
-
-
-def _other(directory: Path) -> Coordinator:
-    """Make a coordinator for sessions of another place."""
-    if not directory.is_dir():
-        raise NoRepository(f"'{directory}' is not there any more")
-    repository = find(directory)
-    project = repository.worktree if repository else directory
-    return Coordinator(repository or directory, settings.load(project))
 
 
 def _remembered(memory: Path) -> Seen:

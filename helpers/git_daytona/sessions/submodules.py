@@ -9,7 +9,8 @@ from git_daytona.base.errors import CutShort, GitDaytonaError, SandboxCommandFai
 from git_daytona.base.secret import printable
 from git_daytona.git import branches, submodules
 from git_daytona.git.repository import Repository
-from git_daytona.sessions.branch import Branch, Outcome, said
+from git_daytona.sessions.branch import Branch, Outcome
+from git_daytona.sessions.state import joined
 
 
 @dataclass
@@ -45,9 +46,9 @@ class Synced:
         ]
         return replace(
             outcome,
-            left_behind=said(outcome.left_behind, *self.failed),
-            message=said(outcome.message, *self.failed, *absent),
-            remarks=said(outcome.remarks, *self.failed, *absent),
+            left_behind=joined(outcome.left_behind, *self.failed),
+            message=joined(outcome.message, *self.failed, *absent),
+            remarks=joined(outcome.remarks, *self.failed, *absent),
         )
 
 
@@ -164,7 +165,7 @@ def _and(outcome: Outcome, more: Outcome, name: str = "") -> Outcome:
         changed=outcome.changed or more.changed,
         head=outcome.head if name else more.head,
         kept=(*outcome.kept, *more.kept),
-        left_behind=said(outcome.left_behind, more.left_behind and begin + more.left_behind),
-        message=said(outcome.message, message and begin + message),
-        remarks=said(outcome.remarks, more.remarks and begin + more.remarks),
+        left_behind=joined(outcome.left_behind, more.left_behind and begin + more.left_behind),
+        message=joined(outcome.message, message and begin + message),
+        remarks=joined(outcome.remarks, more.remarks and begin + more.remarks),
     )
