@@ -33,7 +33,7 @@ class Beginning:
     depth: int = 0
 
     def first(self, repository: Repository, directory: Path) -> tuple[str | None, bool]:
-        """Return the commit to begin with (None: HEAD), and whether it is one of uncommitted work.
+        """Return the commit to begin with (None: HEAD), and whether it is of uncommitted work.
         Raises NotFound, UsageError."""
         if self.revision:
             found = repository.resolve(self.revision)
@@ -50,9 +50,8 @@ class Beginning:
 
 @dataclass(frozen=True)
 class Origin:
-    """What a fork is of: a session's id (empty: it is no fork), the session (None: one that is not
-    known here), the commit that its branch is at (None: there is none), and why that may not be
-    all, as words to append."""
+    """What a fork is of: a session's id (empty: no fork), the session (None: not known here), the
+    commit that its branch is at (None: none), and why that may not be all, as words to append."""
 
     id: str = ""
     session: Session | None = None

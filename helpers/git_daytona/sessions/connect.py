@@ -71,9 +71,8 @@ def connect(
 
     ``options`` are variables for the wrapper; ``begin`` is called once, when there is a token and
     before anything is written to our output, ``stands`` (in a thread) once the command runs or the
-    connection stands; ``feed`` then writes the command's input, which is ours otherwise. A
-    connection on which that has not come is made again. Raises ConnectionClosed, and what
-    ``Transfers.lease`` raises.
+    connection stands; ``feed`` then writes the command's input, which is ours otherwise. Until
+    then a connection is made again. Raises ConnectionClosed, and what ``Transfers.lease`` raises.
     """
     with log.event("connect", sandbox=sandbox_id) as event:
         for attempt in range(1, TRIES + 1):
@@ -96,8 +95,7 @@ def connect(
 
 @dataclass
 class _Try:
-    """One try. Our input goes to no connection on which no command reads it: the next try gets all
-    of it."""
+    """One try. Input goes only where a command reads it: else the next try gets all of it."""
 
     begin: Callable[[], None]
     stands: Callable[[], None]
@@ -154,8 +152,7 @@ class _Try:
 
 
 def _feed(writing: int) -> OSError | None:
-    """Hand our standard input on to the command until one of them ends; return why it could not be
-    read to its end."""
+    """Hand our input on to the command until one of them ends; return why it could not be read."""
     while True:
         try:
             data = os.read(0, 65536)

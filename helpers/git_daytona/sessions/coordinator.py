@@ -1,6 +1,5 @@
-"""All that is done with the sessions of a repository, for the command line, the service and hooks:
-they are found (lookup.py), started (start.py), worked in, synced (sync.py) and deleted
-(deletion.py)."""
+"""All that is done with sessions, for the command line, the service and hooks: they are found
+(lookup.py), started (start.py), worked in, synced (sync.py) and deleted (deletion.py)."""
 
 from collections.abc import Callable
 from contextlib import nullcontext, suppress

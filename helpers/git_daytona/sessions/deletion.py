@@ -27,8 +27,7 @@ class Deletions(Syncs):
         Raises whatever keeps the work from coming back, unless ``force`` is on; then nothing is
         deleted. That the session shall go is on record until it has gone, is used again, or
         ``keep``; not that its work may be lost: a later try (recovery) brings it back first.
-        With ``merged``, one that turns out to have work which is not merged is kept, and Unmerged
-        raised.
+        With ``merged``, one that turns out to have work which is not merged is kept: Unmerged.
         """
         if self.mark(name).path.exists():
             # it is being created just now: then it is there when that has ended
@@ -129,8 +128,8 @@ class Deletions(Syncs):
         return was
 
     def forget(self, name: str) -> Session | None:
-        """Forget a session, wherever it lives; its sandbox and branch stay. Return it, or None
-        where only its start had begun."""
+        """Forget a session, wherever it lives; its sandbox and branch stay. Return it, None where
+        only its start had begun."""
         mark = self.mark(name)
         if mark.path.exists() and self.state.get(name) is None:
             with self.one_at_a_time(name):

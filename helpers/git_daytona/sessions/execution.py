@@ -181,8 +181,7 @@ class Execution:
         return news, notice
 
     def _next(self, least: int) -> News:
-        """Get the next news. The sandbox is not started again for this: whoever stopped it has
-        ended the command."""
+        """Get the next news. No sandbox is started for it: who stopped that ended the command."""
         until = time.monotonic() + RECONNECT_SECONDS
         while True:
             try:
@@ -226,8 +225,7 @@ class Execution:
         self.show(news.output, news.errors)
 
     def interrupt(self) -> None:
-        """Send Ctrl-C; the second time the command is killed. Raises KeyboardInterrupt where it has
-        not begun, or cannot be told."""
+        """Send Ctrl-C, or kill the second time. Raises KeyboardInterrupt where it cannot."""
         if time.monotonic() < self.deaf_until:
             return
         self.deaf_until = time.monotonic() + TWICE_SECONDS
@@ -249,8 +247,7 @@ class Execution:
 
 
 def place(coordinator: Coordinator, agents: Path | None = None) -> str:
-    """Return the directory of the sandbox that is as the one here in which one stands, or an agent
-    works."""
+    """Return the sandbox's directory that is as that here where one stands, or an agent works."""
     root = coordinator.worktree
     if root is None:
         return PROJECT
@@ -278,8 +275,7 @@ def prepare(
     source: Input,
     show: Show,
 ) -> tuple[Execution, bool]:
-    """Get a command ready for a session, with what of its input is there; tell also whether that is
-    all of it."""
+    """Get a command ready, with what of its input is there; tell also whether that is all."""
     session = coordinator.find(name)
     begin, whole = source.read(FIRST_SECONDS, BEGIN_BYTES)
     wanted = Wanted(command, place, seconds, merged, begin, whole)

@@ -46,8 +46,7 @@ def check_begun(mark: Mark, api_url: str) -> None:
 
 
 def unknown(session: Session, api_url: str) -> Elsewhere:
-    """Return what to raise where the sandbox of a session is not found of which an earlier version
-    did not record where it lives."""
+    """Return what to raise for a sandbox that is not found, if nobody recorded where it lives."""
     name = printable(session.name)
     return Elsewhere(
         f"the sandbox of session {name} is not on {api_url}, and it is not known where it was made",

@@ -1,5 +1,4 @@
-"""What a session does with LFS objects, where that is asked for: those that a commit points to go
-after it, and come back after it."""
+"""LFS objects, where daytona.lfs asks for them: what a commit points to goes and comes after it."""
 
 from dataclasses import replace
 

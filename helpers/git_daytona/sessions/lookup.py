@@ -28,11 +28,8 @@ NO_REPOSITORY = "there is no git repository here, so nothing is synced"
 
 
 class Lookup:
-    """The sessions of one repository, or of a directory without one.
-
-    ``tell`` receives a line per step that a person may wait for; ``show`` lets git's own progress
-    be seen.
-    """
+    """The sessions of one repository, or of a directory without one. ``tell`` receives a line per
+    step that a person may wait for; ``show`` lets git's own progress be seen."""
 
     def __init__(
         self,
@@ -208,8 +205,7 @@ class Lookup:
     def one_at_a_time(
         self, session_id: str, *, seconds: float = leases.LOCK_SECONDS
     ) -> Iterator[None]:
-        """Wait for the session's turn, across processes; preferences do not change meanwhile.
-        Raises TimedOut."""
+        """Wait for the session's turn, across processes, with preferences held. Raises TimedOut."""
         name = sha256(f"{self.git_dir}\0{session_id}".encode()).hexdigest()[:24]
         place, holds = paths.locks() / f"session-{name}", f"session {self._called(session_id)}"
         lock = files.lock(place, seconds=seconds, holds=holds)

@@ -27,8 +27,7 @@ def project_of(repository: Repository | None) -> str:
 
 
 def name_of(repository: Repository) -> str:
-    """Return what a person calls a repository: the last part of where ``origin`` is, or the name of
-    its folder."""
+    """Return what a person calls a repository: the last part of origin's place, or its folder's."""
     own = repository.common_dir
     folder = own.parent if own.name == ".git" else own
     return _place(_origin(repository)).rpartition("/")[2] or folder.name

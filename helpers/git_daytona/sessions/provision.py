@@ -81,8 +81,7 @@ class Provision:
     # -- by itself ---------------------------------------------------------------------------------
 
     def begin(self, session: Session, *, fresh: bool) -> None:
-        """Give a sandbox, in which the repository is, what it gets; a ``fresh`` one, or one that
-        got nothing yet."""
+        """Give a ``fresh`` sandbox, with the repository in it, or one that got nothing, its due."""
         current = self.state.get(session.id) or session
         if current.setup.state and not fresh:
             return
@@ -129,8 +128,8 @@ class Provision:
     # -- by a person -------------------------------------------------------------------------------
 
     def again(self, session: Session) -> Session:
-        """Copy the files, and begin the set-up of what is on the session's branch anew; one that
-        runs goes on. Raises NotFound, Forbidden."""
+        """Copy the files, and begin the set-up of the branch anew, unless one runs. Raises
+        NotFound, Forbidden."""
         if session.setup.state == RUNNING:
             return session
         preferred = self._preferred()

@@ -74,8 +74,7 @@ def read(session_id: str, record: object) -> Session | None:
 
 
 def write(record: dict[str, Any], values: Mapping[str, Any], *, keep: bool = False) -> None:
-    """Write values of a Session into a record; what is a field's default is left out, or with
-    ``keep`` left as it is."""
+    """Write values of a Session into a record; defaults are left out, or ``keep`` what is there."""
     for field, value in values.items():
         name, _ = _FIELDS[Session][field]
         if value not in (None, getattr(Session, field, None)):

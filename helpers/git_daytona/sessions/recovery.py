@@ -39,11 +39,7 @@ class Recovered:
 
 def recover(coordinator: Coordinator) -> Recovered:
     """Make good what an interrupted process left: tokens, half-created and half-deleted sandboxes,
-    work that did not come back.
-
-    Sessions that another process is busy with are left to it. Each step is tried whatever became of
-    the others.
-    """
+    work that did not come back; each by itself, but what another process is busy with."""
     found = Recovered()
 
     def step(what: str, work: Callable[[], str]) -> None:
@@ -173,8 +169,8 @@ class Leftovers:
     """What ``prune`` would remove."""
 
     sandboxes: tuple[SandboxInfo, ...]
-    """Sandboxes that were made here for this repository for certain, and that no file of ours names
-    any more: their work comes back first."""
+    """Certainly made here for this repository, and named by no file: their work comes back first.
+    """
     others: tuple[SandboxInfo, ...]
     """Sandboxes of other repositories, of others, or of nobody known: what is in them cannot be
     looked at from here, and each goes only if it is named."""
@@ -207,8 +203,7 @@ class Leftovers:
 
 
 def _unused(coordinator: Coordinator) -> tuple[tuple[SandboxInfo, ...], tuple[SandboxInfo, ...]]:
-    """Find the sandboxes that no file of any project names: those that were made here for this
-    repository, and all others."""
+    """Find the sandboxes that no file names: those made here for this repository, and others."""
     listed = [info for info in coordinator.cloud.find({}) if ownership.SESSION in info.labels]
     # before the files: a start writes there, and removes its mark then
     marks = list(lifecycle.marks())
@@ -257,8 +252,7 @@ def left_alone(coordinator: Coordinator) -> list[Elsewhere]:
 
 
 def prune(coordinator: Coordinator, found: Leftovers) -> Recovered:
-    """Remove leftovers: sandboxes, once their work is here, or as they are if they are given up;
-    remotes (branches stay); leases."""
+    """Remove sandboxes, their work first unless they are given up; remotes, no branches; leases."""
     result = Recovered()
     for info in (*found.sandboxes, *found.given_up):
         try:
@@ -309,8 +303,7 @@ def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:
     """Make a session of this repository from an existing sandbox, and sync it.
 
     A session of this repository whose sandbox is the same one on an API with a new address lives
-    there from now on. Raises UsageError when a session has it already, NotFound when there is no
-    such sandbox.
+    there from now on. Raises UsageError when a session has it, NotFound where there is none.
     """
     try:
         info = coordinator.cloud.get(sandbox_id)
@@ -343,7 +336,7 @@ def _taken(session: Session) -> UsageError:
 
 
 def _take_over(coordinator: Coordinator, info: SandboxInfo, *, deleting: int = 0) -> Session:
-    """Make a session of a sandbox that nobody has. ``deleting`` is since when it shall go. Raises
+    """Make a session of a sandbox that nobody has, or that is to go since ``deleting``. Raises
     UsageError if another process was faster."""
     coordinator.sandboxes.awake(info)
     session_id = info.labels.get(ownership.SESSION, "")

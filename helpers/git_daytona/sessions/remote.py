@@ -57,9 +57,8 @@ def destination(coordinator: Coordinator, name: str) -> Destination:
 def serve(coordinator: Coordinator, name: str, service: str, begin: Callable[[], None]) -> int:
     """Connect our standard streams with one of SERVICES in a sandbox; return its exit status.
 
-    ``begin`` is called before the sandbox's side writes anything. A push finds what was pending
-    committed, and is fast-forward only, as 'git daytona push' is. Raises TransferFailed, and what
-    ``destination`` and ``connect`` do.
+    ``begin`` is called before the sandbox's side writes anything. A push is as 'git daytona push':
+    what was pending is committed, fast-forward only. Raises TransferFailed, and as ``connect``.
     """
     found = destination(coordinator, name)
     wish = Wish(f"{SERVICES[service]} {shlex.quote(PROJECT)}")

@@ -66,8 +66,7 @@ def known_hosts() -> Path:
 
 
 def host_key() -> Any:
-    """The host key of this user's servers, made once, and its line in ``known_hosts``. Raises
-    BadSetting."""
+    """The host key of this user's servers, made once, as known_hosts has it. Raises BadSetting."""
     place = known_hosts().with_name("host_key")
     with files.lock(paths.locks() / "ssh-host-key"):
         try:
@@ -465,8 +464,7 @@ def _resize(terminal: int, size: tuple[int, int, int, int]) -> None:
 async def _type(
     process: "asyncssh.SSHServerProcess[bytes]", terminal: Any, child: asyncio.subprocess.Process
 ) -> None:
-    """Hand on what the client types, once the ssh at the other end of the terminal takes it as it
-    is."""
+    """Hand on what the client types, once the ssh at the terminal's other end takes it raw."""
     while termios.tcgetattr(terminal)[3] & termios.ICANON:
         await asyncio.sleep(RAW_SECONDS)
     loop = asyncio.get_running_loop()

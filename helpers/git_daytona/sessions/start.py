@@ -63,9 +63,8 @@ class Starts(Syncs):
         session that was in use: if it was deleted meanwhile, CutShort is raised. A new session that
         was forked from another one (``origin``, its id) begins where that one's work is, not with
         its ``beginning``, and its agent is told. ``order`` is what the command line says of the
-        sandbox. Raises what any step raises; the state file says
-        ``setup-failed`` when the sandbox exists but its repository is not ready, or nothing can
-        come back.
+        sandbox. Raises what any step raises; the state file says ``setup-failed`` when the sandbox
+        exists but its repository is not ready, or nothing can come back.
         """
         session_id = _usable(session_id)
         with self.one_at_a_time(session_id), log.event("session.start", session=session_id):
@@ -120,8 +119,7 @@ class Starts(Syncs):
         self._transport().check()
 
     def _origin(self, session_id: str) -> Origin:
-        """Bring the work of a session here that is to be forked, and return what is known of it;
-        with no id there is none."""
+        """Bring the work of a session here that is to be forked; return what is known of it."""
         session = self.state.get(session_id)
         if session is None or session.number is None or not self._own([session]):
             return Origin(session_id)
@@ -195,8 +193,7 @@ class Starts(Syncs):
         message: str = "setting up",
         **more: Any,
     ) -> Session:
-        """Record a session whose sandbox exists, with ``more`` of its fields; without names,
-        nothing of it is synced."""
+        """Record a session whose sandbox exists, with ``more`` fields; without names, unsynced."""
         now = state.now()
         git_return = GitReturn(state.SETUP_FAILED, message, now)
         own_number = earlier.own_number if earlier else None

@@ -1,6 +1,5 @@
-"""The schema of the state file: which session has which sandbox, number and worktree, and how its
-last sync went. records.py has its JSON form, state_file.py the file; git-daytona-state(5) describes
-it."""
+"""The schema of the state file, git-daytona-state(5): which session has which sandbox, number and
+worktree, and how its last sync went. Its JSON form is records.py, the file state_file.py."""
 
 import time
 from dataclasses import dataclass
@@ -133,8 +132,7 @@ class Session:
     deleting: Milliseconds = 0
     """When a deletion began that has not succeeded (ours); 0: none did."""
     synced_at: Milliseconds = 0
-    """``last_accessed`` as the last successful sync found it (ours): what was done later may not be
-    here."""
+    """``last_accessed`` as the last good sync found it (ours): what came later may not be here."""
     title: Annotated[str, lambda value: one_line(value) if isinstance(value, str) else ""] = ""
     """What its client or its user calls it (ours), in one line."""
     prefix: Annotated[str, _prefix] = SANDBOX_BRANCH

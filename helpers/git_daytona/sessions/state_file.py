@@ -1,5 +1,4 @@
-"""The state file: one of JSON per OpenCode project, shared with the existing TypeScript plugin, and
-changed under a lock."""
+"""The state file, one per OpenCode project, shared with the existing plugin; its lock."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -92,8 +91,7 @@ class StateFile:
             records.write(record, values, keep=True)
 
     def give_number(self, session_id: str) -> None:
-        """Give a session of a directory without a repository the number after the last of those
-        that are there."""
+        """Give a session without a repository the number after its directory's last one."""
         with self._changing() as document:
             here = _objects(document).values()
             numbers = [each.get("number") for each in here if each.get("gitDir") == self._git_dir]
@@ -112,13 +110,11 @@ class StateFile:
         return before
 
     def note(self, session_id: str, result: str, message: str, **values: int) -> None:
-        """Record how a sync went; ``synced_at`` is what ``last_accessed`` was when a successful one
-        began."""
+        """Record how a sync went; ``synced_at``: ``last_accessed`` as a successful one began."""
         self.edit(session_id, git_return=GitReturn(result, message, state.now()), **values)
 
     def touch(self, session_id: str) -> int:
-        """Record that a session is used now; a deletion that was not finished is then off. Return
-        the moment."""
+        """Record that a session is used now, which ends its deletion; return the moment."""
         moment = 0
 
         def later(before: Session) -> dict[str, Any]:
@@ -288,8 +284,8 @@ def unreadable() -> set[str]:
 
 
 def named(sandbox_ids: Iterable[str]) -> set[str]:
-    """Find which sandboxes any file of the storage names, also one that was set aside, or a record
-    that cannot be read. Raises BadSetting."""
+    """Find the sandboxes that any file of the storage names, also one that was set aside or cannot
+    be read. Raises BadSetting."""
     try:
         files = [path.read_bytes() for path in paths.storage().glob("*.json*")]
     except OSError as problem:

@@ -123,8 +123,7 @@ def sync(branch: Branch, *, everything: bool, aside: bool) -> Synced:
 
 
 def update(branch: Branch, commit: str, what: str) -> bool:
-    """Merge what a commit of the user's records of submodules into them; tell whether any of it was
-    new there."""
+    """Merge what a commit of the user's records of submodules; tell whether any was new there."""
     recorded = submodules.recorded(branch.repository, commit) if branch.with_submodules else {}
     new = False
     for path, inner in of(branch).items():

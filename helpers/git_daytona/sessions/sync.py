@@ -32,8 +32,7 @@ class Syncs(Lookup):
     """What goes between a session's branch and its sandbox."""
 
     def sync(self, name: str, *, everything: bool = False) -> Outcome:
-        """Bring the work of a session back, before its sandbox goes ``everything``; record the
-        outcome or the error."""
+        """Bring a session's work back, ``everything`` if its sandbox goes; record how it went."""
         session = self.find(name)
         _ = session.names  # raises NoRepository
         with self.one_at_a_time(session.id):
@@ -172,13 +171,11 @@ class Syncs(Lookup):
             self.state.note(session.id, state.PENDING, replaced or "not synced yet")
 
     def _lost(self, session: Session) -> str:
-        """Say what is lost with a session's sandbox, which is gone; what had come is on its
-        branch then."""
+        """Say what is lost with a sandbox that is gone; what had come is on the branch then."""
         return FINISHED if session.number is not None and self._finish_turn(session) else REPLACED
 
     def _finish_turn(self, session: Session) -> bool:
-        """Give the branches what was brought during a turn whose sandbox is gone; return whether
-        there was any."""
+        """Give the branches what came during a turn whose sandbox is gone; tell whether any did."""
         names = session.names
         return sum(branches.finish_turn(each, names) for each in self._repositories(session)) > 0
 
