@@ -91,11 +91,6 @@ class Plan:
         return tuple(each for stage in stages for each in _commands(stage, self.wanted[stage]))
 
     @property
-    def has_start(self) -> bool:
-        """Whether something is to run at each start of the sandbox."""
-        return AT_START in self.wanted
-
-    @property
     def local_names(self) -> tuple[str, ...]:
         """The variables of this machine whose values would go along."""
         found = (

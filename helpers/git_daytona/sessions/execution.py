@@ -15,15 +15,8 @@ from git_daytona.base import log, messages, progress
 from git_daytona.base.errors import ApiUnreachable, CutShort, GitDaytonaError, SandboxGone, TimedOut
 from git_daytona.git import repository
 from git_daytona.git.refs import PROJECT
-from git_daytona.sandbox.remote_command import (
-    AHEAD,
-    BEGIN_BYTES,
-    INPUT_BYTES,
-    Cut,
-    News,
-    RemoteCommand,
-    Wanted,
-)
+from git_daytona.sandbox import remote_command
+from git_daytona.sandbox.remote_command import Cut, News, RemoteCommand, Wanted
 from git_daytona.sessions import home
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.sessions.ending import brought_before
@@ -89,7 +82,7 @@ class _Feeding(threading.Thread):
         number, last, command = 0, False, self._command
         while not last and not self.over:
             self._source.wait()
-            data, last = self._source.read(FIRST_SECONDS, INPUT_BYTES)
+            data, last = self._source.read(FIRST_SECONDS, remote_command.INPUT_BYTES)
             number += 1
             with command.taken:
                 command.taken.wait_for(partial(self._has_room, number))
@@ -100,7 +93,7 @@ class _Feeding(threading.Thread):
                 return
 
     def _has_room(self, number: int) -> bool:
-        return self.over or number - self._command.fed <= AHEAD
+        return self.over or number - self._command.fed <= remote_command.AHEAD
 
     def stop(self) -> None:
         self.over = True
@@ -277,6 +270,6 @@ def prepare(
 ) -> tuple[Execution, bool]:
     """Get a command ready, with what of its input is there; tell also whether that is all."""
     session = coordinator.find(name)
-    begin, whole = source.read(FIRST_SECONDS, BEGIN_BYTES)
+    begin, whole = source.read(FIRST_SECONDS, remote_command.BEGIN_BYTES)
     wanted = Wanted(command, place, seconds, merged, begin, whole)
     return Execution(coordinator, session, RemoteCommand(coordinator.cloud, wanted), show), whole

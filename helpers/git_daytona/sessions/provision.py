@@ -9,15 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from git_daytona.api.cloud import Cloud
-from git_daytona.base import log
-from git_daytona.base.errors import (
-    ApiUnreachable,
-    BadSetting,
-    CutShort,
-    Forbidden,
-    GitDaytonaError,
-    NotFound,
-)
+from git_daytona.base import errors, log
+from git_daytona.base.errors import BadSetting, CutShort, GitDaytonaError
 from git_daytona.base.secret import Secret
 from git_daytona.git.refs import PROJECT
 from git_daytona.git.repository import Repository
@@ -41,8 +34,8 @@ NEWS = 20
 WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
 RUN = "setup-{}"
 LOG = "~/.cache/git-daytona-exec/" + RUN + "/out"
-STARTED = "the project's set-up runs in the sandbox, in the background; its output is in {log}"
 SAID = {
+    RUNNING: "the project's set-up runs in the sandbox, in the background; its output is in {log}",
     WAITING: "the project's set-up (devcontainer.json) has not run: the user has not allowed it",
     DONE: "the project's set-up has ended well",
     FAILED: "the project's set-up: {message}; its output is in {log}",
@@ -118,7 +111,7 @@ class Provision:
             plan = self.plan(setup.commit)
             if plan is None or self._answer(self._preferred(), plan) is not Answer.RUN:
                 return
-            if setup.state == DONE and not plan.has_start:
+            if setup.state == DONE and AT_START not in plan.wanted:
                 return
             found = self._launch(session, plan, setup.commit, remarks)
         except GitDaytonaError as problem:
@@ -135,7 +128,7 @@ class Provision:
         preferred = self._preferred()
         commit, plan = self.of_branch(session)
         if plan is None and not preferred.copy_files():
-            raise NotFound(
+            raise errors.NotFound(
                 f"session {session.name} has no devcontainer.json, nor is daytona.copyFiles set",
                 hint=f"commit one, and bring it there: git daytona update {session.name}",
             )
@@ -280,7 +273,7 @@ class Provision:
         with log.event("sandbox.setup", session=session.id, sandbox=session.sandbox_id):
             try:
                 news = self._command(run, script).begin(session.sandbox_id, 0)
-            except (CutShort, ApiUnreachable):
+            except (CutShort, errors.ApiUnreachable):
                 return setup  # whoever follows it sees what became of it
             except GitDaytonaError as problem:
                 why = f"it could not be started: {problem.message}"
@@ -295,19 +288,14 @@ class Provision:
 
     def _ended(self, session: Session, failure: str) -> Session:
         """Record the end of a session's set-up, unless somebody else has."""
-        current = self.state.get(session.id)
-        if current is None or (current.setup.state, current.setup.run) != (
-            RUNNING,
-            session.setup.run,
-        ):
+        current, ours = self.state.get(session.id), (RUNNING, session.setup.run)
+        if current is None or (current.setup.state, current.setup.run) != ours:
             return current or session
         return self._note(current, _stands(current.setup, failure))
 
     def _note(self, session: Session, setup: SetUp) -> Session:
         """Record where a set-up stands, and what the session's agent is to be told of it."""
-        place = LOG.format(setup.run)
-        text = STARTED if setup.state == RUNNING else SAID.get(setup.state, "")
-        text = text.format(message=setup.message, log=place)
+        text = SAID.get(setup.state, "").format(message=setup.message, log=LOG.format(setup.run))
         self.state.add_notice(session.id, text, setup=setup)
         return replace(self.state.get(session.id) or session, setup=setup)
 
@@ -317,7 +305,7 @@ class Provision:
                 "nothing of it is to run" if not plan.wanted else "daytona.setup is 'never'",
                 hint="git config daytona.setup ask",
             )
-        return Forbidden(
+        return errors.Forbidden(
             f"'{plan.path}' has not been allowed",
             hint=f"see it, and allow it: git daytona allow {(commit or '')[:10]}",
         )

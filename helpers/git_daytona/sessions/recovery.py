@@ -212,13 +212,13 @@ def _unused(coordinator: Coordinator) -> tuple[tuple[SandboxInfo, ...], tuple[Sa
     made = ownership.made(coordinator.settings.api_url)
     mine = {each.sandbox_id for each in made if each.is_of(coordinator.git_dir)}
     in_doubt = being_made | state_file.unreadable()
-    own: list[SandboxInfo] = []
-    others: list[SandboxInfo] = []
-    for info in listed:
-        used = info.id in in_use or info.name in in_use
-        if not used and info.labels[ownership.SESSION] not in in_doubt:
-            (own if ownership.is_own(info, mine) else others).append(info)
-    return tuple(own), tuple(others)
+    unused = [
+        info
+        for info in listed
+        if not {info.id, info.name} & in_use and info.labels[ownership.SESSION] not in in_doubt
+    ]
+    own = tuple(info for info in unused if ownership.is_own(info, mine))
+    return own, tuple(info for info in unused if info not in own)
 
 
 def leftovers(coordinator: Coordinator) -> Leftovers:
@@ -229,18 +229,16 @@ def leftovers(coordinator: Coordinator) -> Leftovers:
         return Leftovers(*sandboxes, {}, journals, {})
     until = preferences.load(coordinator.directory).kept_until()
     numbers = {session.number for session in coordinator.sessions()}
-    repository = coordinator.repository
+    repository, here = coordinator.repository, ownership.owner_here()
     remotes = {
         name: Names(number)
         for name in repository.git("remote").text.splitlines()
         if (number := number_of_remote(name)) and number not in numbers
     }
-    others = [
-        each for each in remotes if branches.owner(repository, each) != ownership.owner_here()
-    ]
-    remotes = {name: remotes[name] for name in remotes if name not in others}
+    others = tuple(each for each in remotes if branches.owner(repository, each) != here)
+    ours = {name: names for name, names in remotes.items() if name not in others}
     kept = branches.kept_before(repository, until)
-    return Leftovers(*sandboxes, remotes, journals, kept, tuple(others))
+    return Leftovers(*sandboxes, ours, journals, kept, others)
 
 
 def left_alone(coordinator: Coordinator) -> list[Elsewhere]:

@@ -219,10 +219,7 @@ class SandboxBranch(Branch):
                 self._fetch(report)
             inner.complete(self.repository, report.head, aside=aside)
             done = branches.integrate(
-                self.repository,
-                self.names,
-                report.head,
-                report.operation,
+                *(self.repository, self.names, report.head, report.operation),
                 report.inventory.held,
                 aside=aside and report.operation is None,
             )

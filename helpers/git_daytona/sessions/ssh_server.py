@@ -126,22 +126,16 @@ class Server:
     # In the loop.
 
     async def _run(self, started: threading.Event) -> None:
-        self._loop, self._stop, self._stands = (
-            asyncio.get_running_loop(),
-            asyncio.Event(),
-            asyncio.Event(),
-        )
+        self._loop = asyncio.get_running_loop()
+        self._stop, self._stands = asyncio.Event(), asyncio.Event()
         self._places = asyncio.Semaphore(CHANNELS)
         started.set()
         ours, wire = socket.socketpair()
         outward = threads.start(partial(_copy_out, wire, self._wire[1]))
         threads.start(partial(_copy_in, self._wire[0], wire))
         try:
-            serving = asyncio.create_task(self._converse(ours))
-            stop = asyncio.create_task(self._stop.wait())
-            await asyncio.wait({serving, stop}, return_when=asyncio.FIRST_COMPLETED)
-            serving.cancel()
-            await asyncio.wait({serving})
+            async with _task(self._converse(ours)) as serving, _task(self._stop.wait()) as stop:
+                await asyncio.wait({serving, stop}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             ours.close()
             self._ended.set()
