@@ -229,13 +229,15 @@ def leftovers(coordinator: Coordinator) -> Leftovers:
         return Leftovers(*sandboxes, {}, journals, {})
     until = preferences.load(coordinator.directory).kept_until()
     numbers = {session.number for session in coordinator.sessions()}
-    repository, here = coordinator.repository, ownership.owner_here()
+    repository = coordinator.repository
     remotes = {
         name: Names(number)
         for name in repository.git("remote").text.splitlines()
         if (number := number_of_remote(name)) and number not in numbers
     }
-    others = tuple(each for each in remotes if branches.owner(repository, each) != here)
+    others = tuple(
+        each for each in remotes if branches.owner(repository, each) != ownership.owner_here()
+    )
     ours = {name: names for name, names in remotes.items() if name not in others}
     kept = branches.kept_before(repository, until)
     return Leftovers(*sandboxes, ours, journals, kept, others)
