@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from git_daytona.base.errors import NotFound
 from git_daytona.git import worktrees
 from git_daytona.git.repository import Repository
 from git_daytona.sessions.state import Session
@@ -36,12 +35,7 @@ class Beginning:
         """Return the commit to begin with (None: HEAD), and whether it is of uncommitted work.
         Raises NotFound, UsageError."""
         if self.revision:
-            found = repository.resolve(self.revision)
-            if found is None:
-                raise NotFound(
-                    f"there is no commit '{self.revision}' here", hint="see what is: git log --all"
-                )
-            return found, False
+            return repository.commit(self.revision), False
         preferred = preferences.load(directory)
         dirty = preferred.start_dirty() if self.dirty is None else self.dirty
         taken = worktrees.take_along(repository, preferred.user()) if dirty else None

@@ -204,8 +204,14 @@ class Starts(Syncs):
                     own_number = self.reserve(base=False).number
         more |= self.lives_here(sandbox_id)
         session = Session(
-            *(session_id, sandbox_id, names.number if names else None, str(self.directory)),
-            *(earlier.created if earlier else now, now, git_return, self.git_dir),
+            session_id,
+            sandbox_id,
+            number=names.number if names else None,
+            worktree=str(self.directory),
+            created=earlier.created if earlier else now,
+            last_accessed=now,
+            git_return=git_return,
+            git_dir=self.git_dir,
             repository=identity.give(self.git_dir),
             prefix=names.prefix if names else SANDBOX_BRANCH,
             own_number=own_number,

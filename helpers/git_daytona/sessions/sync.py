@@ -81,11 +81,7 @@ class Syncs(Lookup):
         None where there was nothing new. Log and diff then begin where these commits end, unless
         they lack what the session began with. Raises NotFound, TransferFailed."""
         session, repository = self.find(name), self.repository
-        commit = repository.resolve(revision)
-        if commit is None:
-            raise errors.NotFound(
-                f"there is no commit '{revision}' here", hint="see what is: git log --all"
-            )
+        commit = repository.commit(revision)
         label = repository.git("rev-parse", "--abbrev-ref", revision, check=False).text
         what = f"{label} ({commit[:10]})" if label and label.isprintable() else commit[:10]
         branch, names = self._branch(session), session.names
