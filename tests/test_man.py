@@ -14,7 +14,7 @@ import pytest
 
 from develop import errors_page
 from git_daytona import ssh
-from git_daytona.sessions import state
+from git_daytona.sessions import records
 from git_daytona.settings import settings
 
 ROOT = Path(__file__).parents[1]
@@ -335,7 +335,7 @@ def test_every_error_has_its_entry_and_every_message_its_line() -> None:
 
 def test_the_state_file_s_fields() -> None:
     """Every name that the code reads from or writes to the file, and no other."""
-    named = state.names()
+    named = records.names()
     text = "\n".join(
         line for lines in sections(ROOT / "man" / "git-daytona-state.5").values() for line in lines
     )

@@ -124,8 +124,8 @@ ENDLESS = {
     ("base.run", "process.wait()"): "a person's own command in the foreground",
     ("cli.daytona_local", "ended.wait()"): "daytona-local serve, until Ctrl-C",
     ("base.threads", "future.result()"): "after its end has been waited for",
-    ("sessions.sync", "remote.result()"): "the same",
-    ("sessions.sync", "refs.result()"): "the same",
+    ("sessions.sandbox_branch", "remote.result()"): "the same",
+    ("sessions.sandbox_branch", "refs.result()"): "the same",
     ("transfer.transfer", "begun.result()"): "the same",
     ("service.serve", "ending.get()"): "the service waits for its end",
     (

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from git_daytona.base import paths
-from git_daytona.sessions import state
+from git_daytona.sessions import state_file
 from support.round_trip import BIN
 
 
@@ -59,7 +59,7 @@ def test_it_leaves_nothing(repo, locally, script):
     if "delete" not in script:  # that leaves the branch, as always
         assert refs == before[0]
     assert config == before[1]
-    assert state.all_sessions() == [] and not paths.pin_file().exists()
+    assert state_file.all_sessions() == [] and not paths.pin_file().exists()
 
 
 def test_work_comes_back_and_what_cannot_is_named(repo, locally):
@@ -80,7 +80,7 @@ def test_work_comes_back_and_what_cannot_is_named(repo, locally):
         "refs/daytona/counter",
     }
     assert repo.git("cat-file", "blob", "refs/daytona/counter") == "2", "the third gave it back"
-    assert now == config and state.all_sessions() == []
+    assert now == config and state_file.all_sessions() == []
     assert f"daytona-local: session 1 of '{repo.path}': opencode/1 is at" in done.err
     assert "what had not come back is lost: not deleted: nested repositories" in done.err
 
@@ -92,12 +92,12 @@ def test_what_is_somebody_elses_stays(repo, local, begin, locally, tmp_path):
     before, pins = seen(repo), paths.pin_file().read_text()
     locally("git-daytona start --no-sync --session ses_b; daytona-pin verify --live", repo.path)
     assert seen(repo) == before and paths.pin_file().read_text() == pins
-    assert [each.sandbox_id for each in state.all_sessions()] == [session.sandbox_id]
+    assert [each.sandbox_id for each in state_file.all_sessions()] == [session.sandbox_id]
     locally("git-daytona start --session ses_c", repo.path, "--root", str(tmp_path / "root"))
-    assert {each.id for each in state.all_sessions()} > {"ses_c"}
+    assert {each.id for each in state_file.all_sessions()} > {"ses_c"}
     assert "sandbox-2" in repo.git("remote")
 
 
 def test_the_repository_is_gone(tmp_path, repo, locally):
     done = locally(f"git-daytona start; cd /; rm -rf '{repo.path}'", repo.path)
-    assert state.all_sessions() == [] and "is not there any more" in done.err
+    assert state_file.all_sessions() == [] and "is not there any more" in done.err

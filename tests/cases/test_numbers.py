@@ -9,7 +9,7 @@ import pytest
 from git_daytona.base.errors import BadSetting, NotFound
 from git_daytona.git import branches
 from git_daytona.git.refs import COUNTER, LAST_NUMBER
-from git_daytona.sessions import recovery, state
+from git_daytona.sessions import recovery, state_file
 from support.round_trip import execute
 
 FOREIGN = {
@@ -141,4 +141,4 @@ def test_numbers_of_older_versions_are_read(repo, coordinate):
     file.path.write_text(json.dumps({"sessions": {"ses_a": record}}))
     assert coordinate(repo.path).find(str(10**9)).names.branch == "opencode/1000000000"
     shutil.rmtree(file.path.parent)
-    assert state.all_sessions() == []
+    assert state_file.all_sessions() == []

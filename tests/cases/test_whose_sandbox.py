@@ -16,7 +16,7 @@ from git_daytona.base import paths
 from git_daytona.base.errors import ApiUnreachable, BadSetting, Elsewhere
 from git_daytona.local.server import LocalDaytona
 from git_daytona.sandbox import lifecycle, ownership
-from git_daytona.sessions import recovery, state
+from git_daytona.sessions import project, recovery
 from support.round_trip import BIN
 
 OTHER_ORGANIZATION = "20ca1000-0000-4000-8000-000000000002"
@@ -451,7 +451,7 @@ def test_the_names_on_a_sandbox_are_those_that_people_know(local, repo, coordina
     }
     for origin, name in names.items():
         repo.git("config", "remote.origin.url", origin)
-        labels = ownership.labels(state.name_of(coordinate(repo.path).repository))
+        labels = ownership.labels(project.name_of(coordinate(repo.path).repository))
         assert labels[ownership.REPOSITORY] == name
         assert not [text for text in labels.values() if secret in text or str(repo.path) in text]
     monkeypatch.setattr(ownership.getpass, "getuser", Mock(side_effect=KeyError))

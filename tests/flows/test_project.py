@@ -5,7 +5,7 @@ from hashlib import sha1
 import pytest
 
 from git_daytona.git import repository
-from git_daytona.sessions import state
+from git_daytona.sessions import project
 from support.round_trip import Repo
 
 FORMS = {
@@ -35,9 +35,9 @@ def test_the_id_of_a_project(url: str, place: str, repo: Repo) -> None:
     repo.git("remote", "add", "origin", url)
     root = repo.git("rev-parse", "HEAD")
     expected = sha1(f"git-remote:{place}".encode()).hexdigest() if place else root
-    assert state.project_of(repository.discover(repo.path)) == expected
+    assert project.project_of(repository.discover(repo.path)) == expected
 
 
 def test_what_opencode_wrote_counts_where_there_is_no_origin(repo: Repo) -> None:
     (repo.path / ".git" / "opencode").write_text("0123abc\n")
-    assert state.project_of(repository.discover(repo.path)) == "0123abc"
+    assert project.project_of(repository.discover(repo.path)) == "0123abc"

@@ -22,7 +22,7 @@ from git_daytona.base.errors import (
     TransferFailed,
     UsageError,
 )
-from git_daytona.sessions import recovery, state, status
+from git_daytona.sessions import recovery, state, state_file, status
 from support.round_trip import execute, stop
 
 
@@ -523,7 +523,7 @@ def test_a_session_stays_in_the_file_where_it_began(local, tmp_path, begin, coor
 def test_a_session_in_two_programs_files_comes_into_one(local, repo, begin, coordinate):
     """Two that began at once, each in the file of its own id for the project."""
     begin(repo, "ses_ours")
-    other = state.StateFile("theirs", str(repo.path))
+    other = state_file.StateFile("theirs", str(repo.path))
     [mine] = coordinate(repo.path).sessions()
     other.put(dataclasses.replace(mine, id="ses_theirs", number=2))
     assert [each.id for each in coordinate(repo.path).sessions()] == ["ses_ours", "ses_theirs"]

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from git_daytona.sessions import state
-from git_daytona.sessions.state import BadRecord, StateFile
+from git_daytona.sessions.records import BadRecord, read
+from git_daytona.sessions.state_file import StateFile
 from support.foreign_values import encoded, json_values, nested, objects, text
 
 MINE = state.Session("mine", "box", 3, "/repo", 1, 2, state.GitReturn(state.SYNCED))
@@ -42,7 +43,7 @@ documents = st.fixed_dictionaries(
 @given(text, records | good | json_values)
 def fuzz_record(id_, record):
     try:
-        found = state._session(id_, record)
+        found = read(id_, record)
     except ValueError:
         assert record is not None and (not isinstance(record, dict) or "sandboxId" in record)
         return

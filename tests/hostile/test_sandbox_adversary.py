@@ -29,7 +29,7 @@ from git_daytona.base.secret import printable, redact
 from git_daytona.git import refs
 from git_daytona.git.refs import Names, places
 from git_daytona.sandbox import report
-from git_daytona.sessions import sync
+from git_daytona.sessions import sandbox_branch, state
 from git_daytona.settings import preferences
 from git_daytona.tools import answers
 from git_daytona.transfer import transfer
@@ -358,8 +358,8 @@ def test_a_report_that_does_not_end():
     for text in (*found.nested, *found.notes, *found.refused, *found.left):
         fit(text, 500)
     nested = "; ".join(found.nested)
-    message = sync._remarks(Names(1), found, [], nested, with_lfs=False)
-    fit(message, sync.MESSAGE_LENGTH)
+    message = sandbox_branch._remarks(Names(1), found, [], nested, with_lfs=False)
+    fit(message, state.MESSAGE_LENGTH)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from git_daytona.sessions import state
+from git_daytona.sessions import state_file
 from support.round_trip import Ran, Repo, program
 
 
@@ -25,7 +25,7 @@ def git_daytona(local, repo: Repo, tell):
 def test_a_commit_says_whose_work_it_is(repo, git_daytona):
     title = "Fix `it` $(touch planted); \n\nCo-authored-by: Eve <eve@x.invalid>"
     git_daytona("start", "--session", "ses_fix", "--title", title)
-    sandbox = state.all_sessions()[0].sandbox_id
+    sandbox = state_file.all_sessions()[0].sandbox_id
 
     def work(line: str) -> list[str]:
         git_daytona("exec", "1", line)
@@ -147,7 +147,7 @@ def test_a_ref_and_a_part_of_the_history(repo, git_daytona):
     git_daytona("start", "--depth", "2", "HEAD~1")
     assert (
         "session 1 is there already"
-        in git_daytona("start", "--session", state.all_sessions()[0].id, "HEAD", status=2).err
+        in git_daytona("start", "--session", state_file.all_sessions()[0].id, "HEAD", status=2).err
     )
     assert git_daytona("exec", "1", "git rev-list --count HEAD; ls").out.split() == [
         *("2", "README", "file0", "file1", "file2", "file3"),
@@ -253,8 +253,8 @@ def test_sleep_and_the_list_of_all(repo, git_daytona, local, tmp_path):
     assert stopped[0].startswith("opencode/1 is at ") and stopped[1] == "stopped"
     assert git_daytona("stop", "1").out == "stopped\n"
     # asleep, it is not woken up in order to look
-    [session] = [each for each in state.all_sessions() if each.title == "first"]
-    state.StateFile(state.all_files()[0].project_id, str(repo.path)).touch(session.id)
+    [session] = [each for each in state_file.all_sessions() if each.title == "first"]
+    state_file.StateFile(state_file.all_files()[0].project_id, str(repo.path)).touch(session.id)
     local.forget_calls()
     assert git_daytona("log", "1", "--format=%s").out == "first\n"
     assert [call for call in local.calls if "start" in str(call)] == []

@@ -11,7 +11,7 @@ from git_daytona.service import host_tools
 from git_daytona.service.toasts import Toasts
 from git_daytona.service.turns import Turns
 from git_daytona.service.workspace import Workspace
-from git_daytona.sessions import recovery, state
+from git_daytona.sessions import records, recovery, state
 from git_daytona.sessions.branch import Outcome
 from git_daytona.settings import preferences
 
@@ -219,7 +219,7 @@ def test_a_prefix_in_the_state_file_is_no_way_to_an_option(repo, coordinate):
         document = json.loads(file.path.read_text())
         document["sessions"]["ses_1"]["branchPrefix"] = bad
         file.path.write_text(json.dumps(document))
-        with pytest.raises(state.BadRecord, match="'branchPrefix' is not valid"):
+        with pytest.raises(records.BadRecord, match="'branchPrefix' is not valid"):
             file.get("ses_1")
 
 

@@ -14,7 +14,7 @@ import pytest
 from git_daytona.git import changes
 from git_daytona.git import repository as git
 from git_daytona.sandbox import ownership
-from git_daytona.sessions import state
+from git_daytona.sessions import project, state_file
 from support import tmux
 from support.round_trip import BIN
 
@@ -111,7 +111,7 @@ def test_no_is_an_answer(local, repo, coordinate, tell):
     assert told.status == 130 and told.err.endswith("nothing was changed\n")
     assert "error" not in told.err and "interrupted" not in told.err
     # Whose it was: repository, title and age.
-    name = re.escape(state.name_of(coordinator.repository))
+    name = re.escape(project.name_of(coordinator.repository))
     line = rf"sandbox {started.sandbox_id} \(started, \d+s old\), repository '{name}', "
     assert re.fullmatch(rf"{line}title '{CALLED}'\n", told.out)
     nobody = tell("git-daytona", "prune", cwd=repo.path)
@@ -188,7 +188,7 @@ def test_exec_says_where_one_is_and_that_nothing_is_left(repo):
         screen.send("Enter")
         screen.wait_for(r"^daytona-local: that Daytona is gone, and nothing of it is left$")
     assert Path(repo.path, "started").read_text().startswith("session 1 started")
-    assert state.all_sessions() == []
+    assert state_file.all_sessions() == []
 
 
 def test_the_doctor_on_a_terminal(repo, unreachable):

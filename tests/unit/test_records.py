@@ -7,14 +7,14 @@ import os
 import pytest
 
 from git_daytona.base import paths
-from git_daytona.sessions import state
+from git_daytona.sessions import state, state_file
 
 
 @pytest.fixture
 def ours(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return state.StateFile("p", "/w")
+    return state_file.StateFile("p", "/w")
 
 
 def session(id_, message=""):

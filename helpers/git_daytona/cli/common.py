@@ -18,10 +18,9 @@ from git_daytona.git import repository
 from git_daytona.git.refs import number_in
 from git_daytona.sandbox import report
 from git_daytona.service import previews
-from git_daytona.sessions import recovery, state
+from git_daytona.sessions import recovery, state_file
 from git_daytona.sessions.branch import Outcome
 from git_daytona.sessions.coordinator import Coordinator
-from git_daytona.settings import settings
 
 warn = partial(messages.warning, "git-daytona")
 PORTS_SECONDS = 2.0
@@ -31,18 +30,13 @@ PORTS_SECONDS = 2.0
 # -- arguments, and how they are completed: a Tab complains of nothing -----------------------------
 
 
-def _coordinator_for_tab() -> Coordinator:
-    found = repository.discover(repository.here())
-    return Coordinator(found, settings.load(found.worktree))
-
-
 def complete_sessions(
     _context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> "list[CompletionItem[str]]":
     """Session numbers, each with its branch and how the last sync went."""
     found = []
     with contextlib.suppress(GitDaytonaError, OSError):
-        for session in _coordinator_for_tab().sessions():
+        for session in Coordinator.of(repository.here()).sessions():
             branch = f"{session.branch}, " if session.branch else ""
             text = printable(f"{branch}{session.git_return.state}")
             found.append(CompletionItem(session.name, help=text))
@@ -60,7 +54,7 @@ def complete_ports(
     """The ports in the session's sandbox, which is not started for this."""
 
     def ask() -> list[int]:
-        coordinator = _coordinator_for_tab()
+        coordinator = Coordinator.of(repository.here())
         session = coordinator.find(str(context.params.get("name")))
         return listening(coordinator, session.sandbox_id)
 
@@ -92,15 +86,13 @@ def coordinator(
     """
     log.to_file()
     recovery.scrub_old_log()
-    start = start or repository.here()
-    place = repository.find(start) if anywhere else repository.discover(start)
-    found = settings.load(place.worktree if place else start)
-    for line in found.warnings:
-        warn(line)
     with Progress() as progress:
         if step:
             progress.quietly(step)
-        made = Coordinator(place or start, found, progress, show=sys.stderr.isatty())
+        directory, show = start or repository.here(), sys.stderr.isatty()
+        made = Coordinator.of(directory, anywhere=anywhere, tell=progress, show=show)
+        for line in made.settings.warnings:
+            warn(line)
         try:
             yield made
         finally:
@@ -117,7 +109,7 @@ def go_to(name: str) -> str:
     if number is not None and repository.find(repository.here()):
         return name
     called = {name, number} - {None}
-    every = (each for each in state.all_sessions() if each.sandbox_id)
+    every = (each for each in state_file.all_sessions() if each.sandbox_id)
     found = [each for each in every if called & {each.number, each.sandbox_id}]
     if number is not None and len(found) > 1:
         hint = f"name the sandbox: that of '{found[0].worktree}' is {found[0].sandbox_id}"

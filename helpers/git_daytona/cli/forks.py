@@ -9,7 +9,7 @@ from git_daytona.base.errors import UsageError
 from git_daytona.cli import common, provisions, work
 from git_daytona.cli.options import number
 from git_daytona.git.refs import number_in
-from git_daytona.sessions.coordinator import new_id
+from git_daytona.sessions.start import new_id
 
 WITH_FILES = (
     "hint: with its files: git daytona snapshot {0} NAME, then git daytona start --like {0} "

@@ -9,9 +9,10 @@ from git_daytona.base.endpoint import Endpoint
 from git_daytona.base.errors import GitDaytonaError
 from git_daytona.git import branches, repository
 from git_daytona.git.refs import Names
-from git_daytona.sessions import state
+from git_daytona.sessions import state_file
 from git_daytona.sessions.coordinator import Coordinator
-from git_daytona.sessions.state import Session, StateFile
+from git_daytona.sessions.state import Session
+from git_daytona.sessions.state_file import StateFile
 from git_daytona.settings import settings
 from git_daytona.trust import pin_file
 
@@ -24,7 +25,7 @@ def clear(sandboxes: Set[str], gateway: Endpoint, variables: Mapping[str, str], 
     ``variables`` lead to their Daytona."""
     found = [
         (file, session)
-        for file in state.all_files()
+        for file in state_file.all_files()
         for session in file.sessions()
         if session.sandbox_id in sandboxes
     ]

@@ -22,7 +22,7 @@ from git_daytona.doctor.bundle import report
 from git_daytona.doctor.findings import Status
 from git_daytona.doctor.versions import versions
 from git_daytona.sandbox import ownership
-from git_daytona.sessions import recovery, state
+from git_daytona.sessions import recovery, state, state_file
 
 LOG_LINES = 200
 """Of the log that go into a report."""
@@ -84,7 +84,7 @@ def _write_report(name: str, findings: list[str], log_lines: list[str]) -> None:
         key = found.api_key()  # held, so that redact() knows it
     except GitDaytonaError as problem:
         config.append(f"problem: {problem.message}")
-    text = report(versions(), findings, config, state.all_sessions(), log_lines)
+    text = report(versions(), findings, config, state_file.all_sessions(), log_lines)
     del key
     by_moment = time.strftime("git-daytona-report-%Y%m%dT%H%M%S.txt")
     path = Path(name).absolute() if name else paths.own_state() / by_moment

@@ -33,10 +33,7 @@ def allow(show: bool, revoke: bool, ref: str) -> None:
             count = consent.revoke(coordinator.git_dir)
             click.echo(f"revoked: {count}; what sandboxes have already, they keep")
             return
-        commit = coordinator.repository.resolve(ref or "HEAD")
-        if commit is None:
-            hint = "see what is: git log --all"
-            raise NotFound(f"there is no commit '{printable(ref or 'HEAD')}' here", hint=hint)
+        commit = coordinator.repository.commit(ref or "HEAD")
         plan = coordinator.provision.plan(commit)
         if plan is None:
             raise NotFound(

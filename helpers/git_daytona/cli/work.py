@@ -15,7 +15,8 @@ from git_daytona.cli.choice import Chosen
 from git_daytona.cli.options import flag, number
 from git_daytona.sessions import copy, recovery, shell, status
 from git_daytona.sessions.beginning import Beginning
-from git_daytona.sessions.coordinator import Coordinator, Started, new_id
+from git_daytona.sessions.coordinator import Coordinator
+from git_daytona.sessions.start import Started, new_id
 from git_daytona.settings.order import Order
 
 LEFT_OUT = 20

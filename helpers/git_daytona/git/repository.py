@@ -9,7 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from git_daytona.base.errors import MissingProgram, NoRepository, RepositoryRefused, TransferFailed
+from git_daytona.base.errors import (
+    MissingProgram,
+    NoRepository,
+    NotFound,
+    RepositoryRefused,
+    TransferFailed,
+)
 from git_daytona.base.run import Result, run
 from git_daytona.base.secret import printable
 from git_daytona.git import configuration, environment, version
@@ -108,6 +114,15 @@ class Repository:
         if found.status not in (0, 1):
             raise failure(found, f"git cannot look for '{revision}'")
         return found.text or None
+
+    def commit(self, revision: str) -> str:
+        """The object id of a commit that a user names. Raises NotFound where there is none."""
+        if (commit := self.resolve(revision)) is None:
+            raise NotFound(
+                f"there is no commit '{printable(revision)}' here",
+                hint="see what is: git log --all",
+            )
+        return commit
 
     def refs(self, *prefixes: str) -> dict[str, str]:
         """Refs under the prefixes, name to object id."""

@@ -11,14 +11,6 @@ from git_daytona.git.repository import Repository
 from git_daytona.sandbox.report import CommitText
 from git_daytona.sandbox.transport import Transport
 
-MESSAGE_LENGTH = 4000
-"""The longest message of a sync, characters."""
-
-
-def said(*parts: str) -> str:
-    """Make one line of what is to be said."""
-    return "; ".join(filter(None, parts))[:MESSAGE_LENGTH]
-
 
 @dataclass(frozen=True)
 class Outcome:

@@ -15,11 +15,8 @@ class WhichSession(UsageError):
 
 
 def meant(sessions: Sequence[Session], repository: Repository | None) -> Session:
-    """Return the session whose branch is checked out where one stands, or the only one there is.
-
-    Whoever stands on the branch of a session that is gone means that one, and no other. Raises
-    WhichSession, and NotFound where there is none.
-    """
+    """Return the session whose branch is checked out where one stands, or the only one there is;
+    who stands on the branch of one that is gone means no other. Raises WhichSession, NotFound."""
     if not sessions:
         raise NotFound("no sessions here yet", hint="start one: git daytona start")
     branch = _branch(repository) if repository else ""

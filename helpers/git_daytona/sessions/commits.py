@@ -15,8 +15,7 @@ MESSAGE_LENGTH = 4000
 
 
 def text(session: Session | None, directory: Path) -> CommitText:
-    """Word the commit of what is pending in a session's sandbox, as the user prefers. Raises
-    BadSetting."""
+    """Word the commit of what is pending in a sandbox, as the user prefers. Raises BadSetting."""
     if session is None:
         return CommitText()
     preferred = preferences.load(directory)

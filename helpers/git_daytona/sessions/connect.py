@@ -11,7 +11,7 @@ import shlex
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from git_daytona import ssh
 from git_daytona.base import log, run
@@ -71,15 +71,14 @@ def connect(
 
     ``options`` are variables for the wrapper; ``begin`` is called once, when there is a token and
     before anything is written to our output, ``stands`` (in a thread) once the command runs or the
-    connection stands; ``feed`` then writes the command's input, which is ours otherwise. A
-    connection on which that has not come is made again. Raises ConnectionClosed, and what
-    ``Transfers.lease`` raises.
+    connection stands; ``feed`` then writes the command's input, which is ours otherwise. Until
+    then a connection is made again. Raises ConnectionClosed, and what ``Transfers.lease`` raises.
     """
     with log.event("connect", sandbox=sandbox_id) as event:
         for attempt in range(1, TRIES + 1):
             first = begin if attempt == 1 else lambda: None
-            connected = _Connected(coordinator, first, stands, feed or _feed)
-            status = connected.run(sandbox_id, wish, options or {})
+            connected = _Try(first, stands, feed or _feed)
+            status = connected.run(coordinator, sandbox_id, wish, options or {})
             event.update(status=status, attempt=attempt)
             if connected.unread:
                 raise GitDaytonaError(
@@ -94,31 +93,27 @@ def connect(
     )
 
 
-class _Connected:
-    """One try. Our input goes to no connection on which no command reads it: the next try gets all
-    of it."""
+@dataclass
+class _Try:
+    """One try. Input goes only where a command reads it: else the next try gets all of it."""
 
-    def __init__(
-        self,
-        coordinator: Coordinator,
-        begin: Callable[[], None],
-        stands: Callable[[], None],
-        feed: Feed,
-    ) -> None:
-        self._coordinator, self._begin, self._stands = coordinator, begin, stands
-        self._feed = feed
-        self.begun, self._decided = threading.Event(), threading.Event()
-        self.unread: OSError | None = None
-        self._ending = threading.Lock()
-        self._lease = ExitStack()
+    begin: Callable[[], None]
+    stands: Callable[[], None]
+    feed: Feed
+    unread: OSError | None = None
+    begun: threading.Event = field(default_factory=threading.Event)
+    decided: threading.Event = field(default_factory=threading.Event)
+    ending: threading.Lock = field(default_factory=threading.Lock)
+    lease: ExitStack = field(default_factory=ExitStack)
 
-    def run(self, sandbox_id: str, wish: Wish, options: Mapping[str, str]) -> int:
-        coordinator = self._coordinator
+    def run(
+        self, coordinator: Coordinator, sandbox_id: str, wish: Wish, options: Mapping[str, str]
+    ) -> int:
         with ExitStack() as held:
             held.callback(self._end_lease)
-            access, trust = self._lease.enter_context(coordinator.transfers.lease(sandbox_id))
+            access, trust = self.lease.enter_context(coordinator.transfers.lease(sandbox_id))
             connected = held.enter_context(connection(coordinator.settings, access.token, trust))
-            self._begin()
+            self.begin()
             env = ssh.scrubbed(dict(os.environ))
             env |= {**connected.env, **wish.variables, **options}
             wrapper = shlex.split(env.pop("GIT_SSH_COMMAND"))
@@ -128,41 +123,36 @@ class _Connected:
                 argv += ("--", command)
             reading, writing = os.pipe()
             stdin = None if wish.reads_itself else reading
-            watch = threading.Thread(
-                target=self._watch,
-                args=(connected.report.wait_for_begin, writing, wish),
-                daemon=True,
-            )
-            watch.start()
+            args = (connected.report.wait_for_begin, writing, wish)
+            threading.Thread(target=self._watch, args=args, daemon=True).start()
             try:
                 return run.foreground(argv, env, stdin=stdin, pass_fds=connected.pass_fds)
             finally:
                 connected.report.close_writing()  # ends the watch, if that does not wait for input
                 if wish.alone:  # until now: its end would be that of the command
                     os.close(writing)
-                self._decided.wait(5)
+                self.decided.wait(5)
                 os.close(reading)
 
     def _end_lease(self) -> None:
-        with self._ending:  # whoever comes second finds it ended
-            self._lease.close()
+        with self.ending:  # whoever comes second finds it ended
+            self.lease.close()
 
     def _watch(self, wait_for_begin: Callable[[], bool], writing: int, wish: Wish) -> None:
         if wait_for_begin():
             self.begun.set()
-        self._decided.set()
+        self.decided.set()
         if self.begun.is_set():
             self._end_lease()
-            self._stands()
+            self.stands()
             if not wish.alone and not wish.reads_itself:
-                self.unread = self._feed(writing)
+                self.unread = self.feed(writing)
         if not wish.alone:
             os.close(writing)
 
 
 def _feed(writing: int) -> OSError | None:
-    """Hand our standard input on to the command until one of them ends; return why it could not be
-    read to its end."""
+    """Hand our input on to the command until one of them ends; return why it could not be read."""
     while True:
         try:
             data = os.read(0, 65536)

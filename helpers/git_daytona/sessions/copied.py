@@ -31,8 +31,7 @@ class Copies:
 
 
 def matched(repository: Repository, patterns: Sequence[str]) -> list[str]:
-    """Find the ignored files of the worktree that any pattern names (gitglossary(7): pathspec,
-    glob), below its root."""
+    """Find the worktree's ignored files that a pattern names (gitglossary(7): pathspec, glob)."""
     specs = [f":(top,glob){each.lstrip('/')}" for each in patterns]
     words = ("ls-files", "-o", "-i", "--exclude-standard", "-z", "--", *specs)
     listed = repository.git(*words).stdout.decode("utf-8", "surrogateescape")
@@ -40,8 +39,8 @@ def matched(repository: Repository, patterns: Sequence[str]) -> list[str]:
 
 
 def pack(worktree: Path, names: Sequence[str], key: bytes) -> Copies:
-    """Pack files with their modes. Left out are links, what a link leads to, and what holds the API
-    key. Raises UsageError for too much."""
+    """Pack files with their modes, but links, what they lead to, and what holds the API key. Raises
+    UsageError for too much."""
     if len(names) > MOST_FILES:
         raise _too_much(f"{len(names)} files")
     made, packed, left_out, left = io.BytesIO(), [], [], MOST_BYTES
@@ -91,8 +90,7 @@ def _too_much(what: str) -> UsageError:
 
 
 def send(parts: Parts, repository: Repository, patterns: Sequence[str], key: bytes) -> Copies:
-    """Copy what the patterns name into a sandbox's project, where git ignores it from then on. Two
-    calls, none where there is nothing."""
+    """Copy what patterns name into a sandbox, whose git then ignores it: two calls or none."""
     worktree = need_worktree(repository)
     copies = pack(worktree, matched(repository, patterns), key)
     if copies.names:

@@ -135,8 +135,7 @@ def copy_in(coordinator: Coordinator, name: str, source: str, target: str) -> Un
 
 
 def _own_name(path: Path) -> str:
-    """Return what a file is called by the path that names it: a link as the link, as cp(1) has
-    it."""
+    """Return what a path calls the file that it names: a link as the link, as cp(1) has it."""
     return path.name if path.name not in ("", "..") else path.resolve().name
 
 

@@ -91,11 +91,6 @@ class Plan:
         return tuple(each for stage in stages for each in _commands(stage, self.wanted[stage]))
 
     @property
-    def has_start(self) -> bool:
-        """Whether something is to run at each start of the sandbox."""
-        return AT_START in self.wanted
-
-    @property
     def local_names(self) -> tuple[str, ...]:
         """The variables of this machine whose values would go along."""
         found = (
@@ -107,8 +102,7 @@ class Plan:
         return tuple(dict.fromkeys(found))
 
     def held(self) -> tuple[Secret, ...]:
-        """Hold those values, so that redact() finds them in what others say of them. Raises
-        BadSetting for one that cannot be sent."""
+        """Hold those values, so that redact() finds them. Raises BadSetting for an odd one."""
         values = {name: os.environ.get(name, "") for name in self.local_names}
         if odd := [name for name, value in values.items() if _is_odd(value)]:
             raise BadSetting(
@@ -118,15 +112,17 @@ class Plan:
         return tuple(Secret(value) for name, value in values.items() if name not in _PLAIN)
 
     def environment(self, but: Collection[str] = ()) -> str:
-        """The variables as a script that sets them, read by all that runs in the sandbox for us;
-        without those that the user has set for it."""
-        lines = []
+        """The variables, ``but`` the user's own, as a script that whatever we run there reads."""
+        return "".join(
+            f"unset {name}\n" if value is None else f"export {name}={_word(value)}\n"
+            for _, name, value in self._variables()
+            if name not in but
+        )
+
+    def _variables(self) -> Iterator[tuple[str, str, str | None]]:
         for kind in VARIABLES:
             for name, value in self.wanted.get(kind, {}).items():
-                if name in but:
-                    continue
-                lines.append(f"unset {name}" if value is None else f"export {name}={_word(value)}")
-        return "".join(f"{line}\n" for line in lines)
+                yield kind, name, value
 
     def container_env(self) -> dict[str, str]:
         """The variables that a sandbox can be created with: those that need nothing of it, and
@@ -139,14 +135,10 @@ class Plan:
         }
 
     def described(self) -> Iterator[str]:
-        """Say what would run, for people: control characters are made visible, and what follows a
-        line break is on a line of its own."""
+        """Say what would run, for people: control characters are visible, line breaks are kept."""
         yield from map(_shown, map(str, self.commands))
-        for kind in VARIABLES:
-            for name, value in self.wanted.get(kind, {}).items():
-                yield _shown(
-                    f"{kind}: {name} (unset)" if value is None else f"{kind}: {name}={value}"
-                )
+        for kind, name, value in self._variables():
+            yield _shown(f"{kind}: {name} (unset)" if value is None else f"{kind}: {name}={value}")
         if self.local_names:
             yield f"takes from your environment: {', '.join(self.local_names)}"
         if self.ports:
@@ -156,8 +148,7 @@ class Plan:
 
 
 def read(repository: Repository, commit: str) -> Plan | None:
-    """Read the plan of a commit; None where it has none. What is a link there is not followed.
-    Raises BadSetting."""
+    """Read the plan of a commit; None for none. No link is followed there. Raises BadSetting."""
     listing = repository.git("ls-tree", "-z", "--full-tree", "-l", commit, "--", *FILES)
     entries = {}
     for entry in filter(None, listing.stdout.decode("utf-8", "replace").split("\0")):
@@ -179,29 +170,22 @@ def parse(path: str, data: bytes) -> Plan:
 
     try:
         document = json5.loads(data.decode())
-    except (ValueError, RecursionError) as problem:
-        raise _malformed(path, re.sub(r"^<string>:(\d+)", r"line \1:", str(problem))) from None
-    if not isinstance(document, dict):
-        raise _malformed(path, "it is not an object")
-    try:
+        if not isinstance(document, dict):
+            raise ValueError("it is not an object")
         wanted = {
             key: check(document[key])
             for key, check in _CHECKS.items()
             if document.get(key) not in (None, {}, [], "")
         }
         ports, others = _ports(document.get("forwardPorts", []))
-    except _Wrong as problem:
-        raise _malformed(path, str(problem)) from None
+    except (ValueError, RecursionError) as problem:
+        raise _malformed(path, re.sub(r"^<string>:(\d+)", r"line \1:", str(problem))) from None
     unsupported = sorted(UNSUPPORTED & document.keys())
     return Plan(path, wanted, ports, (*unsupported, *others))
 
 
 def _shown(text: str) -> str:
     return printable(text).replace("\n", "\n      | ")
-
-
-class _Wrong(ValueError):
-    """What is wrong with a value."""
 
 
 def _malformed(path: str, why: str) -> BadSetting:
@@ -217,7 +201,7 @@ def _is_odd(text: str) -> bool:
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or _is_odd(value):
-        raise _Wrong("a text is expected")
+        raise ValueError("a text is expected")
     return value
 
 
@@ -225,7 +209,7 @@ def _command(value: object) -> str | list[str] | dict[str, str | list[str]]:
     """A command: a line of shell, a program with its arguments, or several by name."""
     if isinstance(value, dict):
         if len(value) > MOST:
-            raise _Wrong(f"it has more than {MOST} commands")
+            raise ValueError(f"it has more than {MOST} commands")
         return {_text(name): _simple(each) for name, each in value.items()}
     return _simple(value)
 
@@ -238,10 +222,10 @@ def _simple(value: object) -> str | list[str]:
 
 def _variables(value: object) -> dict[str, str | None]:
     if not isinstance(value, dict) or len(value) > MOST:
-        raise _Wrong(f"an object of at most {MOST} variables is expected")
+        raise ValueError(f"an object of at most {MOST} variables is expected")
     for name in value:
         if not _NAME.fullmatch(name):
-            raise _Wrong(f"'{name[:80]}' is no variable's name")
+            raise ValueError(f"'{name[:80]}' is no variable's name")
     return {name: None if each is None else _text(each) for name, each in value.items()}
 
 
@@ -254,7 +238,7 @@ _CHECKS: Mapping[str, Callable[[object], Any]] = {
 def _ports(value: object) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """The ports, and what of them is not of the sandbox itself (``db:5432``)."""
     if not isinstance(value, list) or len(value) > MOST:
-        raise _Wrong(f"forwardPorts: a list of at most {MOST} ports is expected")
+        raise ValueError(f"forwardPorts: a list of at most {MOST} ports is expected")
     ports, others = [], []
     for each in value:
         found = re.fullmatch(r"(?:localhost:|127\.0\.0\.1:)?([0-9]{1,5})", str(each))
@@ -282,8 +266,7 @@ def _texts(value: object) -> Iterator[str]:
 def _resolved(
     text: str, literal: Callable[[str], str], variable: Callable[[str], str] = lambda name: name
 ) -> str:
-    """Put values in the place of references; ``variable`` writes what the shell there makes a
-    sandbox's own variable of."""
+    """Put values in the place of references; ``variable`` writes a sandbox's own for its shell."""
     parts, at = [], 0
     for found in _REFERENCE.finditer(text):
         parts.append(literal(text[at : found.start()]))

@@ -12,24 +12,12 @@ from functools import partial
 from pathlib import Path
 
 from git_daytona.base import log, messages, progress
-from git_daytona.base.errors import (
-    ApiUnreachable,
-    CutShort,
-    GitDaytonaError,
-    SandboxGone,
-    TimedOut,
-)
+from git_daytona.base.errors import ApiUnreachable, CutShort, GitDaytonaError, SandboxGone, TimedOut
 from git_daytona.git import repository
 from git_daytona.git.refs import PROJECT
-from git_daytona.sandbox.remote_command import (
-    AHEAD,
-    BEGIN_BYTES,
-    INPUT_BYTES,
-    Cut,
-    News,
-    RemoteCommand,
-    Wanted,
-)
+from git_daytona.sandbox import remote_command
+from git_daytona.sandbox.remote_command import Cut, News, RemoteCommand, Wanted
+from git_daytona.sessions import home
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.sessions.ending import brought_before
 from git_daytona.sessions.state import Session
@@ -94,7 +82,7 @@ class _Feeding(threading.Thread):
         number, last, command = 0, False, self._command
         while not last and not self.over:
             self._source.wait()
-            data, last = self._source.read(FIRST_SECONDS, INPUT_BYTES)
+            data, last = self._source.read(FIRST_SECONDS, remote_command.INPUT_BYTES)
             number += 1
             with command.taken:
                 command.taken.wait_for(partial(self._has_room, number))
@@ -105,7 +93,7 @@ class _Feeding(threading.Thread):
                 return
 
     def _has_room(self, number: int) -> bool:
-        return self.over or number - self._command.fed <= AHEAD
+        return self.over or number - self._command.fed <= remote_command.AHEAD
 
     def stop(self) -> None:
         self.over = True
@@ -186,8 +174,7 @@ class Execution:
         return news, notice
 
     def _next(self, least: int) -> News:
-        """Get the next news. The sandbox is not started again for this: whoever stopped it has
-        ended the command."""
+        """Get the next news. No sandbox is started for it: who stopped that ended the command."""
         until = time.monotonic() + RECONNECT_SECONDS
         while True:
             try:
@@ -224,15 +211,14 @@ class Execution:
     def _gone(self) -> CutShort:
         session = self.session
         if self.coordinator.state.get(session.id) is None:
-            return CutShort(f"session {session.name} was deleted while this ran")
+            return home.deleted(session)
         return CutShort(f"the sandbox of session {session.name} was deleted while this ran")
 
     def _shown(self, news: News) -> None:
         self.show(news.output, news.errors)
 
     def interrupt(self) -> None:
-        """Send Ctrl-C; the second time the command is killed. Raises KeyboardInterrupt where it has
-        not begun, or cannot be told."""
+        """Send Ctrl-C, or kill the second time. Raises KeyboardInterrupt where it cannot."""
         if time.monotonic() < self.deaf_until:
             return
         self.deaf_until = time.monotonic() + TWICE_SECONDS
@@ -254,8 +240,7 @@ class Execution:
 
 
 def place(coordinator: Coordinator, agents: Path | None = None) -> str:
-    """Return the directory of the sandbox that is as the one here in which one stands, or an agent
-    works."""
+    """Return the sandbox's directory that is as that here where one stands, or an agent works."""
     root = coordinator.worktree
     if root is None:
         return PROJECT
@@ -283,9 +268,8 @@ def prepare(
     source: Input,
     show: Show,
 ) -> tuple[Execution, bool]:
-    """Get a command ready for a session, with what of its input is there; tell also whether that is
-    all of it."""
+    """Get a command ready, with what of its input is there; tell also whether that is all."""
     session = coordinator.find(name)
-    begin, whole = source.read(FIRST_SECONDS, BEGIN_BYTES)
+    begin, whole = source.read(FIRST_SECONDS, remote_command.BEGIN_BYTES)
     wanted = Wanted(command, place, seconds, merged, begin, whole)
     return Execution(coordinator, session, RemoteCommand(coordinator.cloud, wanted), show), whole

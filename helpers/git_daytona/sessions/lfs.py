@@ -1,11 +1,11 @@
-"""What a session does with LFS objects, where that is asked for: those that a commit points to go
-after it, and come back after it."""
+"""LFS objects, where daytona.lfs asks for them: what a commit points to goes and comes after it."""
 
 from dataclasses import replace
 
 from git_daytona.git import lfs
 from git_daytona.sandbox import lfs as objects
-from git_daytona.sessions.branch import Branch, Outcome, said
+from git_daytona.sessions.branch import Branch, Outcome
+from git_daytona.sessions.state import joined
 from git_daytona.transfer.transfer import most_bytes
 
 
@@ -53,6 +53,6 @@ def fetched(branch: Branch, outcome: Outcome) -> Outcome:
     return replace(
         outcome,
         changed=outcome.changed or bool(came),
-        message=said(*parts),
-        remarks=said(outcome.remarks, lack),
+        message=joined(*parts),
+        remarks=joined(outcome.remarks, lack),
     )

@@ -9,15 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from git_daytona.api.cloud import Cloud
-from git_daytona.base import log
-from git_daytona.base.errors import (
-    ApiUnreachable,
-    BadSetting,
-    CutShort,
-    Forbidden,
-    GitDaytonaError,
-    NotFound,
-)
+from git_daytona.base import errors, log
+from git_daytona.base.errors import BadSetting, CutShort, GitDaytonaError
 from git_daytona.base.secret import Secret
 from git_daytona.git.refs import PROJECT
 from git_daytona.git.repository import Repository
@@ -27,7 +20,8 @@ from git_daytona.sandbox.remote_command import COMMAND_BYTES, Cut, News, RemoteC
 from git_daytona.sessions import consent, copied, devcontainer
 from git_daytona.sessions.consent import Answer
 from git_daytona.sessions.devcontainer import AT_START, Plan
-from git_daytona.sessions.state import Session, SetUp, StateFile
+from git_daytona.sessions.state import Session, SetUp, joined
+from git_daytona.sessions.state_file import StateFile
 from git_daytona.settings import preferences
 from git_daytona.settings.order import NOTHING, Order, configured
 from git_daytona.settings.preferences import Preferences
@@ -40,8 +34,8 @@ NEWS = 20
 WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
 RUN = "setup-{}"
 LOG = "~/.cache/git-daytona-exec/" + RUN + "/out"
-STARTED = "the project's set-up runs in the sandbox, in the background; its output is in {log}"
 SAID = {
+    RUNNING: "the project's set-up runs in the sandbox, in the background; its output is in {log}",
     WAITING: "the project's set-up (devcontainer.json) has not run: the user has not allowed it",
     DONE: "the project's set-up has ended well",
     FAILED: "the project's set-up: {message}; its output is in {log}",
@@ -80,8 +74,7 @@ class Provision:
     # -- by itself ---------------------------------------------------------------------------------
 
     def begin(self, session: Session, *, fresh: bool) -> None:
-        """Give a sandbox, in which the repository is, what it gets; a ``fresh`` one, or one that
-        got nothing yet."""
+        """Give a ``fresh`` sandbox, with the repository in it, or one that got nothing, its due."""
         current = self.state.get(session.id) or session
         if current.setup.state and not fresh:
             return
@@ -98,17 +91,8 @@ class Provision:
         """The sandbox was started: run what is to run then, and what had not come to its end."""
         found = (each for each in self.state.sessions() if each.sandbox_id == sandbox_id)
         session = next(found, None)
-        if session is None or session.setup.state not in (RUNNING, DONE, FAILED):
-            return
-        try:
-            preferred = self._preferred()
-            plan = self.plan(session.setup.commit)
-            if plan is None or self._answer(preferred, plan) is not Answer.RUN:
-                return
-            if plan.has_start or session.setup.state != DONE:
-                self._note(session, self._launch(session, plan, session.setup.commit))
-        except GitDaytonaError as problem:
-            self._note(session, replace(session.setup, state=FAILED, message=problem.message))
+        if session is not None and session.setup.state in (RUNNING, DONE, FAILED):
+            self._run_recorded(session)
 
     def is_permitted(self, session: Session) -> bool:
         """Tell whether a session waits for consent that there is by now."""
@@ -117,36 +101,44 @@ class Provision:
 
     def permitted(self, session: Session) -> None:
         """Run the set-up of a session that waits for consent, if there is consent by now."""
+        if self.is_permitted(session):
+            self._run_recorded(session, session.setup.message)
+
+    def _run_recorded(self, session: Session, remarks: str = "") -> None:
+        """Run the set-up that a session has on record, if there still is consent to it."""
         setup = session.setup
-        if not self.is_permitted(session):
-            return
         try:
-            preferred = self._preferred()
-            self._note(session, self._consented(session, preferred, setup.commit, setup.message))
+            plan = self.plan(setup.commit)
+            if plan is None or self._answer(self._preferred(), plan) is not Answer.RUN:
+                return
+            if setup.state == DONE and AT_START not in plan.wanted:
+                return
+            found = self._launch(session, plan, setup.commit, remarks)
         except GitDaytonaError as problem:
-            self._note(session, replace(setup, state=FAILED, message=problem.message))
+            found = replace(setup, state=FAILED, message=problem.message)
+        self._note(session, found)
 
     # -- by a person -------------------------------------------------------------------------------
 
     def again(self, session: Session) -> Session:
-        """Copy the files, and begin the set-up of what is on the session's branch anew; one that
-        runs goes on. Raises NotFound, Forbidden."""
+        """Copy the files, and begin the set-up of the branch anew, unless one runs. Raises
+        NotFound, Forbidden."""
         if session.setup.state == RUNNING:
             return session
         preferred = self._preferred()
         commit, plan = self.of_branch(session)
         if plan is None and not preferred.copy_files():
-            raise NotFound(
+            raise errors.NotFound(
                 f"session {session.name} has no devcontainer.json, nor is daytona.copyFiles set",
                 hint=f"commit one, and bring it there: git daytona update {session.name}",
             )
         if plan and (answer := self._answer(preferred, plan)) is not Answer.RUN:
             raise self._refusal(answer, plan, commit)
         remarks = self._copy(session, preferred)
-        setup = SetUp(DONE)
+        setup = SetUp(DONE, message=remarks)
         if plan and commit:
-            setup = self._launch(session, plan, commit, again=True)
-        return self._note(session, replace(setup, message=_joined(remarks, setup.message)))
+            setup = self._launch(session, plan, commit, remarks, again=True)
+        return self._note(session, setup)
 
     def follow(
         self,
@@ -212,10 +204,10 @@ class Provision:
     def _preferred(self) -> Preferences:
         return preferences.load(self.repository.worktree or self.repository.git_dir)
 
-    def _own(self, session: Session, preferred: Preferences) -> set[str]:
+    def _own(self, session: Session) -> set[str]:
         """Name the variables that the user has set for the session's sandbox."""
         order, given = Order.recorded(session.ordered or {})
-        order = order.over(configured(preferred))
+        order = order.over(configured(self._preferred()))
         return {*given, *order.inherit, *order.secrets}
 
     def of_branch(self, session: Session) -> tuple[str | None, Plan | None]:
@@ -235,21 +227,12 @@ class Provision:
             return SetUp(message=remarks)
         if plan.unsupported:
             names = ", ".join(plan.unsupported)
-            remarks = _joined(remarks, f"not supported in {plan.path}, and left out: {names}")
+            remarks = joined(remarks, f"not supported in {plan.path}, and left out: {names}")
         if not plan.wanted:
             return SetUp(message=remarks)
-        if self._answer(preferred, plan) is Answer.ASK:
+        if self._answer(preferred, plan) is not Answer.RUN:
             return SetUp(WAITING, commit, plan.digest, message=remarks)
-        return self._consented(session, preferred, commit, remarks)
-
-    def _consented(
-        self, session: Session, preferred: Preferences, commit: str, remarks: str
-    ) -> SetUp:
-        plan = self.plan(commit)
-        if plan is None or self._answer(preferred, plan) is not Answer.RUN:
-            return session.setup
-        setup = self._launch(session, plan, commit)
-        return replace(setup, message=_joined(remarks, setup.message))
+        return self._launch(session, plan, commit, remarks)
 
     def _copy(self, session: Session, preferred: Preferences) -> str:
         """Copy the files that the user names; return what is to be said of it."""
@@ -266,12 +249,14 @@ class Provision:
             return f"not copied: {problem.message}"
         return f"not copied: {', '.join(copies.left_out)}" if copies.left_out else ""
 
-    def _launch(self, session: Session, plan: Plan, commit: str, *, again: bool = False) -> SetUp:
+    def _launch(
+        self, session: Session, plan: Plan, commit: str, remarks: str, *, again: bool = False
+    ) -> SetUp:
         """Start a set-up, and say where it stands: it may have ended at once."""
         _held = plan.held()  # until it has been sent
         run = (self.state.get(session.id) or session).setup.run + 1
         words = [RUN.format(run), plan.digest, "again" if again else "-"]
-        words.append(plan.environment(self._own(session, self._preferred())))
+        words.append(plan.environment(self._own(session)))
         for each in plan.commands:
             words += [each.stage, "start" if each.stage == AT_START else "once"]
             words += [each.name, each.line()]
@@ -281,18 +266,21 @@ class Provision:
                 f"what '{plan.path}' wants to run is too long",
                 hint="put it into a script of the project, and name that",
             )
-        setup = SetUp(RUNNING, commit, plan.digest, run)
+        setup = SetUp(RUNNING, commit, plan.digest, run, remarks)
         # Before it runs: whoever is killed meanwhile leaves it to be followed by others.
         self.state.edit(session.id, setup=setup)
         self.tell("starting the project's set-up")
         with log.event("sandbox.setup", session=session.id, sandbox=session.sandbox_id):
             try:
                 news = self._command(run, script).begin(session.sandbox_id, 0)
-            except (CutShort, ApiUnreachable):
+            except (CutShort, errors.ApiUnreachable):
                 return setup  # whoever follows it sees what became of it
             except GitDaytonaError as problem:
-                return _stands(setup, f"it could not be started: {problem.message}")
-        return _stands(setup, _outcome(news)) if news.ended else setup
+                why = f"it could not be started: {problem.message}"
+                return _stands(setup, joined(remarks, why))
+        if not news.ended:
+            return setup
+        return _stands(setup, joined(remarks, failure) if (failure := _outcome(news)) else "")
 
     def _command(self, run: int, script: str) -> RemoteCommand:
         wanted = Wanted(script, PROJECT, SETUP_SECONDS, merged=True)
@@ -300,23 +288,16 @@ class Provision:
 
     def _ended(self, session: Session, failure: str) -> Session:
         """Record the end of a session's set-up, unless somebody else has."""
-        current = self.state.get(session.id)
-        if current is None or (current.setup.state, current.setup.run) != (
-            RUNNING,
-            session.setup.run,
-        ):
+        current, ours = self.state.get(session.id), (RUNNING, session.setup.run)
+        if current is None or (current.setup.state, current.setup.run) != ours:
             return current or session
         return self._note(current, _stands(current.setup, failure))
 
     def _note(self, session: Session, setup: SetUp) -> Session:
         """Record where a set-up stands, and what the session's agent is to be told of it."""
-        place = LOG.format(setup.run)
-        text = STARTED if setup.state == RUNNING else SAID.get(setup.state, "")
-        text = text.format(message=setup.message, log=place)
-        current = self.state.get(session.id) or session
-        notice = "; ".join(filter(None, (current.notice, text)))
-        self.state.edit(session.id, setup=setup, notice=notice)
-        return replace(current, setup=setup)
+        text = SAID.get(setup.state, "").format(message=setup.message, log=LOG.format(setup.run))
+        self.state.add_notice(session.id, text, setup=setup)
+        return replace(self.state.get(session.id) or session, setup=setup)
 
     def _refusal(self, answer: Answer, plan: Plan, commit: str | None) -> GitDaytonaError:
         if answer is Answer.IGNORE:
@@ -324,7 +305,7 @@ class Provision:
                 "nothing of it is to run" if not plan.wanted else "daytona.setup is 'never'",
                 hint="git config daytona.setup ask",
             )
-        return Forbidden(
+        return errors.Forbidden(
             f"'{plan.path}' has not been allowed",
             hint=f"see it, and allow it: git daytona allow {(commit or '')[:10]}",
         )
@@ -341,10 +322,6 @@ class Provision:
             head = None
         same = head is not None and head.digest == setup.digest
         return "" if same else f" {setup.commit[:10]}"
-
-
-def _joined(*parts: str) -> str:
-    return "; ".join(filter(None, parts))
 
 
 def _outcome(news: News) -> str:

@@ -16,8 +16,9 @@ from git_daytona.git import branches, identity, legacy_remotes
 from git_daytona.git.refs import Names, number_of_remote
 from git_daytona.git.remotes import owner, remove_remote
 from git_daytona.sandbox import lifecycle, ownership
-from git_daytona.sessions import home, state
-from git_daytona.sessions.coordinator import Coordinator, Started, is_usable
+from git_daytona.sessions import home, state, state_file
+from git_daytona.sessions.coordinator import Coordinator
+from git_daytona.sessions.start import Started, is_usable
 from git_daytona.sessions.state import Session
 from git_daytona.settings import preferences
 from git_daytona.transfer import leases
@@ -39,11 +40,7 @@ class Recovered:
 
 def recover(coordinator: Coordinator) -> Recovered:
     """Make good what an interrupted process left: tokens, half-created and half-deleted sandboxes,
-    work that did not come back.
-
-    Sessions that another process is busy with are left to it. Each step is tried whatever became of
-    the others.
-    """
+    work that did not come back; each by itself, but what another process is busy with."""
     found = Recovered()
 
     def step(what: str, work: Callable[[], str]) -> None:
@@ -100,8 +97,7 @@ def _forget_bases(coordinator: Coordinator) -> str:
 
 def _finish_creation(coordinator: Coordinator, mark: lifecycle.Mark) -> str:
     """Make a session of what an interrupted start left; without a sandbox, nothing."""
-    if problem := home.begun_elsewhere(mark, coordinator.settings.api_url):
-        raise problem
+    home.check_begun(mark, coordinator.settings.api_url)
     with coordinator.one_at_a_time(mark.session_id):
         if not mark.path.exists():  # its own process has finished it meanwhile
             return ""
@@ -174,8 +170,8 @@ class Leftovers:
     """What ``prune`` would remove."""
 
     sandboxes: tuple[SandboxInfo, ...]
-    """Sandboxes that were made here for this repository for certain, and that no file of ours names
-    any more: their work comes back first."""
+    """Certainly made here for this repository, and named by no file: their work comes back first.
+    """
     others: tuple[SandboxInfo, ...]
     """Sandboxes of other repositories, of others, or of nobody known: what is in them cannot be
     looked at from here, and each goes only if it is named."""
@@ -208,23 +204,22 @@ class Leftovers:
 
 
 def _unused(coordinator: Coordinator) -> tuple[tuple[SandboxInfo, ...], tuple[SandboxInfo, ...]]:
-    """Find the sandboxes that no file of any project names: those that were made here for this
-    repository, and all others."""
+    """Find the sandboxes that no file names: those made here for this repository, and others."""
     listed = [info for info in coordinator.cloud.find({}) if ownership.SESSION in info.labels]
     # before the files: a start writes there, and removes its mark then
     marks = list(lifecycle.marks())
     being_made = {mark.session_id for mark in marks}
-    in_use = state.named(info.id for info in listed) | {mark.copy_name for mark in marks}
+    in_use = state_file.named(info.id for info in listed) | {mark.copy_name for mark in marks}
     made = ownership.made(coordinator.settings.api_url)
     mine = {each.sandbox_id for each in made if each.is_of(coordinator.git_dir)}
-    in_doubt = being_made | state.unreadable()
-    own: list[SandboxInfo] = []
-    others: list[SandboxInfo] = []
-    for info in listed:
-        used = info.id in in_use or info.name in in_use
-        if not used and info.labels[ownership.SESSION] not in in_doubt:
-            (own if ownership.is_own(info, mine) else others).append(info)
-    return tuple(own), tuple(others)
+    in_doubt = being_made | state_file.unreadable()
+    unused = [
+        info
+        for info in listed
+        if not {info.id, info.name} & in_use and info.labels[ownership.SESSION] not in in_doubt
+    ]
+    own = tuple(info for info in unused if ownership.is_own(info, mine))
+    return own, tuple(info for info in unused if info not in own)
 
 
 def leftovers(coordinator: Coordinator) -> Leftovers:
@@ -241,10 +236,10 @@ def leftovers(coordinator: Coordinator) -> Leftovers:
         for name in repository.git("remote").text.splitlines()
         if (number := number_of_remote(name)) and number not in numbers
     }
-    others = [each for each in remotes if owner(repository, each) != ownership.owner_here()]
-    remotes = {name: remotes[name] for name in remotes if name not in others}
+    others = tuple(each for each in remotes if owner(repository, each) != ownership.owner_here())
+    ours = {name: names for name, names in remotes.items() if name not in others}
     kept = branches.kept_before(repository, until)
-    return Leftovers(*sandboxes, remotes, journals, kept, tuple(others))
+    return Leftovers(*sandboxes, ours, journals, kept, others)
 
 
 def left_alone(coordinator: Coordinator) -> list[Elsewhere]:
@@ -256,8 +251,7 @@ def left_alone(coordinator: Coordinator) -> list[Elsewhere]:
 
 
 def prune(coordinator: Coordinator, found: Leftovers) -> Recovered:
-    """Remove leftovers: sandboxes, once their work is here, or as they are if they are given up;
-    remotes (branches stay); leases."""
+    """Remove sandboxes, their work first unless they are given up; remotes, no branches; leases."""
     result = Recovered()
     for info in (*found.sandboxes, *found.given_up):
         try:
@@ -308,8 +302,7 @@ def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:
     """Make a session of this repository from an existing sandbox, and sync it.
 
     A session of this repository whose sandbox is the same one on an API with a new address lives
-    there from now on. Raises UsageError when a session has it already, NotFound when there is no
-    such sandbox.
+    there from now on. Raises UsageError when a session has it, NotFound where there is none.
     """
     try:
         info = coordinator.cloud.get(sandbox_id)
@@ -318,7 +311,7 @@ def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:
             message=f"there is no sandbox '{printable(sandbox_id)}'",
             hint="see those without a session: git daytona prune --dry-run",
         ) from problem
-    for session in state.all_sessions():
+    for session in state_file.all_sessions():
         if session.sandbox_id != info.id:
             continue
         moved = home.elsewhere(session, coordinator.settings.api_url, info.organization_id)
@@ -342,7 +335,7 @@ def _taken(session: Session) -> UsageError:
 
 
 def _take_over(coordinator: Coordinator, info: SandboxInfo, *, deleting: int = 0) -> Session:
-    """Make a session of a sandbox that nobody has. ``deleting`` is since when it shall go. Raises
+    """Make a session of a sandbox that nobody has, or that is to go since ``deleting``. Raises
     UsageError if another process was faster."""
     coordinator.sandboxes.awake(info)
     session_id = info.labels.get(ownership.SESSION, "")
@@ -350,7 +343,7 @@ def _take_over(coordinator: Coordinator, info: SandboxInfo, *, deleting: int = 0
     if not is_usable(session_id) or coordinator.state.get(session_id) is not None:
         session_id = f"adopted_{info.id[:40]}"
     with coordinator.one_at_a_time(session_id):
-        for session in state.all_sessions():
+        for session in state_file.all_sessions():
             if session.sandbox_id == info.id:
                 raise _taken(session)
         # Without the branch: it begins where the sandbox's work is, which may be another history

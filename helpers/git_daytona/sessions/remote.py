@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from git_daytona.base import messages
@@ -11,8 +10,8 @@ from git_daytona.git.refs import PROJECT
 from git_daytona.sessions import commits
 from git_daytona.sessions.connect import Wish, connect
 from git_daytona.sessions.coordinator import Coordinator
+from git_daytona.sessions.sandbox_branch import ready_for_push
 from git_daytona.sessions.state import Session
-from git_daytona.sessions.sync import ready_for_push
 from git_daytona.transfer.transfer import SERVER, UPLOAD_PACK, receive_pack
 
 UPLOAD, RECEIVE, ARCHIVE = "git-upload-pack", "git-receive-pack", "git-upload-archive"
@@ -36,30 +35,26 @@ class Destination:
 def destination(coordinator: Coordinator, name: str) -> Destination:
     """Find the sandbox of ``3``, ``sandbox-3``, ``opencode/3``, a session's or a sandbox's id, and
     start it. Raises NotFound, SandboxGone, SandboxBroken, Elsewhere."""
-    home: AbstractContextManager[None]
     try:
         session = coordinator.find(name)
     except NotFound as problem:
         if not name:
             raise
         try:
-            found, home = Destination(coordinator.cloud.get(name).id), nullcontext()
+            info = coordinator.cloud.get(name)
         except SandboxGone:
             raise problem from None
-    else:
-        found = Destination(session.sandbox_id, session)
-        home = coordinator.at_home(session)
-    with home:
-        coordinator.sandboxes.awake(coordinator.cloud.get(found.sandbox_id))
-    return found
+        return Destination(coordinator.sandboxes.awake(info).id)
+    with coordinator.at_home(session):
+        coordinator.sandboxes.awake(coordinator.cloud.get(session.sandbox_id))
+    return Destination(session.sandbox_id, session)
 
 
 def serve(coordinator: Coordinator, name: str, service: str, begin: Callable[[], None]) -> int:
     """Connect our standard streams with one of SERVICES in a sandbox; return its exit status.
 
-    ``begin`` is called before the sandbox's side writes anything. A push finds what was pending
-    committed, and is fast-forward only, as 'git daytona push' is. Raises TransferFailed, and what
-    ``destination`` and ``connect`` do.
+    ``begin`` is called before the sandbox's side writes anything. A push is as 'git daytona push':
+    what was pending is committed, fast-forward only. Raises TransferFailed, and as ``connect``.
     """
     found = destination(coordinator, name)
     wish = Wish(f"{SERVICES[service]} {shlex.quote(PROJECT)}")
@@ -71,14 +66,11 @@ def serve(coordinator: Coordinator, name: str, service: str, begin: Callable[[],
     with turn:
         commit = commits.text(found.session, coordinator.directory)
         report = ready_for_push(coordinator.cloud, found.sandbox_id, found.name, commit)
-        if report.head and coordinator.has_repository and not _is_here(coordinator, report.head):
+        here = coordinator.repository if coordinator.has_repository else None
+        if report.head and here and not here.resolve(report.head):
             messages.note(
                 "the sandbox has work that is not here; a push to its branch will be rejected\n"
                 f"hint: bring it here first: git daytona sync {found.name}"
             )
         wish = Wish(f"{receive_pack(report.filters)} {shlex.quote(PROJECT)}")
         return connect(coordinator, found.sandbox_id, wish, begin=begin)
-
-
-def _is_here(coordinator: Coordinator, commit: str) -> bool:
-    return coordinator.repository.resolve(commit) is not None

@@ -63,10 +63,7 @@ def directives(known_hosts: Path, alias: str) -> str:
             hint="point XDG_STATE_HOME to a plainer path",
         ) from problem
     return _DIRECTIVES.format(
-        prefix=PREFIX,
-        command=shlex.join(start).replace("%", "%%"),
-        alias=alias,
-        known_hosts=known,
+        prefix=PREFIX, command=shlex.join(start).replace("%", "%%"), alias=alias, known_hosts=known
     )
 
 
@@ -79,8 +76,7 @@ def installed(before: bytes | None, entries: str) -> bytes:
 
 
 def uninstalled(before: bytes) -> bytes | None:
-    """Take the entries out of a configuration; None where the file was made for them. Raises
-    BadSetting."""
+    """Take the entries out; None where the file was made for them. Raises BadSetting."""
     rest, whole = _without(before)
     return None if whole and not rest.strip() else rest
 
@@ -107,8 +103,7 @@ def _without(content: bytes) -> tuple[bytes, bool]:
 
 
 def overruled(wanted: str, shown: str) -> list[str]:
-    """Name the directives that do not count, given what ``ssh -G`` shows of our entries alone, and
-    of the whole configuration."""
+    """Name the directives that do not count, by ``ssh -G`` of our entries and of the whole."""
     ours, all_of_it = _shown(wanted), _shown(shown)
     names = {line.split()[0].lower() for line in _DIRECTIVES.splitlines()} - {"host"}
     return sorted(name for name in names if ours.get(name) != all_of_it.get(name))

@@ -66,8 +66,7 @@ def known_hosts() -> Path:
 
 
 def host_key() -> Any:
-    """The host key of this user's servers, made once, and its line in ``known_hosts``. Raises
-    BadSetting."""
+    """The host key of this user's servers, made once, as known_hosts has it. Raises BadSetting."""
     place = known_hosts().with_name("host_key")
     with files.lock(paths.locks() / "ssh-host-key"):
         try:
@@ -127,22 +126,16 @@ class Server:
     # In the loop.
 
     async def _run(self, started: threading.Event) -> None:
-        self._loop, self._stop, self._stands = (
-            asyncio.get_running_loop(),
-            asyncio.Event(),
-            asyncio.Event(),
-        )
+        self._loop = asyncio.get_running_loop()
+        self._stop, self._stands = asyncio.Event(), asyncio.Event()
         self._places = asyncio.Semaphore(CHANNELS)
         started.set()
         ours, wire = socket.socketpair()
         outward = threads.start(partial(_copy_out, wire, self._wire[1]))
         threads.start(partial(_copy_in, self._wire[0], wire))
         try:
-            serving = asyncio.create_task(self._converse(ours))
-            stop = asyncio.create_task(self._stop.wait())
-            await asyncio.wait({serving, stop}, return_when=asyncio.FIRST_COMPLETED)
-            serving.cancel()
-            await asyncio.wait({serving})
+            async with _task(self._converse(ours)) as serving, _task(self._stop.wait()) as stop:
+                await asyncio.wait({serving, stop}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             ours.close()
             self._ended.set()
@@ -172,10 +165,7 @@ class Server:
         process.exit(ssh.EXIT_UNKNOWN if status is None else status)
 
     async def forward(
-        self,
-        place: str,
-        reader: "asyncssh.SSHReader[bytes]",
-        writer: "asyncssh.SSHWriter[bytes]",
+        self, place: str, reader: "asyncssh.SSHReader[bytes]", writer: "asyncssh.SSHWriter[bytes]"
     ) -> None:
         """Serve a connection to a port of the sandbox."""
 
@@ -468,8 +458,7 @@ def _resize(terminal: int, size: tuple[int, int, int, int]) -> None:
 async def _type(
     process: "asyncssh.SSHServerProcess[bytes]", terminal: Any, child: asyncio.subprocess.Process
 ) -> None:
-    """Hand on what the client types, once the ssh at the other end of the terminal takes it as it
-    is."""
+    """Hand on what the client types, once the ssh at the terminal's other end takes it raw."""
     while termios.tcgetattr(terminal)[3] & termios.ICANON:
         await asyncio.sleep(RAW_SECONDS)
     loop = asyncio.get_running_loop()

@@ -8,17 +8,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from git_daytona.api.cloud import SandboxInfo
 from git_daytona.base import errors, files, paths
-from git_daytona.base.errors import GitDaytonaError, NoRepository
+from git_daytona.base.errors import GitDaytonaError
 from git_daytona.base.secret import printable
 from git_daytona.base.threads import Late, within
 from git_daytona.git.commit_counts import BranchPosition, branch_positions
-from git_daytona.git.repository import find
 from git_daytona.sandbox import lifecycle, ownership
-from git_daytona.sessions import home, state, working
+from git_daytona.sessions import home, state, state_file, working
 from git_daytona.sessions.coordinator import Coordinator
-from git_daytona.sessions.state import Session, camel_case
-from git_daytona.settings import settings
+from git_daytona.sessions.records import camel_case
+from git_daytona.sessions.state import Session
 
 LOOK_SECONDS = 3.0
 """How long the API is asked for the states of all sandboxes together."""
@@ -140,16 +140,15 @@ def _positions(coordinator: Coordinator, sessions: Sequence[Session]) -> dict[in
 
 
 def everywhere(coordinator: Coordinator, *, offline: bool) -> Overview:
-    """List the sessions of every repository of this machine, this one's first; after an API that
-    cannot be asked no other is."""
+    """List every repository's sessions, this one's first; after an API that fails none is asked."""
     found = overview(coordinator, offline=offline)
     rows, problem = list(found.rows), found.problem
     seen = {row.session_id for row in rows}
-    sessions = state.all_sessions()
+    sessions = state_file.all_sessions()
     places = {each.git_dir or each.worktree: each for each in sessions}
     for place in sorted(places.keys() - {coordinator.git_dir}):
         with suppress(GitDaytonaError, OSError):  # removed, or it cannot be read: then as recorded
-            other = _other(Path(places[place].worktree))
+            other = Coordinator.of(Path(places[place].worktree), anywhere=True)
             found = overview(other, offline=offline or problem is not None)
             rows += [row for row in found.rows if row.session_id not in seen]
             seen.update(row.session_id for row in found.rows)
@@ -157,15 +156,6 @@ def everywhere(coordinator: Coordinator, *, offline: bool) -> Overview:
     left = (each for each in sessions if printable(each.id) not in seen)
     rows += [_row(each, _Look({}), {}, working=False) for each in left]
     return Overview(tuple(rows), problem)
-
-
-def _other(directory: Path) -> Coordinator:
-    """Make a coordinator for sessions of another place."""
-    if not directory.is_dir():
-        raise NoRepository(f"'{directory}' is not there any more")
-    repository = find(directory)
-    project = repository.worktree if repository else directory
-    return Coordinator(repository or directory, settings.load(project))
 
 
 def _remembered(memory: Path) -> Seen:
@@ -223,9 +213,7 @@ def _set_up(session: Session) -> list[str]:
 def _look_again(coordinator: Coordinator, sessions: Sequence[Session], look: _Look) -> None:
     """Ask the API for the sandboxes of the sessions that live there: one list, and single questions
     for those that are not in it; what it cannot tell of within three seconds stays as it was seen.
-
-    Raises what the list raises.
-    """
+    Raises what the list raises."""
     cloud = coordinator.cloud
     cloud.load()  # what that takes is not the network's time
     # Longer than we wait: the thread then ends soon, and does not race with the wait.
@@ -240,31 +228,28 @@ def _look_again(coordinator: Coordinator, sessions: Sequence[Session], look: _Lo
             " seconds",
             hint="check the network, then try again",
         ) from None
-    infos = {info.id: info for info in listed}
-    states = {info.id: info.state for info in listed}
+    infos: dict[str, SandboxInfo | None] = {info.id: info for info in listed}
     ids = {each.sandbox_id for each in sessions}
 
     def ask_for_rest() -> None:
         # What is gone is gone for good, and needs no second question.
-        known = {*states, *(id_ for id_, (state, _) in look.seen.items() if state == GONE)}
-        for each in [each for each in sessions if each.sandbox_id not in known][:UNLISTED]:
-            if each.id in look.away:
-                continue
+        known = {*infos, *(id_ for id_, (state, _) in look.seen.items() if state == GONE)}
+        rest = [s for s in sessions if s.sandbox_id not in known and s.id not in look.away]
+        for each in rest[:UNLISTED]:
             try:
                 infos[each.sandbox_id] = cloud.get(each.sandbox_id)
-                states[each.sandbox_id] = infos[each.sandbox_id].state
             except errors.SandboxGone:
                 organization = cloud.organization_id() if each.organization_id else ""
                 if not look.compare(each, coordinator.settings.api_url, organization):
-                    states[each.sandbox_id] = GONE
+                    infos[each.sandbox_id] = None
 
     with suppress(Late, GitDaytonaError):
         within(until - time.monotonic(), ask_for_rest)
-    now = state.now()
-    look.seen |= {id_: (each, now) for id_, each in dict(states).items()}
+    now, found = state.now(), infos.copy()  # the thread may go on
+    look.seen |= {id_: (info.state if info else GONE, now) for id_, info in found.items()}
     look.seen = {id_: each for id_, each in look.seen.items() if id_ in ids}
-    look.dangers = {id_: lifecycle.dangers(info) for id_, info in dict(infos).items()}
-    look.ordered = {id_: info.ordered for id_, info in dict(infos).items()}
+    look.dangers = {id_: lifecycle.dangers(info) for id_, info in found.items() if info}
+    look.ordered = {id_: info.ordered for id_, info in found.items() if info}
 
 
 def verdict(session: Session) -> GitDaytonaError | None:
@@ -279,8 +264,7 @@ def verdict(session: Session) -> GitDaytonaError | None:
 
 def wait(coordinator: Coordinator, name: str, until: float) -> str:
     """Wait, up to a moment of the monotonic clock, until nobody is at work on a session, and sync
-    it if it was used since its last sync; return that one's message. Raises its verdict, or
-    TimedOut.
+    it if it was used since its last sync; return that one's message. Raises its verdict, TimedOut.
     """
     while True:
         session = coordinator.find(name)

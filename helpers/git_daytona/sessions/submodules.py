@@ -9,7 +9,8 @@ from git_daytona.base.errors import CutShort, GitDaytonaError, SandboxCommandFai
 from git_daytona.base.secret import printable
 from git_daytona.git import branches, submodules
 from git_daytona.git.repository import Repository
-from git_daytona.sessions.branch import Branch, Outcome, said
+from git_daytona.sessions.branch import Branch, Outcome
+from git_daytona.sessions.state import joined
 
 
 @dataclass
@@ -45,9 +46,9 @@ class Synced:
         ]
         return replace(
             outcome,
-            left_behind=said(outcome.left_behind, *self.failed),
-            message=said(outcome.message, *self.failed, *absent),
-            remarks=said(outcome.remarks, *self.failed, *absent),
+            left_behind=joined(outcome.left_behind, *self.failed),
+            message=joined(outcome.message, *self.failed, *absent),
+            remarks=joined(outcome.remarks, *self.failed, *absent),
         )
 
 
@@ -122,8 +123,7 @@ def sync(branch: Branch, *, everything: bool, aside: bool) -> Synced:
 
 
 def update(branch: Branch, commit: str, what: str) -> bool:
-    """Merge what a commit of the user's records of submodules into them; tell whether any of it was
-    new there."""
+    """Merge what a commit of the user's records of submodules; tell whether any was new there."""
     recorded = submodules.recorded(branch.repository, commit) if branch.with_submodules else {}
     new = False
     for path, inner in of(branch).items():
@@ -164,7 +164,7 @@ def _and(outcome: Outcome, more: Outcome, name: str = "") -> Outcome:
         changed=outcome.changed or more.changed,
         head=outcome.head if name else more.head,
         kept=(*outcome.kept, *more.kept),
-        left_behind=said(outcome.left_behind, more.left_behind and begin + more.left_behind),
-        message=said(outcome.message, message and begin + message),
-        remarks=said(outcome.remarks, more.remarks and begin + more.remarks),
+        left_behind=joined(outcome.left_behind, more.left_behind and begin + more.left_behind),
+        message=joined(outcome.message, message and begin + message),
+        remarks=joined(outcome.remarks, more.remarks and begin + more.remarks),
     )

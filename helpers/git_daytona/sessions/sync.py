@@ -1,387 +1,198 @@
-"""The way of work between a sandbox and its branch: set-up, sync, fetch, push."""
+"""The project on its way into a session's sandbox, and its work on the way back."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
 
-from git_daytona.api.cloud import Cloud
-from git_daytona.base import log
-from git_daytona.base.errors import NotFound, TransferFailed
+from git_daytona.base import errors
+from git_daytona.base.errors import Elsewhere, GitDaytonaError, SandboxGone
 from git_daytona.base.secret import printable
-from git_daytona.base.threads import concurrently
-from git_daytona.git import branches, remotes
-from git_daytona.git.branches import Integrated, Kept
-from git_daytona.git.refs import INVENTORY, PENDING, PROJECT, SANDBOX_BRANCH, UPDATES, Names
-from git_daytona.sandbox import ownership
-from git_daytona.sandbox import report as sandbox
-from git_daytona.sandbox.report import CommitText, Report
-from git_daytona.sessions import lfs, submodules
-from git_daytona.sessions.branch import MESSAGE_LENGTH, Branch, Outcome
-from git_daytona.sessions.submodules import Synced
-from git_daytona.transfer.failures import RefGone
+from git_daytona.base.threads import Late, within
+from git_daytona.git import branches
+from git_daytona.git.repository import Repository
+from git_daytona.sandbox import report
+from git_daytona.sandbox.transport import Transport
+from git_daytona.sessions import commits, state, submodules
+from git_daytona.sessions.branch import Outcome
+from git_daytona.sessions.lookup import Lookup
+from git_daytona.sessions.sandbox_branch import SandboxBranch
+from git_daytona.sessions.state import Session
+from git_daytona.settings import preferences
 
-MOST_IGNORED = 5
-"""How many ignored files a deletion's message names."""
+T = TypeVar("T")
+
+AT_ONCE_SECONDS = 3.0
+"""How long a command that syncs first waits for the API."""
+REPLACED = "the sandbox was gone and was replaced; work that had not been synced is lost"
+FINISHED = f"{REPLACED}, but for what was brought during its last turn, which is in the new one"
 
 
-class SandboxBranch(Branch):
-    """What is done with a session's branch and its sandbox; ``transport`` is told each step."""
+class Syncs(Lookup):
+    """What goes between a session's branch and its sandbox."""
 
-    def set_up(self, *, fresh: bool) -> None:
-        """Give the session its remote, its sandbox's repository, and HEAD in it; the push checks
-        that out there. A ``fresh`` sandbox will be pushed to: its token is minted meanwhile."""
-        names, repository, transport = self.names, self.repository, self.transport
-        endpoint = transport.check()
-        refs = repository.refs(names.ref, names.base)
-        # The branch: it is where the session stands, also when its sandbox is a new one. Neither: a
-        # repository without commits.
-        head = refs.get(names.ref) or refs.get(names.base)
-        early = fresh and head is not None
-        with (
-            transport.ahead(self.sandbox_id) if early else nullcontext() as ahead,
-            concurrently(
-                lambda: (
-                    None  # in a submodule nobody could fetch from it
-                    if self.path
-                    else remotes.set_remote(repository, names, endpoint, ownership.owner_here())
-                )
-            ) as remote,
-        ):
-            transport.tell("preparing its repository")
-            how = "fresh" if fresh else ""
-            words = (self.cloud, self.sandbox_id, repository.object_format, how, transport.place)
-            there = sandbox.prepare(*words)
-            remote.result()
-            if there.head is None and head is not None:
-                transport.tell(f"pushing {head[:10]}")
-                refspec = f"{head}:refs/heads/{SANDBOX_BRANCH}"
-                relaxed = there.filters
-                transport.push(self.sandbox_id, refspec, relaxed=relaxed, ahead=ahead)
-                # As a push to a remote by name would: then a first turn without changes needs no
-                # fetch.
-                repository.git("update-ref", f"{names.tracking}{SANDBOX_BRANCH}", head)
-                if self.with_lfs:
-                    lfs.send(self, f"{head}^{{tree}}", ready=there.has_lfs)
-        submodules.set_up(self)
+    def sync(self, name: str, *, everything: bool = False) -> Outcome:
+        """Bring a session's work back, ``everything`` if its sandbox goes; record how it went."""
+        session = self.find(name)
+        _ = session.names  # raises NoRepository
+        with self.one_at_a_time(session.id):
+            # it may have been deleted meanwhile
+            return self._sync_noted(self.find(session.id), everything=everything)
 
-    def sync(self, *, everything: bool = False, aside: bool = False) -> Outcome:
-        """Commit what is pending in the sandbox and bring its branches back; with ``everything``,
-        before a deletion, whatever the sandbox holds. ``aside``, in the middle of a turn, the
-        commit is on no branch: the agent notices nothing, and here it is ``names.turn``. Raises
-        SandboxCommandFailed, TransferFailed and its kinds, NotFound for a sandbox that is gone."""
-        names, repository = self.names, self.repository
-        with log.event("session.sync", sandbox=self.sandbox_id, number=names.number) as event:
-            kept: list[Kept] = []
-            inner = submodules.sync(self, everything=everything, aside=aside)
-            # The refs here are looked up while the sandbox's answer is waited for.
-            known = self._known() if everything else None
-            with concurrently(self._here) as refs:
-                try:
-                    report = self._report("aside" if aside else "", known=known, inner=inner)
-                finally:
-                    here = refs.result()
-                    if names.resetting in here:
-                        kept = branches.finish_reset(repository, names)
-                        here = self._here()
-            # Where the branch is, none of a part of its name can be.
-            if names.ref not in here and (blocked := branches.in_the_way(repository, names.prefix)):
-                raise blocked
-            if report.missing is not None and aside:  # it may just be about to be made
-                return Outcome(False, None, message=f"the sandbox's {report.missing} is not there")
-            if report.missing is not None:
-                branches.finish_turn(repository, names)
-                if self.path:
-                    return Outcome(changed=False, head=None)
-                report = self._restore(report.missing, known)
-            outcome = inner.joined(self._take(report, here, kept, inner, aside=aside))
-            outcome = lfs.fetched(self, outcome) if self.with_lfs else outcome
-            event.update(changed=outcome.changed, head=outcome.head, kept=len(outcome.kept))
+    def sync_aside(self, name: str, *, everything: bool = False) -> Outcome:
+        """Bring what a session has so far in the middle of a turn, without the agent's noticing it;
+        the turn's end is still to be synced. Raises what ``sync`` does."""
+        with self.one_at_a_time(self.find(name).id):
+            session = self.find(name)
+            outcome = self._sync(session, everything=everything, aside=True)
+            if outcome.changed:
+                self.state.note(session.id, state.PENDING, outcome.message)
             return outcome
 
-    def fetch(self) -> Outcome:
-        """Fetch the sandbox's branches into the tracking refs, and nothing else."""
-        before = self.repository.refs(self.names.tracking)
-        self.repository.remove_refs(self.names.incoming)
-        report = sandbox.refs(self.cloud, self.sandbox_id, self.transport.place)
-        turn = self.repository.refs(self.names.turn).get(self.names.turn)
-        if turn and report.refs.get(PENDING) == turn:  # a turn goes on, and that is here
-            del report.refs[PENDING], report.places[PENDING]
-        self._fetch(report)
-        kept = branches.integrate(self.repository, self.names, None, None).kept
-        changed = self.repository.refs(self.names.tracking) != before
-        message = "fetched" if changed else "nothing new in the sandbox"
-        return Outcome(changed, None, tuple(kept), message=message)
+    def sync_at_once(self, session: Session) -> Outcome | None:
+        """Sync a session that was used since its last sync, if nobody has to wait for more than
+        that: not for a sandbox that sleeps, an API that is slow or another sync. Return what came,
+        None for nothing. Raises what says why it was not."""
+        if not session.needs_sync:
+            return None
+        if self.busy(session.id):
+            raise errors.TimedOut("another process is at work on it just now")
+        try:
+            with self.at_home(session):
+                info = within(AT_ONCE_SECONDS, lambda: self.cloud.get(session.sandbox_id))
+        except Late:
+            raise errors.TimedOut("Daytona does not answer at once") from None
+        if info.state != "started":
+            raise errors.SandboxNotRunning(f"its sandbox is {printable(info.state)}")
+        return self.sync(session.id)
 
-    def push(self) -> str:
-        """Push opencode/N to the branch that the sandbox has checked out, fast-forward only; return
-        the commit. What is pending there is committed first. Raises NotFound, TransferFailed."""
-        names, local = self.names, self._local()
-        if local is None:
-            raise NotFound(
-                f"there is no local branch '{names.branch}'",
-                hint=f"get it: git daytona sync {names.number}",
-            )
-        report = self._ready_for_push()
-        if report.head != local:
-            head, here = report.head, self.repository
-            if head and not (here.resolve(head) and here.contains([local], head)):
-                raise TransferFailed(
-                    f"the sandbox has work that '{names.branch}' does not contain",
-                    hint=f"bring it back first: git daytona sync {names.number}",
-                )
-            known = [head] if head else []
-            refspec = f"{local}:{report.branch}"
-            self.transport.push(self.sandbox_id, refspec, known, relaxed=report.filters)
-            self._send_lfs(local, known)
-        submodules.push(self)
-        return local
+    def syncs_on_idle(self, session: Session) -> bool:
+        """Tell whether the end of a session's turn is synced: as daytona.syncOnIdle says, and where
+        what is only in the sandbox may be gone by itself."""
+        if preferences.load(self.directory).sync_on_idle():
+            return True
+        with suppress(GitDaytonaError), self.at_home(session):  # a sync would fail as well
+            info = self.cloud.known(session.sandbox_id) or self.cloud.get(session.sandbox_id)
+            return info.ends_by_itself
+        return False
 
-    def update(self, commit: str, what: str) -> bool:
-        """Merge a commit of the user's, called ``what``, into the branch that the sandbox has
-        checked out; return whether that was new there. What is pending there is committed first.
-        Raises TransferFailed, also for a conflict, which is left to the agent."""
-        names, here = self.names, self.repository
-        new = submodules.update(self, commit, what)
-        report = self._ready_for_push()
-        known = [report.head] if report.head and here.resolve(report.head) else []
-        if known and here.contains(known, commit):
-            return new
-        refspec = f"{commit}:{UPDATES}{commit}"
-        self.transport.push(self.sandbox_id, refspec, known, relaxed=report.filters)
-        message = f"Merge {what} into the session"
-        place = self.transport.place
-        merged = sandbox.merge(self.cloud, self.sandbox_id, commit, message, place)
-        self._send_lfs(commit, known)
-        if merged.conflicts:
-            raise TransferFailed(
-                f"conflicts in the sandbox: {', '.join(merged.conflicts)}",
-                hint="the merge is left there for the agent to finish; or give it up: git daytona "
-                f"exec {names.number} -- git merge --abort",
-            )
-        return True
+    def update(self, name: str, revision: str = "HEAD") -> Outcome | None:
+        """Merge commits of the user's in a session's sandbox, and bring the result back; return
+        None where there was nothing new. Log and diff then begin where these commits end, unless
+        they lack what the session began with. Raises NotFound, TransferFailed."""
+        session, repository = self.find(name), self.repository
+        commit = repository.commit(revision)
+        label = repository.git("rev-parse", "--abbrev-ref", revision, check=False).text
+        what = f"{label} ({commit[:10]})" if label and label.isprintable() else commit[:10]
+        branch, names = self._branch(session), session.names
+        with self.one_at_a_time(session.id):
+            self.state.touch(session.id)
+            if not self.awake(session, lambda _: branch.update(commit, what)):
+                return None
+            outcome = self._sync_noted(self.find(session.id))
+            base = repository.refs(names.base).get(names.base)
+            if base and repository.contains([commit], base):
+                repository.update_refs([f"update {names.base} {commit} {base}"])
+            return outcome
+
+    def fetch(self, name: str) -> Outcome:
+        """Fetch a session's branches as they are: nothing is committed there, opencode/N stays."""
+        return self._in_turn(name, SandboxBranch.fetch)
+
+    def push(self, name: str) -> str:
+        """Push the local opencode/N into the sandbox, fast-forward only; return the commit."""
+        return self._in_turn(name, SandboxBranch.push)
+
+    def _in_turn(self, name: str, work: Callable[[SandboxBranch], T]) -> T:
+        session = self.find(name)
+        branch = self._branch(session)
+        with self.one_at_a_time(session.id):
+            return self.awake(session, lambda _: work(branch))
 
     # -- the parts ---------------------------------------------------------------------------------
 
-    def _here(self) -> dict[str, str]:
-        """Read the session's refs here, name to object id."""
-        names = self.names
-        return self.repository.refs(
-            *(names.ref, names.tracking, names.kept, names.resetting, names.incoming, names.turn)
-        )
+    def _sync_noted(self, session: Session, *, everything: bool = False) -> Outcome:
+        """Sync, and record the outcome; or the error, but of a session that lives elsewhere."""
+        begun = session.last_accessed
+        try:
+            outcome = self._sync(session, everything=everything)
+        except Elsewhere:
+            raise
+        except GitDaytonaError as problem:
+            # what is not set up stays so, or tools would miss the project in it
+            now = self.state.get(session.id) or session
+            setting_up = now.git_return.state == state.SETUP_FAILED
+            failed = state.SETUP_FAILED if setting_up else state.FAILED
+            self.state.note(session.id, failed, problem.message)
+            raise
+        self.state.note(session.id, state.SYNCED, outcome.message, synced_at=begun)
+        return outcome
 
-    def _local(self) -> str | None:
-        return self.repository.refs(self.names.ref).get(self.names.ref)
+    def _sync(self, session: Session, *, everything: bool = False, aside: bool = False) -> Outcome:
+        branch = self._branch(session)
+        # what the sandbox lacks comes first; it may only have been a bad moment
+        if session.git_return.state == state.SETUP_FAILED:
+            if blocked := branches.in_the_way(self.repository, session.prefix):
+                raise blocked
+            self.awake(session, lambda _: self._set_up(session))
+        try:
+            return self.awake(session, lambda _: branch.sync(everything=everything, aside=aside))
+        except SandboxGone:  # the branch gets what there is of it
+            self._finish_turn(session)
+            raise
 
-    def _known(self) -> list[str]:
-        """List what an inventory of the sandbox may leave out: what is kept here, newest first."""
-        refs = self.repository.refs(self.names.ref, self.names.base, self.names.kept)
-        return list(dict.fromkeys(oid for _, oid in sorted(refs.items(), reverse=True)))
+    def _set_up(self, session: Session, *, fresh: bool = False, replaced: str = "") -> None:
+        """Put the project into a sandbox: a ``fresh`` one, which has ``replaced`` another one where
+        that says so, or one that was there. If only a branch is in the way, the agent is told."""
+        if session.number is None:
+            report.make_project(self.cloud, session.sandbox_id)
+            return
+        is_copy = self.sandboxes.is_copy(session.sandbox_id)
+        try:
+            self._branch(session).set_up(fresh=fresh and not is_copy)
+        except GitDaytonaError as problem:
+            self.state.note(session.id, state.SETUP_FAILED, problem.message)
+            raise
+        # before it counts as set up: who is killed meanwhile leaves it to be done
+        if is_copy:  # it has the files, and what the set-up has made
+            self.provision.started(session.sandbox_id)
+        else:
+            self.provision.begin(session, fresh=fresh)
+        if blocked := branches.in_the_way(self.repository, session.prefix):
+            self.state.note(session.id, state.SETUP_FAILED, blocked.message)
+            why = f"{blocked.message} ({blocked.hint})"
+            told = f"nothing comes back from this sandbox as long as {why}"
+            self.state.add_notice(session.id, told)
+        else:
+            self.state.note(session.id, state.PENDING, replaced or "not synced yet")
 
-    def _report(
-        self,
-        purpose: str = "",
-        *,
-        known: Sequence[str] | None = None,
-        inner: Synced | None = None,
-    ) -> Report:
-        return sandbox.report(
-            *(self.cloud, self.sandbox_id, self.commit, purpose),
-            known=known,
-            place=self.transport.place,
-            submodules=list(inner.there) if inner else [],
-        )
+    def _lost(self, session: Session) -> str:
+        """Say what is lost with a sandbox that is gone; what had come is on the branch then."""
+        return FINISHED if session.number is not None and self._finish_turn(session) else REPLACED
 
-    def _send_lfs(self, commit: str, known: Sequence[str]) -> None:
-        if self.with_lfs:
-            lfs.send(self, f"{commit}^{{tree}}", *(f"^{each}" for each in known))
+    def _finish_turn(self, session: Session) -> bool:
+        """Give the branches what came during a turn whose sandbox is gone; tell whether any did."""
+        names = session.names
+        return sum(branches.finish_turn(each, names) for each in self._repositories(session)) > 0
 
-    def _ready_for_push(self) -> Report:
-        words = (self.cloud, self.sandbox_id, self.names.number, self.commit)
-        return ready_for_push(*words, self.transport.place)
+    def _repositories(self, session: Session) -> list[Repository]:
+        """The repositories here that have refs of a session's."""
+        if not preferences.load(self.directory).submodules():
+            return [self.repository]
+        return list(submodules.repositories(self._branch(session)))
 
-    def _fetch(self, report: Report) -> None:
-        """Fetch what the report names, nothing else, to where ``branches.integrate`` expects it."""
-        incoming = self.names.incoming
-        if report.refs:
-            places = report.places.items()
-            refspecs = [f"+{ref}:{incoming}{place.removeprefix('refs/')}" for ref, place in places]
-            here = self.repository.refs(self.names.tracking, self.names.base).values()
-            self.transport.fetch(self.sandbox_id, report.refs, refspecs, here)
+    def _branch(self, session: Session) -> SandboxBranch:
+        names = session.names
+        commit = commits.text(self.state.get(session.id) or session, self.directory)
+        base = self.repository.refs(names.base).get(names.base) if session.depth else None
+        transport = self._transport((base, session.depth) if base else None)
+        preferred = preferences.load(self.directory)
+        lfs, inner = preferred.lfs(), preferred.submodules()
+        repository, begun_in = self.repository, Path(session.worktree)
+        # each worktree has submodules of its own
+        if inner and begun_in in (tree.path for tree in repository.worktrees()):
+            repository = repository.at(begun_in)
+        return SandboxBranch(repository, transport, session.sandbox_id, names, commit, inner, lfs)
 
-    def _take(
-        self,
-        report: Report,
-        here: Mapping[str, str],
-        kept: list[Kept],
-        inner: Synced,
-        *,
-        aside: bool,
-    ) -> Outcome:
-        changed, where = _moved(self.names, report, here, aside=aside), ""
-        if changed:
-            if any(ref.startswith(self.names.incoming) for ref in here):
-                self.repository.remove_refs(self.names.incoming)
-            try:
-                self._fetch(report)
-            except RefGone:  # deleted since the report: the next one does not name it
-                again = self._known() if report.inventory.complete else None
-                report = self._report("aside" if aside else "", known=again, inner=inner)
-                self._fetch(report)
-            inner.complete(self.repository, report.head, aside=aside)
-            done = branches.integrate(
-                self.repository,
-                self.names,
-                report.head,
-                report.operation,
-                report.inventory.held,
-                aside=aside and report.operation is None,
-            )
-            kept, where = kept + done.kept, _where(self.names, report, done)
-            self.repository.tidy()
-        pending = aside and report.operation is None and PENDING in report.refs
-        if self.names.turn in here and not pending:
-            self.repository.remove_refs(self.names.turn)
-        more = report.left_count - len(report.left)
-        left = {
-            "nested repositories do not travel": dict.fromkeys(report.nested),
-            "files that cannot be committed stay in the sandbox": [
-                *report.left,
-                *([f"{more} more"] if more > 0 else []),
-            ],
-            "branches that cannot be taken stay in the sandbox": self._only_there(report.refused),
-            "what cannot be read stays in the sandbox": report.inventory.unread,
-        }
-        behind = "; ".join(f"{what}: {', '.join(which)}" for what, which in left.items() if which)
-        remarks = _remarks(self.names, report, kept, behind, with_lfs=self.with_lfs)
-        if pending:
-            remarks = f"a turn goes on: what is not committed there is {self.names.turn}; {remarks}"
-            remarks = remarks.removesuffix("; ")
-        message = "; ".join(filter(None, (where or "nothing new in the sandbox", remarks)))
-        return Outcome(
-            changed,
-            report.head,
-            tuple(kept),
-            tuple(report.ports),
-            behind,
-            message[:MESSAGE_LENGTH],
-            here.get(self.names.ref) or self.repository.resolve(self.names.base),
-            remarks,
-        )
-
-    def _only_there(self, refused: Mapping[str, str]) -> list[str]:
-        """Of branches that cannot be taken those whose commits are not here."""
-        names, here = self.names, self.repository
-        tips = [*here.refs(names.ref, names.tracking, names.kept).values()] if refused else []
-        return [
-            name
-            for name, oid in list(refused.items())[: sandbox.NOTES]
-            if not (here.resolve(oid) and here.contains(tips, oid))
-        ]
-
-    def _restore(self, missing: str, known: Sequence[str] | None = None) -> Report:
-        """Give a sandbox without history (case 62) ours, so that its files come on top. Until all
-        is done it counts as being without: what fails is begun again."""
-        cloud, names = self.cloud, self.names
-        log.logger.warning("session.restore sandbox=%s %s is missing", self.sandbox_id, missing)
-        there = sandbox.prepare(cloud, self.sandbox_id, self.repository.object_format, "restore")
-        ours = (names.ref, f"{names.tracking}{SANDBOX_BRANCH}", names.base)
-        refs = self.repository.refs(*ours)
-        local = next((refs[ref] for ref in ours if ref in refs), None)
-        if local is not None:
-            refspec = f"+{local}:refs/daytona/restore"
-            self.transport.push(self.sandbox_id, refspec, relaxed=there.filters)
-        again = self._report("new" if local is None else "adopt", known=known)
-        if again.missing is not None:
-            raise TransferFailed(
-                "the repository in the sandbox could not be made again",
-                hint="look into it: git daytona exec N -- ls -la",
-            )
-        what = ".git" if missing == "repository" else "project directory"
-        if local is not None:
-            again.notes.append(f"the sandbox's {what} was gone and was made again")
-        if missing == "project":
-            if local is not None:
-                self._send_lfs(local, [])
-            submodules.set_up(self)
-        return again
-
-
-def ready_for_push(
-    cloud: Cloud, sandbox_id: str, session: int | str, commit: CommitText, place: str = PROJECT
-) -> Report:
-    """Commit what is pending in a sandbox that is to be pushed to; return its report. Raises
-    TransferFailed where a push would be in the agent's way."""
-    report = sandbox.report(cloud, sandbox_id, commit, "push", place=place)
-    if report.missing is not None:
-        raise TransferFailed(
-            "the sandbox has no repository any more",
-            hint=f"'git daytona sync {session}' makes it again",
-        )
-    if report.operation is not None:
-        raise TransferFailed(
-            f"nothing was pushed: {branches.running(report.operation)} in the sandbox",
-            hint="let the agent finish or abort it, then push again",
-        )
-    if report.branch is None:
-        raise TransferFailed(
-            "the sandbox has no branch checked out", hint="check one out there, then push again"
-        )
-    return report
-
-
-def _moved(names: Names, report: Report, here: Mapping[str, str], *, aside: bool) -> bool:
-    """Tell whether anything in the sandbox is not where it belongs here."""
-    # What is there only until the next sync is not kept.
-    passing = names.incoming if aside else (names.incoming, names.turn)
-    there = {
-        names.tracking + place.removeprefix("refs/heads/"): report.refs[ref]
-        for ref, place in report.places.items()
-        if ref.startswith("refs/heads/")
-    }
-    tracking = {ref: oid for ref, oid in here.items() if ref.startswith(names.tracking)}
-    known = {oid for ref, oid in here.items() if not ref.startswith(passing)}
-    return (
-        report.head not in (None, here.get(names.ref))
-        or there != tracking
-        or not _besides_branches(report) <= {*known, report.head}
-    )
-
-
-def _where(names: Names, report: Report, done: Integrated) -> str:
-    """Say where the branch is after a sync; empty where the sandbox has no commit."""
-    if done.in_use:
-        return f"{names.branch} stays where it is: {done.in_use}"
-    return f"{names.branch} is at {report.head[:10]}" if report.head else ""
-
-
-def _besides_branches(report: Report) -> set[str]:
-    """The objects that are kept: an operation in progress, a stash, an inventory."""
-    kept = (PENDING, "refs/daytona/stash")
-    return {oid for ref, oid in report.refs.items() if ref in kept or ref.startswith(INVENTORY)}
-
-
-def _ignored(names: Sequence[str]) -> str:
-    more = " and more" if len(names) > MOST_IGNORED else ""
-    return f"ignored files do not travel: {', '.join(names[:MOST_IGNORED])}{more}" if names else ""
-
-
-def _renamed(names: Names, report: Report) -> str:
-    renamed = ", ".join(
-        f"'{printable(ref.removeprefix('refs/heads/'))[:100]}' is"
-        f" {names.remote}/{place.removeprefix('refs/heads/')}"
-        for ref, place in report.places.items()
-        if ref != place
-    )
-    return renamed and f"branches that cannot have their own names here: {renamed}"
-
-
-def _remarks(names: Names, report: Report, kept: list[Kept], left: str, *, with_lfs: bool) -> str:
-    parts = [
-        report.operation and f"{branches.running(report.operation)} in the sandbox",
-        *report.notes,
-        kept and branches.describe(kept),
-        _renamed(names, report),
-        left,
-        not with_lfs and report.lfs and f"{report.lfs} LFS objects stay in the sandbox",
-        _ignored(report.inventory.ignored),
-    ]
-    return "; ".join(part for part in parts if part)[:MESSAGE_LENGTH]
+    def _transport(self, within: tuple[str, int] | None = None) -> Transport:
+        return Transport(self.repository, self.transfers, self.tell, self.show, within)
