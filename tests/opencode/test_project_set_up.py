@@ -7,10 +7,10 @@ import pytest
 
 from support.opencode_hosts import OpenCode
 from support.plugin import state
-from support.processes import until
 from support.program import Told
 from support.round_trip import Repo
 from support.scripted_model import Model
+from support.waiting import until
 
 NODE = {
     ".devcontainer/devcontainer.json": """{
