@@ -110,29 +110,6 @@ def test_permissions_are_opencodes(opencode, model, repo, sandboxes):
 
 
 @each_major
-def test_a_question_is_answered_by_the_user(opencode, model, repo):
-    opencode.config["permission"] = {"bash": "ask"}
-    server = opencode.serve(repo.path)
-    answers = {"once": ("one", "two"), "always": ("three", "two")}
-    for number, (how, names) in enumerate(answers.items(), 1):
-        model.scripts[f"please {how}"] = [
-            [("bash", {"command": f"touch {name}", "description": "x"})] for name in names
-        ]
-        session = server.session()
-        server.send(session, f"please {how}")
-        for name in names if how == "once" else names[:1]:
-            question, words = server.question(session)
-            assert "bash" in words and f"touch {name}" in words
-            server.answer(session, question, how)
-        branch = ("ls-tree", "--name-only", f"opencode/{number}")
-        until(
-            lambda branch=branch, names=names: (
-                set(repo.git(*branch, check=False).split()) == {"README", *names}
-            )
-        )
-
-
-@each_major
 def test_the_users_mcp_servers_stay(opencode, model, repo):
     """They run where the user put them, and are offered directly (not in Code Mode alone)."""
     server = str(Path(__file__).parent / "mcp_server.py")

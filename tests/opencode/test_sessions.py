@@ -4,36 +4,18 @@ terminal beside them, for which one session is one record. All in one OpenCode."
 import json
 import subprocess
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from git_daytona.local.server import LocalDaytona
 from support.opencode_hosts import OpenCode, OpenCode2, Server, each_major, service_decides
 from support.plugin import state, states
 from support.processes import descendants
 from support.round_trip import Repo
-from support.scripted_model import Model
+from support.shared_opencode import home_folder, model, opencode
 from support.waiting import until
 
-
-@pytest.fixture(scope="module")
-def home_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("home")
-
-
-@pytest.fixture
-def opencode(kept: OpenCode, local: LocalDaytona) -> OpenCode:
-    until(lambda: local.live_tokens() == 0, "the end of what the test before has begun")
-    local.forget_calls()
-    kept.forget()
-    return kept
-
-
-@pytest.fixture
-def model(opencode: OpenCode) -> Model:
-    return opencode.model
+__all__ = ["home_folder", "model", "opencode"]
 
 
 @each_major
@@ -210,6 +192,29 @@ def test_case_116_a_fork_begins_with_the_work_of_its_session(
 
 
 # -- a command that runs ---------------------------------------------------------------------------
+
+
+@each_major
+def test_a_question_is_answered_by_the_user(opencode, model, repo):
+    repo.commit("opencode.json", json.dumps({"permission": {"bash": "ask"}}))
+    server = opencode.serve(repo.path)
+    answers = {"once": ("one", "two"), "always": ("three", "two")}
+    for number, (how, names) in enumerate(answers.items(), 1):
+        model.scripts[f"please {how}"] = [
+            [("bash", {"command": f"touch {name}", "description": "x"})] for name in names
+        ]
+        session = server.session()
+        server.send(session, f"please {how}")
+        for name in names if how == "once" else names[:1]:
+            question, words = server.question(session)
+            assert "bash" in words and f"touch {name}" in words
+            server.answer(session, question, how)
+        branch = ("ls-tree", "--name-only", f"opencode/{number}")
+        until(
+            lambda branch=branch, names=names: (
+                set(repo.git(*branch, check=False).split()) == {"README", "opencode.json", *names}
+            )
+        )
 
 
 @each_major

@@ -360,8 +360,8 @@ class Server(ABC):
         return other
 
     @abstractmethod
-    def session(self) -> str:
-        """Begin a session; its id."""
+    def session(self, model: str = "") -> str:
+        """Begin a session, in OpenCode 2 with another model than the configured one; its id."""
 
     @abstractmethod
     def sessions(self) -> list[str]:
@@ -436,7 +436,7 @@ class OpenCode1(OpenCode):
 class Server1(Server):
     headers: ClassVar[dict[str, str]] = {}
 
-    def session(self) -> str:
+    def session(self, model: str = "") -> str:
         return str(self.http("POST", "/session", {})["id"])
 
     def sessions(self) -> list[str]:
@@ -527,9 +527,10 @@ class Server2(Server):
         "authorization": "Basic " + base64.b64encode(b"opencode:" + PASSWORD.encode()).decode()
     }
 
-    def session(self) -> str:
-        model = {"providerID": "local", "id": self.opencode.config["model"].partition("/")[2]}
-        body = {"location": {"directory": str(self.cwd)}, "model": model}
+    def session(self, model: str = "") -> str:
+        name = model or self.opencode.config["model"].partition("/")[2]
+        place = {"directory": str(self.cwd)}
+        body = {"location": place, "model": {"providerID": "local", "id": name}}
         return str(self.http("POST", "/api/session", body)["data"]["id"])
 
     def sessions(self) -> list[str]:
