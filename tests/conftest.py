@@ -17,7 +17,17 @@ settings.register_profile(
 )
 settings.load_profile("busy")
 
-pytest_plugins = ["support.whole_run"]
+pytest_plugins = [
+    "support.whole_run",
+    # Fixtures of more than one folder.
+    "support.crashes",
+    "support.installation",
+    "support.keyrings",
+    "support.program",
+    "support.round_trip",
+    "support.secret_search",
+    "support.wrapper",
+]
 
 KEPT = {
     "PATH",
@@ -43,11 +53,17 @@ def _log_closed() -> Iterator[None]:
     log.logger.setLevel(logging.NOTSET)
 
 
+@pytest.fixture
+def home_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of `home`. A file whose tests share what runs in it has one of its own."""
+    return tmp_path_factory.mktemp("home")
+
+
 @pytest.fixture(autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(home_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty HOME. Every default path of the suite, git and ssh lies under it; the working
     directory is outside any repository."""
-    place = tmp_path_factory.mktemp("home")
+    place = home_folder
     for name in list(os.environ):
         if name not in KEPT and not name.upper().startswith(
             ("NPM_CONFIG_", "PIP_", "PYTEST_", "COV_")
@@ -65,7 +81,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
         "[user]\n\tname = A Developer\n\temail = dev@example.invalid\n[init]\n"
         "\tdefaultBranch = main\n"
     )
-    (place / "cwd").mkdir()
+    (place / "cwd").mkdir(exist_ok=True)
     monkeypatch.chdir(place / "cwd")
     # No keyring of the machine is ever asked (it might prompt); tests of the keyring choose a
     # backend themselves.
@@ -85,7 +101,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--complete",
         action="store_true",
-        help="fail where an end-to-end test, or one marked npm, is skipped",
+        help="run those marked complete, too; fail where an end-to-end test is skipped",
     )
 
 
@@ -105,6 +121,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     items.sort(key=rank)
     for item in items:
+        if (more := item.get_closest_marker("complete")) and not config.getoption("--complete"):
+            reason = f"{more.args[0]}; bin/test --complete runs it"
+            item.add_marker(pytest.mark.skip(reason=reason))
         if INSTALLING & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.timeout(600))
 

@@ -38,6 +38,7 @@ def files_below(folder: Path) -> set[Path]:
 # -- bin/demo --------------------------------------------------------------------------------------
 
 
+@pytest.mark.complete("a whole demo, of which there is another test")
 def test_the_demo_holds_and_leaves_nothing(home: Path, tmp_path: Path) -> None:
     before = files_below(home)
     temporary = tmp_path / "temporary"
@@ -270,6 +271,7 @@ def installations(checkout: Path) -> int:
     return len((checkout / "installations").read_text())
 
 
+@pytest.mark.complete("an installation takes long")
 def test_the_installation_is_made_once_and_when_it_has_to_be(checkout: Path) -> None:
     demo = (str(checkout / "bin" / "demo"), "an argument", "--x")
     both = [
@@ -293,6 +295,7 @@ def test_the_installation_is_made_once_and_when_it_has_to_be(checkout: Path) -> 
     assert installations(moved) == 3
 
 
+@pytest.mark.complete("an installation takes long")
 def test_a_killed_installation_is_begun_again(checkout: Path) -> None:
     os.mkfifo(checkout / "hangs")
     with subprocess.Popen(

@@ -1,13 +1,10 @@
-"""The fixtures of support/round_trip.py and program.py, and `evil`."""
+"""`evil`, a program that must not run."""
 
 from pathlib import Path
 
 import pytest
 
-from support.program import tell
-from support.round_trip import begin, command, coordinate, local, program, repo, server
-
-__all__ = ["begin", "command", "coordinate", "local", "repo", "server", "tell"]
+from support.round_trip import program
 
 
 @pytest.fixture

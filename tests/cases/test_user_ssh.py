@@ -7,8 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from support.processes import until
 from support.round_trip import BIN, program
+from support.waiting import until
 from support.wrapper import Wrapper, tiny
 
 

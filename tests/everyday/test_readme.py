@@ -8,10 +8,7 @@ import pytest
 
 from support import tour
 from support.installation import Installed
-from support.keyrings import keyrings
 from support.round_trip import Repo
-
-__all__ = ["keyrings"]
 
 RUN_HERE = ("git daytona start", "daytona-token login")
 RUN_ELSEWHERE = ("bin/demo", "git daytona install")

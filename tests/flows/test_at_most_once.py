@@ -10,8 +10,8 @@ import pytest
 from git_daytona.base.errors import CutShort, GitDaytonaError
 from git_daytona.sandbox import report
 from support.lacking import needs_ps
-from support.processes import until
 from support.round_trip import execute, stop
+from support.waiting import until
 
 RAN = "$HOME/ran"
 SLOW = f"echo begun; echo once >>{RAN}; touch begun; sleep 60; echo ended"

@@ -8,10 +8,7 @@ import pytest
 
 from git_daytona.sessions import recovery
 from support import crashes
-from support.crashes import chosen
 from support.round_trip import execute
-
-__all__ = ["chosen"]
 
 
 def scene(repo, begin, coordinate, operation, session_id):

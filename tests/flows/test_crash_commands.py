@@ -5,9 +5,6 @@ import pytest
 
 from git_daytona.sessions import copy, recovery
 from support import crashes
-from support.crashes import chosen
-
-__all__ = ["chosen"]
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -16,11 +16,10 @@ import pytest
 from git_daytona.local.gateway.channel import Session
 from git_daytona.local.gateway.connection import Door
 from support import tmux
-from support.processes import descendants, gone, until
-from support.program import tell
+from support.processes import descendants, gone
 from support.round_trip import BIN, program, stop
+from support.waiting import until
 
-__all__ = ["tell"]
 GIT_DAYTONA = str(BIN / "git-daytona")
 
 

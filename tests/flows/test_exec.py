@@ -15,8 +15,8 @@ import pytest
 from git_daytona.base.errors import CutShort
 from support import tmux
 from support.lacking import needs_ps
-from support.processes import until
 from support.round_trip import BIN, Repo, Session, stop
+from support.waiting import until
 
 ALL = bytes(range(256))
 PROGRAM = str(BIN / "git-daytona")

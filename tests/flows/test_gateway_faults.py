@@ -7,8 +7,9 @@ import pytest
 
 from git_daytona.base.errors import GitDaytonaError
 from git_daytona.transfer import transfer
-from support.processes import descendants, until
+from support.processes import descendants
 from support.round_trip import execute, stop
+from support.waiting import until
 
 
 def attempts(local):

@@ -32,7 +32,8 @@ from git_daytona.base.errors import (
 from git_daytona.base.secret import Secret
 from git_daytona.settings import settings
 from git_daytona.transfer import leases, transfer
-from support.processes import descendants, gone, until
+from support.processes import descendants, gone
+from support.waiting import until
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,8 @@ from git_daytona.sandbox import report
 from git_daytona.transfer.environment import inheritable, ssh_environment
 from git_daytona.transfer.transfer import UPLOAD_PACK, receive_pack
 from support.lacking import needs_ps
-from support.processes import descendants, until
+from support.processes import descendants
+from support.waiting import until
 
 SHARES = (0.0, 0.2, 0.8, 1.0)
 

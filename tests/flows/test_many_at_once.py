@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from support.processes import until
 from support.round_trip import BIN
+from support.waiting import until
 
 WORKER = """
 import sys

@@ -15,8 +15,8 @@ from mcp_types import CallToolResult, ListRootsResult, Root
 
 from git_daytona.agents.table import TOOLS
 from git_daytona.service import mcp
-from support.processes import until
 from support.round_trip import BIN
+from support.waiting import until
 
 
 @contextlib.asynccontextmanager

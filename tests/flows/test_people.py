@@ -17,8 +17,9 @@ from git_daytona.base.errors import UsageError
 from git_daytona.cli import daytona_ssh
 from git_daytona.cli.daytona_ssh import parse
 from support import tmux
-from support.processes import descendants, gone, until
+from support.processes import descendants, gone
 from support.round_trip import BIN, stop
+from support.waiting import until
 
 SSH = str(BIN / "daytona-ssh")
 SERVER = (

@@ -24,6 +24,10 @@ exec /usr/bin/git "$@"
 """
 
 
+TROUBLES = ("git", "shell", "disk")
+REST = pytest.mark.complete("the other kinds of trouble at each call of git")
+
+
 @pytest.fixture
 def session(local, begin, repo):
     found = begin(repo)
@@ -46,9 +50,13 @@ def work(session, name):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("trouble", ["git", "shell", "disk"])
-def test_trouble_at_each_call_of_git(local, repo, session, trouble):
-    def sync(at):
+@pytest.mark.parametrize(
+    "turn", [0, *(pytest.param(turn, marks=REST, id=f"turn {turn}") for turn in (1, 2))]
+)
+def test_trouble_at_each_call_of_git(local, repo, session, turn):
+    """Another kind of trouble at each call, and in three turns each kind at each call."""
+
+    def sync(at, trouble="none"):
         session.agent(f"echo {trouble} {at} >~/trouble; echo 0 >~/count")
         try:
             return session.sync()
@@ -63,7 +71,7 @@ def test_trouble_at_each_call_of_git(local, repo, session, trouble):
     for at in range(1, calls + 1):
         name = f"n{at}"
         work(session, name)
-        sync(at)
+        sync(at, TROUBLES[(at + turn) % len(TROUBLES)])
         assert sync(10_000) is not None
         assert repo.show("opencode/1", name) == repo.show("opencode/1", "pending") == name
         tip = repo.git("rev-parse", f"refs/remotes/sandbox-1/b-{name}")

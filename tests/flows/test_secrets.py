@@ -15,9 +15,9 @@ from test_service import Host
 
 from git_daytona.base import log, paths
 from git_daytona.base.errors import GitDaytonaError
-from support.processes import until
 from support.round_trip import BIN, Ran
 from support.secret_search import Canary, forms, reprs, shown
+from support.waiting import until
 
 PLANTED = "Planted+Canary/0123456789"
 WRONG = "dtn_AnotherKeyThatIsWrong"

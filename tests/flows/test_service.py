@@ -17,8 +17,8 @@ from git_daytona.local.core.registry import Timings
 from git_daytona.local.server import LocalDaytona
 from git_daytona.service import host_tools
 from git_daytona.transfer import leases
-from support.processes import until
 from support.round_trip import BIN, execute, stop, trust_by_hand
+from support.waiting import until
 
 
 class Host:

@@ -14,10 +14,9 @@ from git_daytona.sessions import consent
 from git_daytona.sessions.coordinator import Coordinator
 from git_daytona.sessions.provision import DONE, FAILED, RUNNING, WAITING, Provision
 from git_daytona.sessions.state import SetUp
-from support.program import Told, tell
+from support.program import Told
 from support.round_trip import BIN, Repo, Session, execute, stop
 
-__all__ = ["tell"]
 FILE = ".devcontainer/devcontainer.json"
 PROJECT = """{
   // as people write it

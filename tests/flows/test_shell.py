@@ -12,8 +12,9 @@ from git_daytona.local.core.faults import CallFault
 from git_daytona.sandbox import terminal as sandbox_terminal
 from support import tmux
 from support.lacking import needs_ps
-from support.processes import descendants, gone, until
+from support.processes import descendants, gone
 from support.round_trip import BIN
+from support.waiting import until
 
 
 @pytest.fixture

@@ -16,8 +16,9 @@ from git_daytona import ssh
 from git_daytona.base.errors import BadSetting
 from git_daytona.transfer import leases
 from git_daytona.transfer.environment import inheritable
-from support.processes import descendants, gone, until
+from support.processes import descendants, gone
 from support.round_trip import BIN
+from support.waiting import until
 from support.wrapper import Wrapper, tiny
 
 # -- what the user's configuration says ------------------------------------------------------------

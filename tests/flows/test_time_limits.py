@@ -18,9 +18,6 @@ from git_daytona.settings import keystore
 from git_daytona.transfer import leases, transfer
 from git_daytona.trust import presented
 from support.processes import descendants
-from support.program import tell
-
-__all__ = ["tell"]
 
 SHORTER = {
     (account.Account, "request_seconds"): 0.4,

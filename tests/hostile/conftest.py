@@ -1,23 +1,8 @@
-"""The fixtures of support/round_trip.py and wrapper.py, and what watches all else."""
+"""What watches all else."""
 
 import pytest
 
 from support.bystanders import Watched
-from support.round_trip import begin, command, coordinate, local, repo, server
-from support.wrapper import agent, config, sandbox, wrapper
-
-__all__ = [
-    "agent",
-    "begin",
-    "command",
-    "config",
-    "coordinate",
-    "local",
-    "repo",
-    "sandbox",
-    "server",
-    "wrapper",
-]
 
 
 @pytest.fixture

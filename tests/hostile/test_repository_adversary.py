@@ -15,9 +15,6 @@ import pytest
 from git_daytona.base.errors import GitDaytonaError
 from git_daytona.settings import settings
 from support.evil_api import response, serving
-from support.program import tell
-
-__all__ = ["tell"]
 
 SETTINGS = (*settings.FROM_DOTENV, *settings.NEVER_FROM_DOTENV)
 OTHERS = (

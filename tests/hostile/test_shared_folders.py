@@ -10,9 +10,6 @@ import pytest
 from git_daytona.base import files, log, paths
 from git_daytona.base.errors import BadSetting
 from git_daytona.sessions.state_file import StateFile
-from support.program import tell
-
-__all__ = ["tell"]
 
 STRANGER = 65534
 root = pytest.mark.skipif(

@@ -11,7 +11,8 @@ import pytest
 
 from git_daytona.local.api.admission import signature
 from git_daytona.local.server import LocalDaytona
-from support.plain_http import Clock, change, created, http, settled, until
+from support.plain_http import Clock, change, created, http, settled
+from support.waiting import until
 
 ENVELOPE = {"path", "timestamp", "statusCode", "error", "message", "source"}
 

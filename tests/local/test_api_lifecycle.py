@@ -12,7 +12,8 @@ from git_daytona.local.core.model import ApiError
 from git_daytona.local.core.registry import Timings
 from git_daytona.local.core.store import RootInUse
 from git_daytona.local.server import LocalDaytona
-from support.plain_http import Clock, change, created, http, settled, until
+from support.plain_http import Clock, change, created, http, settled
+from support.waiting import until
 
 
 def state(server: LocalDaytona, sandbox: str) -> str:

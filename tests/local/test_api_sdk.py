@@ -26,7 +26,7 @@ from daytona.common.errors import (
 )
 
 from git_daytona.local.server import LocalDaytona
-from support.plain_http import until
+from support.waiting import until
 
 
 @pytest.fixture(scope="module", autouse=True)

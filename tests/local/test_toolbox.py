@@ -17,7 +17,8 @@ from git_daytona.local.server import LocalDaytona
 from git_daytona.local.toolbox import execute
 from git_daytona.local.toolbox.places import changeable
 from support.plain_http import change, created, http
-from support.toolbox_http import Box, wait_for
+from support.toolbox_http import Box
+from support.waiting import until
 
 
 class TestExecute:
@@ -38,7 +39,7 @@ class TestExecute:
         box.output("(until [ -e go ]; do sleep 0.01; done; touch went) >/dev/null 2>&1 &")
         assert not (box.home / "went").exists()
         (box.home / "go").touch()
-        wait_for((box.home / "went").exists)
+        until((box.home / "went").exists)
 
     def test_a_time_out_ends_the_whole_process_group(self, box: Box) -> None:
         code = box.refused(
@@ -49,7 +50,7 @@ class TestExecute:
         )
         assert code == "PROCESS_EXECUTION_TIMEOUT"
         group = (box.home / "pid").read_text().strip()
-        wait_for(
+        until(
             lambda: (
                 box.output(f"kill -0 -- -{group} 2>/dev/null && echo alive || echo gone")
                 == "gone\n"
@@ -66,7 +67,7 @@ class TestExecute:
             )
         assert (box.home / "begun").exists()
         (box.home / "go").touch()
-        wait_for((box.home / "went").exists)
+        until((box.home / "went").exists)
 
     def test_output_is_bounded_and_what_is_too_much_does_not_hold_the_command(
         self, box: Box
@@ -106,7 +107,7 @@ class TestExecute:
     def test_stopping_the_sandbox_ends_the_call(self, box: Box) -> None:
         with ThreadPoolExecutor() as pool:
             running = pool.submit(box.execute, "touch begun; sleep 300")
-            wait_for((box.home / "begun").exists)
+            until((box.home / "begun").exists)
             assert change(box.client, box.id, "stop") == "stopped"
             assert running.result(timeout=20).status_code == 502
         answer = box.execute("true")
@@ -128,7 +129,7 @@ class TestExecute:
                 pool.submit(client.post, url, json={"command": command % (n, n)})
                 for n in range(100)
             ]
-            wait_for(lambda: len(list(box.home.glob("here.*"))) == 100, 60)
+            until(lambda: len(list(box.home.glob("here.*"))) == 100, seconds=60)
             (box.home / "go").touch()
             assert [answer.result().json()["result"] for answer in answers] == [
                 f"{n}\n" for n in range(100)
@@ -233,14 +234,14 @@ class TestFiles:
 
         def content() -> Iterator[bytes]:
             yield b"x" * 1_000_000
-            wait_for(lambda: len(list(box.home.iterdir())) == 3)
+            until(lambda: len(list(box.home.iterdir())) == 3)
             begun.set()
             raise ConnectionError("gone")
 
         with pytest.raises(ConnectionError):
             box.call("POST", "files/upload-v2?path=old", content=content())
         assert begun.is_set()
-        wait_for(lambda: {one.name for one in box.home.iterdir()} == {".zshrc", "old"})
+        until(lambda: {one.name for one in box.home.iterdir()} == {".zshrc", "old"})
         assert (box.home / "old").read_bytes() == b"old"
 
     def test_bulk_upload_stores_what_it_can_and_names_the_rest(self, box: Box) -> None:
@@ -471,7 +472,7 @@ def test_nothing_stays_open(box: Box) -> None:
     use()
     before = len(list(descriptors.iterdir()))
     use()
-    wait_for(lambda: len(list(descriptors.iterdir())) <= before)
+    until(lambda: len(list(descriptors.iterdir())) <= before)
 
 
 def test_the_end_of_the_server_ends_everything(root: Path) -> None:
@@ -485,7 +486,7 @@ def test_the_end_of_the_server_ends_everything(root: Path) -> None:
             session = {"command": f"{mark} sh -c 'touch here.session; sleep 300'", "runAsync": True}
             box.call("POST", "process/session/s/exec", json=session)
             box.call("POST", "process/pty", json={"id": "t"})
-            wait_for(lambda: len(list(box.home.glob("here.*"))) == 2)
+            until(lambda: len(list(box.home.glob("here.*"))) == 2)
             assert len(marked(mark)) >= 2 or sys.platform != "linux"
         # Answered or cut off: either way the client is not left hanging.
         answer = running.exception(timeout=20) or running.result()

@@ -10,7 +10,8 @@ import pytest
 from git_daytona.local.core.model import ApiError
 from git_daytona.local.toolbox import execute
 from git_daytona.local.toolbox.search import name_expression
-from support.toolbox_http import DAEMON_ENVELOPE, Box, wait_for
+from support.toolbox_http import DAEMON_ENVELOPE, Box
+from support.waiting import until
 
 
 def test_messages_begin_with_their_kind(box: Box) -> None:
@@ -123,7 +124,7 @@ def listening(family: socket.AddressFamily, address: str) -> socket.socket:
 def test_listeners_are_found_if_they_speak_ipv4(box: Box) -> None:
     with listening(socket.AF_INET, "127.0.0.1") as one, listening(socket.AF_INET6, "::1") as other:
         four, six = one.getsockname()[1], other.getsockname()[1]
-        wait_for(lambda: four in box.call("GET", "port").json()["ports"])
+        until(lambda: four in box.call("GET", "port").json()["ports"])
         assert six == four or six not in box.call("GET", "port").json()["ports"]
         assert box.call("GET", f"port/{four}/in-use").json() == {"isInUse": True}
     assert box.call("GET", f"port/{four}/in-use").json() == {"isInUse": False}

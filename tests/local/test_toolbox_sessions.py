@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from support.plain_http import change
-from support.toolbox_http import Box, wait_for
+from support.toolbox_http import Box
+from support.waiting import until
 
 SDK = {"X-Daytona-SDK-Version": "0.226.0"}
 OUT, ERR = "\x01\x01\x01", "\x02\x02\x02"
@@ -106,7 +107,7 @@ def test_input_is_shown_unless_it_is_suppressed(box: Box) -> None:
         ]
         path = f"process/session/s/command/{command}"
         assert box.call("POST", f"{path}/input", json={"data": "secret"}).status_code == 204
-        wait_for(lambda path=path: "exitCode" in box.call("GET", path).json())
+        until(lambda path=path: "exitCode" in box.call("GET", path).json())
         shown = box.call("GET", f"{path}/logs", headers=SDK).json()["stdout"]
         assert shown == ("" if suppress else "secret\n") + "got secret\n"
         assert (
@@ -142,8 +143,8 @@ def test_on_an_older_daemon_commands_hang_after_exit(old: Box, ending: str) -> N
                     timeout=30,
                 )
             )
-            wait_for((old.home / "begun").exists)
-            wait_for(
+            until((old.home / "begun").exists)
+            until(
                 lambda: len(old.call("GET", "process/session/s").json()["commands"]) == len(calls)
             )
         assert not any(call.done() for call in calls)
@@ -166,7 +167,7 @@ def test_deleting_ends_what_runs_and_removes_the_folder(box: Box) -> None:
         "echo $$ > pid; trap 'touch told' TERM; touch begun; while :; do sleep 0.05; done",
         runAsync=True,
     )
-    wait_for((box.home / "begun").exists)
+    until((box.home / "begun").exists)
     assert list((box.home / ".daytona/sessions").iterdir()) != []
     begun = time.monotonic()
     assert box.call("DELETE", "process/session/s").status_code == 204
@@ -175,9 +176,7 @@ def test_deleting_ends_what_runs_and_removes_the_folder(box: Box) -> None:
     assert (box.home / "told").exists()
     assert list((box.home / ".daytona/sessions").iterdir()) == []
     group = (box.home / "pid").read_text().strip()
-    wait_for(
-        lambda: box.output(f"kill -0 {group} 2>/dev/null && echo alive || echo gone") == "gone\n"
-    )
+    until(lambda: box.output(f"kill -0 {group} 2>/dev/null && echo alive || echo gone") == "gone\n")
     assert box.refused(404, "GET", "process/session/s") == "PROCESS_NOT_FOUND"
 
 
@@ -186,7 +185,7 @@ def test_sessions_end_with_the_sandbox(box: Box) -> None:
     run(box, "sleep 300", runAsync=True)
     assert change(box.client, box.id, "stop") == "stopped"
     assert change(box.client, box.id, "start") == "started"
-    wait_for(lambda: box.call("GET", "process/session").json() == [])
+    until(lambda: box.call("GET", "process/session").json() == [])
     begin(box)
     assert run(box, "echo again")["stdout"] == "again\n"
 

@@ -1,7 +1,6 @@
 """The real OpenCode from npm, a scripted model, and the embedded Daytona: all of it on loopback,
-all of it in a HOME of the test's."""
+all of it in a HOME of the test's, or of the file's where its tests share one (`kept`)."""
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,13 +8,8 @@ import pytest
 
 from git_daytona.local.server import LocalDaytona
 from support import opencode_hosts
-from support.opencode_hosts import RELEASES, OpenCode, host, install, packages
-from support.program import tell
-from support.round_trip import local, repo, server
-from support.scripted_model import Model, serve
-from support.secret_search import canary, logged, traced
-
-__all__ = ["canary", "local", "logged", "repo", "server", "tell", "traced"]
+from support.opencode_hosts import RELEASES, OpenCode, install, installed_in
+from support.scripted_model import Model, scripted
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,11 +32,8 @@ def binary(release: str) -> Path:
 
 @pytest.fixture
 def model() -> Iterator[Model]:
-    scripted = Model()
-    running = serve(scripted)
-    yield scripted
-    running.shutdown()
-    running.server_close()
+    with scripted() as found:
+        yield found
 
 
 @pytest.fixture(scope="session")
@@ -61,14 +52,28 @@ def opencode(
     local: LocalDaytona,
     tmp_path: Path,
 ) -> Iterator[OpenCode]:
-    data = home / ".local/share/opencode"
-    data.mkdir(parents=True, exist_ok=True)
-    for path in database:
-        shutil.copy(path, data)
-    made = host(release)(binary, home, model, tmp_path)
-    packages(release, home / ".config/opencode")
-    yield made
-    made.close()
+    with installed_in(home, release, binary, database, model, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def kept(
+    release: str,
+    binary: Path,
+    database: list[Path],
+    server: LocalDaytona,
+    home_folder: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[OpenCode]:
+    """An OpenCode that all tests of a file share. The file has a ``home_folder`` of its own, and
+    takes this for its ``opencode``, with ``forget()`` before each test."""
+    scratch = tmp_path_factory.mktemp("opencode")
+    with (
+        scripted() as model,
+        installed_in(home_folder, release, binary, database, model, scratch) as found,
+    ):
+        found.is_kept = True
+        yield found
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 
 from support.opencode_hosts import each_major, every_release
-from support.processes import services, until
+from support.processes import services
 from support.scripted_model import content
+from support.waiting import until
 
 
 @every_release

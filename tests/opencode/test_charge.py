@@ -9,7 +9,7 @@ import pytest
 
 from git_daytona.service import charge
 from support.opencode_hosts import each_major
-from support.processes import until
+from support.waiting import until
 
 
 def confined(tell, place: Path) -> tuple[str, str]:

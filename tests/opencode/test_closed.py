@@ -17,8 +17,9 @@ from git_daytona.base import paths
 from git_daytona.opencode import install, registration
 from support.opencode_hosts import TESTS, each_major, only_opencode_2
 from support.plugin import PLUGIN
-from support.processes import services, until
+from support.processes import services
 from support.round_trip import BIN, program
+from support.waiting import until
 
 SECRET = "only on this machine"
 BLOCKED = {

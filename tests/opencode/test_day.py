@@ -11,10 +11,10 @@ import pytest
 
 from support.opencode_hosts import OpenCode
 from support.plugin import state
-from support.processes import until
 from support.program import Told
 from support.round_trip import Repo, program
 from support.scripted_model import Model
+from support.waiting import until
 
 
 @pytest.mark.parametrize("release", ["1.18.34"], indirect=True, scope="session")

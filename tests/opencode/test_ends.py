@@ -8,7 +8,8 @@ import pytest
 
 from support.opencode_hosts import each_major
 from support.plugin import state
-from support.processes import descendants, gone, until
+from support.processes import descendants, gone
+from support.waiting import until
 
 MAKE = [[("bash", {"command": "echo made > made", "description": "make"})], "ok"]
 

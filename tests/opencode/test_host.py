@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from support.opencode_hosts import each_major, every_release
-from support.processes import descendants, until
 from support.round_trip import program
+from support.waiting import until
 
 ARGUMENTS = {
     "command": "touch {host}/planted; echo x >> {host}/README",
@@ -110,29 +110,6 @@ def test_permissions_are_opencodes(opencode, model, repo, sandboxes):
 
 
 @each_major
-def test_a_question_is_answered_by_the_user(opencode, model, repo):
-    opencode.config["permission"] = {"bash": "ask"}
-    server = opencode.serve(repo.path)
-    answers = {"once": ("one", "two"), "always": ("three", "two")}
-    for number, (how, names) in enumerate(answers.items(), 1):
-        model.scripts[f"please {how}"] = [
-            [("bash", {"command": f"touch {name}", "description": "x"})] for name in names
-        ]
-        session = server.session()
-        server.send(session, f"please {how}")
-        for name in names if how == "once" else names[:1]:
-            question, words = server.question(session)
-            assert "bash" in words and f"touch {name}" in words
-            server.answer(session, question, how)
-        branch = ("ls-tree", "--name-only", f"opencode/{number}")
-        until(
-            lambda branch=branch, names=names: (
-                set(repo.git(*branch, check=False).split()) == {"README", *names}
-            )
-        )
-
-
-@each_major
 def test_the_users_mcp_servers_stay(opencode, model, repo):
     """They run where the user put them, and are offered directly (not in Code Mode alone)."""
     server = str(Path(__file__).parent / "mcp_server.py")
@@ -147,28 +124,9 @@ def test_the_users_mcp_servers_stay(opencode, model, repo):
         running.prompt(session, "look")
         return "side_ping" in {each["function"]["name"] for each in model.asked[-1]["tools"]}
 
-    until(is_offered, 30)  # OpenCode 2 goes on while it connects to them
+    until(is_offered, seconds=30)  # OpenCode 2 goes on while it connects to them
     running.prompt(session, "please")
     assert model.results("please")[-1].startswith("pong of ")
-
-
-@each_major
-def test_an_abort_ends_the_command(opencode, model, repo, local):
-    model.scripts["please"] = [
-        [("bash", {"command": "echo $$ > /tmp/pid; exec sleep 600", "description": "x"})],
-        "ok",
-    ]
-    server = opencode.serve(repo.path)
-    session = server.session()
-    server.send(session, "please")
-    until(lambda: local.counts["process/execute"] >= 1)
-    until(sleeping)
-    server.abort(session)
-    until(lambda: not sleeping(), 20)
-
-
-def sleeping():
-    return [each.pid for each in descendants() if each.words[-2:] == ["sleep", "600"]]
 
 
 @each_major

@@ -15,11 +15,10 @@ from git_daytona.doctor.findings import Status
 from git_daytona.doctor.live import Done, Plan
 from git_daytona.opencode import registration
 from support.opencode_hosts import each_major, only_opencode_2, packages
-from support.program import Told, tell
+from support.program import Told
 from support.round_trip import Repo
 from support.round_trip import program as executable
 
-__all__ = ["tell"]
 pytestmark = pytest.mark.timeout(240)  # OpenCode's own limit here is two minutes
 Tell = Callable[..., Told]
 Look = Callable[[], tuple[str, str, str]]

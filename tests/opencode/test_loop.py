@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.processes import until
+from support.waiting import until
 
 TICKER = Path(__file__).parent / "ticker.js"
 MAKE = [[("bash", {"command": "echo made > made", "description": "make"})], "ok"]

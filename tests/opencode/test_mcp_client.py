@@ -7,8 +7,8 @@ import subprocess
 import pytest
 
 from support.opencode_hosts import Release, install
-from support.processes import until
 from support.round_trip import BIN
+from support.waiting import until
 
 
 def test_its_agent_works_in_the_sandbox(opencode, model, repo, local):

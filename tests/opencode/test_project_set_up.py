@@ -7,10 +7,13 @@ import pytest
 
 from support.opencode_hosts import OpenCode
 from support.plugin import state
-from support.processes import until
 from support.program import Told
 from support.round_trip import Repo
 from support.scripted_model import Model
+from support.shared_opencode import home_folder, model, opencode
+from support.waiting import until
+
+__all__ = ["home_folder", "model", "opencode"]
 
 NODE = {
     ".devcontainer/devcontainer.json": """{

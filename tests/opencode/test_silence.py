@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from support.plugin import PLUGIN
-from support.processes import descendants, until
+from support.processes import descendants
+from support.waiting import until
 
 SHORTER = {
     "START_MS": 4_000,

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from support.plugin import PLUGIN, state
-from support.processes import gone, services, until
+from support.processes import gone, services
 from support.round_trip import BIN, Repo, program
+from support.waiting import until
 
 OURS = {"shell", "read", "write", "edit", "patch", "glob", "grep", "gitSync", "getPreviewURL"}
 REFUSED = "Daytona is not available, and nothing runs on this machine instead: "

@@ -1,7 +1,13 @@
 """What the tools return passes through the real OpenCode as it is, and its permission rules see
 what they need."""
 
+import json
+
 from support.opencode_hosts import each_major, only_opencode_2
+from support.shared_opencode import home_folder, model, opencode
+from support.waiting import until
+
+__all__ = ["home_folder", "model", "opencode"]
 
 
 @each_major
@@ -21,8 +27,8 @@ def test_bounded_results_are_not_cut_again(opencode, model, repo):
         [("grep", {"pattern": "x", "path": "wide"})],
         "ok",
     ]
-    done = opencode.run("please", cwd=repo.path)
-    assert done.status == 0, done.terminal
+    server = opencode.serve(repo.path)
+    server.prompt(server.session(), "please")
     bash, lines, wide, grep = model.results()
     # OpenCode would name a file on the host, which no tool can read.
     assert bash.startswith(
@@ -40,10 +46,11 @@ def test_bounded_results_are_not_cut_again(opencode, model, repo):
 
 @each_major
 def test_permission_rules_see_the_commands_within_a_command(opencode, model, repo):
-    opencode.config["permission"] = {
+    rules = {
         "bash": {"*": "allow", "git push *": "deny"},
         "edit": {"*": "allow", "secret/*": "deny"},
     }
+    repo.commit("opencode.json", json.dumps({"permission": rules}))
     model.scripts["please"] = [
         [("bash", {"command": "touch one && git push origin main"})],
         [("bash", {"command": "touch two; echo git push"})],
@@ -51,18 +58,15 @@ def test_permission_rules_see_the_commands_within_a_command(opencode, model, rep
         [("write", {"filePath": str(repo.path / "open.txt"), "content": "x\n"})],
         "ok",
     ]
-    done = opencode.run("please", cwd=repo.path)
-    assert done.status == 0, done.terminal
+    server = opencode.serve(repo.path)
+    server.prompt(server.session(), "please")
     pushed, echoed, secret, opened = model.results()
     assert "git push *" in pushed
     assert echoed == "git push"
     assert "Wrote file" not in secret
     assert opened == "Wrote file successfully."
-    assert repo.git("ls-tree", "-r", "--name-only", "opencode/1").split() == [
-        "README",
-        "open.txt",
-        "two",
-    ]
+    listing = ("ls-tree", "-r", "--name-only", "opencode/1")
+    until(lambda: repo.git(*listing).split() == ["README", "open.txt", "opencode.json", "two"])
 
 
 DOT = (
@@ -84,10 +88,9 @@ def test_what_opencode_2_shows(opencode, model, repo):
     server = opencode.serve(repo.path)
     session = server.session()
     server.prompt(session, "please")
-    opencode.config["model"] = "local/gpt-5"
     patch = "*** Begin Patch\n*** Delete File: README\n*** Add File: new\n+x\n*** End Patch"
     model.scripts["patch"] = [[("apply_patch", {"patchText": patch})], "ok"]
-    other = server.session()
+    other = server.session("gpt-5")
     server.prompt(other, "patch")
     assert "exit status 3" in model.results("please")[0]
     images = [

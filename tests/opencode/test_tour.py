@@ -11,14 +11,12 @@ from pathlib import Path
 import pytest
 
 from support import tour
-from support.installation import Installed, installed
+from support.installation import Installed
 from support.opencode_hosts import each_major, host, only_opencode_2, packages
 from support.plugin import state
-from support.processes import until
 from support.round_trip import Repo
 from support.scripted_model import Model
-
-__all__ = ["installed"]
+from support.waiting import until
 
 
 @pytest.fixture

@@ -15,11 +15,8 @@ import pytest
 from git_daytona.local.api import service
 from git_daytona.settings import keystore
 from support import tmux
-from support.keyrings import keyrings
 from support.processes import descendants
 from support.round_trip import BIN
-
-__all__ = ["keyrings"]
 
 PROGRAM = "daytona-token"
 ENVIRONMENT = "the environment variable DAYTONA_API_KEY"

@@ -6,10 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from support.program import tell
-
-__all__ = ["tell"]
-
 
 @pytest.fixture
 def config(home: Path) -> Path:

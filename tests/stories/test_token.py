@@ -9,8 +9,9 @@ import sys
 import httpx
 import pytest
 
-from support.processes import descendants, gone, until
+from support.processes import descendants, gone
 from support.round_trip import BIN
+from support.waiting import until
 
 PROGRAM = "daytona-token"
 

@@ -11,8 +11,8 @@ from git_daytona.base.progress import LINE_SECONDS
 from git_daytona.service.toasts import Toasts
 from git_daytona.service.workspace import Workspace
 from support import tmux
-from support.processes import until
 from support.round_trip import BIN
+from support.waiting import until
 
 
 def test_a_creation_that_takes_its_time_on_a_terminal(local, repo):

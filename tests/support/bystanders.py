@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.processes import descendants, until
+from support.processes import descendants
+from support.waiting import until
 
 MAY = (
     *("objects", "refs", "packed-refs", "logs", "index", "ORIG_HEAD", "shallow.lock"),
@@ -96,7 +97,7 @@ class Watched:
     def nothing_else_changed(self, what: str) -> Iterator[None]:
         before = self.seen()
         yield
-        until(lambda: not left_over(), 20)
+        until(lambda: not left_over(), seconds=20)
         after = self.seen()
         for place, was in before.items():
             now = after[place]

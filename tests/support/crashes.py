@@ -55,14 +55,28 @@ def worker() -> Iterator[Worker]:
         print(complaints)
 
 
-@pytest.fixture(params=["kinds", pytest.param("each", marks=pytest.mark.fuzz)])
+@pytest.fixture(
+    params=[
+        "kinds",
+        pytest.param("pairs", marks=pytest.mark.complete("crashes between more kinds of steps")),
+        pytest.param("each", marks=pytest.mark.fuzz),
+    ]
+)
 def chosen(request: pytest.FixtureRequest) -> Callable[[list[str]], list[int]]:
-    """Choose from an operation's steps (counted from 1): the first of each kind behind each other
-    kind; with ``-m fuzz`` each step, also in a row of the same."""
+    """Choose from an operation's steps (counted from 1): the first of each kind; with --complete
+    also the others that are the first of their kind behind another kind; with ``-m fuzz`` each
+    step, also in a row of the same."""
 
     def choose(steps: list[str]) -> list[int]:
-        first = {pair: place for place, pair in reversed([*enumerate(pairwise(["", *steps]), 1)])}
-        return sorted(first.values()) if request.param == "kinds" else [*range(1, len(steps) + 1)]
+        places = [*enumerate(steps, 1)]
+        kinds = {step: place for place, step in reversed(places)}.values()
+        behind = {pair: place for place, pair in reversed([*enumerate(pairwise(["", *steps]), 1)])}
+        chosen = {
+            "kinds": {*kinds},
+            "pairs": {*behind.values()} - {*kinds},
+            "each": {place for place, _ in places},
+        }
+        return sorted(chosen[request.param])
 
     return choose
 

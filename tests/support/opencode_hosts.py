@@ -2,6 +2,8 @@
 with the plugin in their configuration and a scripted model."""
 
 import base64
+import contextlib
+import copy
 import json
 import os
 import shutil
@@ -10,7 +12,7 @@ import socket
 import subprocess
 import urllib.request
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,8 +23,8 @@ from filelock import FileLock
 
 from support.lacking import ask_npm_for
 from support.plugin import PLUGIN
-from support.processes import until
 from support.scripted_model import Call, Model, content
+from support.waiting import until
 
 CACHE = (Path(__file__).parents[2] / ".npm").resolve()
 TESTS = Path(__file__).parents[1] / "opencode"
@@ -42,12 +44,7 @@ class Release:
     name: str = "opencode"
 
 
-V1 = Release(
-    "1.18.33",
-    "opencode-ai",
-    ".bin/opencode",
-    "",
-)
+V1 = Release("1.18.33", "opencode-ai", ".bin/opencode", "")
 V1_LAST = Release(
     "1.18.34",
     "opencode-linux-x64",
@@ -62,14 +59,16 @@ V2 = Release(
     "sha512-YVv74S1eiUZKCi97/m8wovJxRiJ6WHNs6i8ZRXsHHgDmEFchPusqZ0WBawtGweqxihfH4Vbg+Lt6vDr9ZgY0dA==",
 )
 RELEASES = {"1.18.33": V1, "1.18.34": V1_LAST, "2.0.14": V2}
-QUICK = {
-    "BUN_JSC_useDFGJIT": "0",
-    "BUN_JSC_useConcurrentGC": "0",
-    "BUN_JSC_numberOfGCMarkers": "1",
-}
+QUICK = {"BUN_JSC_useDFGJIT": "0", "BUN_JSC_useConcurrentGC": "0", "BUN_JSC_numberOfGCMarkers": "1"}
 """An OpenCode of a test lives for seconds: what its engine compiles and collects beside takes a
 fifth more than it gives."""
-every_release = pytest.mark.parametrize("release", list(RELEASES), indirect=True, scope="session")
+OLDER = pytest.mark.complete("an older OpenCode than the newest 1 and 2")
+every_release = pytest.mark.parametrize(
+    "release",
+    [pytest.param("1.18.33", marks=OLDER), "1.18.34", "2.0.14"],
+    indirect=True,
+    scope="session",
+)
 """The story of an agent that works, and the tools there are."""
 each_major = pytest.mark.parametrize(
     "release", ["1.18.34", "2.0.14"], indirect=True, scope="session"
@@ -212,6 +211,7 @@ class OpenCode(ABC):
         self.binary, self.home, self.model = binary, home, model
         model.dialect = self.dialect
         self.watched = scratch / "events.jsonl"
+        self.log = home / ".local/share/opencode/log/daytona.log"
         self.unpacked = scratch / "unpacked"
         self.unpacked.mkdir()
         self.config: dict[str, Any] = {
@@ -237,6 +237,9 @@ class OpenCode(ABC):
         }
         self.environment: dict[str, str] = {}
         self.running: list[subprocess.Popen[str]] = []
+        self.is_kept = False
+        """Whether the tests of a file share it, and its one server."""
+        self._server: Server | None = None
 
     def named(self, tool: str) -> str:
         """What it calls a tool of OpenCode 1."""
@@ -275,9 +278,22 @@ class OpenCode(ABC):
         out, err = process.communicate(timeout=RUN_SECONDS)
         return Done(process.returncode, out, err)
 
-    @abstractmethod
     def serve(self, cwd: Path) -> "Server":
-        """Start ``opencode serve``."""
+        """Start ``opencode serve``; where it is kept, once."""
+        if not (self.is_kept and self._server):
+            self._server = self._serve(cwd)
+        return self._server.at(cwd)
+
+    @abstractmethod
+    def _serve(self, cwd: Path) -> "Server": ...
+
+    def forget(self) -> None:
+        """Forget what was said and seen, between two tests that share it."""
+        self.model.scripts.clear()
+        self.model.asked.clear()
+        self.watched.write_bytes(b"")
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.log.write_bytes(b"")
 
     def events(self, kind: str) -> list[dict[str, Any]]:
         """The events of a kind so far, as OpenCode 1 has them."""
@@ -292,7 +308,9 @@ class OpenCode(ABC):
 
     def toast(self, title: str, seconds: float = 30) -> str:
         """Wait for a toast; its message."""
-        return until(lambda: next((m for t, m in self.toasts() if t == title), None), seconds)
+        return until(
+            lambda: next((m for t, m in self.toasts() if t == title), None), seconds=seconds
+        )
 
     def close(self) -> None:
         for process in self.running:
@@ -335,9 +353,15 @@ class Server(ABC):
             raw = answer.read()
         return json.loads(raw) if raw else None
 
+    def at(self, cwd: Path) -> "Server":
+        """The same server, for another directory."""
+        other = copy.copy(self)
+        other.cwd = cwd
+        return other
+
     @abstractmethod
-    def session(self) -> str:
-        """Begin a session; its id."""
+    def session(self, model: str = "") -> str:
+        """Begin a session, in OpenCode 2 with another model than the configured one; its id."""
 
     @abstractmethod
     def sessions(self) -> list[str]:
@@ -397,7 +421,7 @@ class OpenCode1(OpenCode):
     def begin(self, prompt: str, *options: str, cwd: Path) -> "subprocess.Popen[str]":
         return self.start("run", *options, prompt, cwd=cwd)
 
-    def serve(self, cwd: Path) -> "Server1":
+    def _serve(self, cwd: Path) -> "Server1":
         words = ("serve", "--port", "0", "--hostname", "127.0.0.1")
         return Server1(self, self.start(*words, cwd=cwd), cwd)
 
@@ -412,7 +436,7 @@ class OpenCode1(OpenCode):
 class Server1(Server):
     headers: ClassVar[dict[str, str]] = {}
 
-    def session(self) -> str:
+    def session(self, model: str = "") -> str:
         return str(self.http("POST", "/session", {})["id"])
 
     def sessions(self) -> list[str]:
@@ -476,7 +500,7 @@ class OpenCode2(OpenCode):
     def begin(self, prompt: str, *options: str, cwd: Path) -> "subprocess.Popen[str]":
         return self.start("run", "--standalone", *options, prompt, cwd=cwd)
 
-    def serve(self, cwd: Path) -> "Server2":
+    def _serve(self, cwd: Path) -> "Server2":
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -486,8 +510,7 @@ class OpenCode2(OpenCode):
     def toasts(self) -> list[tuple[str, str]]:
         """It shows none: what the service would have shown is in its log, and what went wrong is
         told to the model."""
-        log = self.home / ".local/share/opencode/log/daytona.log"
-        lines = log.read_text().splitlines() if log.exists() else []
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
         texts = [line.partition(" toast: ")[2] for line in lines]
         for body in self.model.asked:
             for message in body["messages"]:
@@ -504,9 +527,10 @@ class Server2(Server):
         "authorization": "Basic " + base64.b64encode(b"opencode:" + PASSWORD.encode()).decode()
     }
 
-    def session(self) -> str:
-        model = {"providerID": "local", "id": self.opencode.config["model"].partition("/")[2]}
-        body = {"location": {"directory": str(self.cwd)}, "model": model}
+    def session(self, model: str = "") -> str:
+        name = model or self.opencode.config["model"].partition("/")[2]
+        place = {"directory": str(self.cwd)}
+        body = {"location": place, "model": {"providerID": "local", "id": name}}
         return str(self.http("POST", "/api/session", body)["data"]["id"])
 
     def sessions(self) -> list[str]:
@@ -547,3 +571,19 @@ class Server2(Server):
 def host(release: str) -> type[OpenCode]:
     """The class for a release."""
     return OpenCode2 if release.startswith("2") else OpenCode1
+
+
+@contextlib.contextmanager
+def installed_in(
+    home: Path, release: str, binary: Path, files: Sequence[Path], model: Model, scratch: Path
+) -> Iterator[OpenCode]:
+    """An OpenCode of a HOME, with the files of its database; what it started ends with the
+    block."""
+    data = home / ".local/share/opencode"
+    data.mkdir(parents=True, exist_ok=True)
+    for path in files:
+        shutil.copy(path, data)
+    made = host(release)(binary, home, model, scratch)
+    packages(release, home / ".config/opencode")
+    yield made
+    made.close()

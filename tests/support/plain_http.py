@@ -2,7 +2,6 @@
 moves."""
 
 import time
-from collections.abc import Callable
 
 import httpx
 
@@ -47,15 +46,6 @@ def settled(api: httpx.Client, sandbox: str, seconds: float = 20) -> str:
         assert time.monotonic() < deadline, f"it is still {state}"
         time.sleep(0.01)
     return state
-
-
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    """Wait for what happens in the server's own time. There is no event to wait for from outside a
-    server."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it does not happen"
-        time.sleep(0.01)
 
 
 def change(api: httpx.Client, sandbox: str, what: str) -> str:

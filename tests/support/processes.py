@@ -2,9 +2,10 @@
 who is still alive."""
 
 import os
-import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from support.waiting import until
 
 
 @dataclass(frozen=True)
@@ -87,19 +88,8 @@ def alive(pid: int) -> bool:
 
 
 def gone(*pids: int, seconds: float = 20) -> bool:
-    """Wait for the ends of processes that were told to end."""
-    return _wait(lambda: not any(map(alive, pids)), seconds) is True
-
-
-def until(condition, seconds: float = 30):
-    """Wait until something is true, and return it."""
-    value = _wait(condition, seconds)
-    assert value, "it did not happen"
-    return value
-
-
-def _wait(condition, seconds: float):
-    end = time.monotonic() + seconds
-    while not (value := condition()) and time.monotonic() < end:
-        time.sleep(0.02)
-    return value
+    """Wait for the ends of processes that were told to end; whether they came."""
+    try:
+        return until(lambda: not any(map(alive, pids)), "their ends", seconds=seconds)
+    except TimeoutError:
+        return False

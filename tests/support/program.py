@@ -1,17 +1,15 @@
 """An executable's main, called in this process: what people would see of it, without a second and a
 half for each start."""
 
-import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from git_daytona.__main__ import main
-from git_daytona.base import log
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Told:
 
 
 @pytest.fixture
-def tell(capfd, monkeypatch, tmp_path) -> Iterator[Callable[..., Told]]:
+def tell(capfd, monkeypatch, tmp_path) -> Callable[..., Told]:
     """Run ``PROGRAM ARGUMENTS…`` in a directory, with standard input from bytes."""
 
     def run(*words: str, cwd: Path | None = None, stdin: bytes = b"") -> Told:
@@ -50,7 +48,4 @@ def tell(capfd, monkeypatch, tmp_path) -> Iterator[Callable[..., Told]]:
         assert "Traceback" not in out + err
         return Told(status, out, err)
 
-    yield run
-    for handler in list(log.logger.handlers):
-        if not isinstance(handler, logging.NullHandler):
-            log.logger.removeHandler(handler)
+    return run

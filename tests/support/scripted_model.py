@@ -1,10 +1,11 @@
 """A language model that says what a test wrote down: the OpenAI chat-completions stream on
 loopback."""
 
+import contextlib
 import json
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -124,9 +125,11 @@ class _Server(ThreadingHTTPServer):
         """OpenCode went away in mid-answer."""
 
 
-def serve(model: Model) -> ThreadingHTTPServer:
-    server = _Server(("127.0.0.1", 0), _Handler)
-    server.model = model
-    model.port = server.server_address[1]
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    return server
+@contextlib.contextmanager
+def scripted() -> Iterator[Model]:
+    """A model without scripts yet, at its ``port`` until the block ends."""
+    with _Server(("127.0.0.1", 0), _Handler) as server:
+        server.model = Model(port=server.server_address[1])
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        yield server.model
+        server.shutdown()

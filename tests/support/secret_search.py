@@ -5,7 +5,6 @@ shows that each of these looks finds what is planted."""
 import base64
 import gc
 import json
-import logging
 import os
 import re
 import threading
@@ -217,13 +216,9 @@ def traced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: Path) -> Itera
 
 
 @pytest.fixture
-def logged() -> Iterator[None]:
+def logged() -> None:
     """What this process logs goes to the log file, as in the executables."""
     log.to_file()
-    yield
-    for handler in list(log.logger.handlers):
-        if not isinstance(handler, logging.NullHandler):
-            log.logger.removeHandler(handler)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """One sandbox and its toolbox over plain HTTP: what the SDKs cannot say or would not show."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +40,3 @@ class Box:
         assert answer.json()["path"] == "/" + path.partition("?")[0]
         assert str(self.home.parent) not in answer.text
         return str(answer.json()["code"])
-
-
-def wait_for(condition: Any, seconds: float = 10) -> None:
-    """What another process does cannot be awaited otherwise."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)

@@ -6,11 +6,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-SECONDS = 60.0
 
-
-def until(look: Callable[[], T], what: str, seconds: float = SECONDS, every: float = 0.02) -> T:
-    """Look until what is seen is true, and return it; raises TimeoutError naming `what`."""
+def until(
+    look: Callable[[], T], what: str = "it", *, seconds: float = 60, every: float = 0.02
+) -> T:
+    """Look until what is seen is true, and return it; raises TimeoutError naming ``what``."""
     end = time.monotonic() + seconds
     while not (seen := look()):
         if time.monotonic() > end:

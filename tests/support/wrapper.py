@@ -19,8 +19,8 @@ from git_daytona.settings import settings
 from git_daytona.transfer.environment import ssh_environment
 from git_daytona.transfer.transfer import Transfers
 from git_daytona.trust.gateway import Policy
-from support.processes import until
 from support.round_trip import BIN
+from support.waiting import until
 
 
 @pytest.fixture(scope="module")

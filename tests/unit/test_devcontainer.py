@@ -12,9 +12,7 @@ from git_daytona.git import repository
 from git_daytona.sessions import consent, devcontainer
 from git_daytona.sessions.consent import Answer
 from git_daytona.sessions.devcontainer import Plan
-from support.round_trip import Repo, repo
-
-__all__ = ["repo"]
+from support.round_trip import Repo
 
 PROJECT = "/home/daytona/project"
 

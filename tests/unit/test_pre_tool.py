@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 
 from git_daytona.agents import command_line, gate, places
 from git_daytona.agents.table import AGENTS, TOOLS
-from support.program import tell
 from support.round_trip import BIN
-
-__all__ = ["tell"]
 
 RECORDED = json.loads((Path(__file__).parents[1] / "support" / "agent_payloads.json").read_text())
 REWRITING = [name for name, agent in AGENTS.items() if agent.rewritten is not None]

@@ -6,7 +6,7 @@ import threading
 
 from git_daytona.base import progress
 from git_daytona.base.progress import Patience, Progress
-from support.processes import until
+from support.waiting import until
 
 
 def test_a_step_that_lasts_is_repeated_with_its_time(monkeypatch):

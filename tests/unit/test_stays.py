@@ -4,9 +4,7 @@ from pathlib import Path
 
 from git_daytona.git import stays
 from git_daytona.git.repository import discover
-from support.round_trip import Repo, repo
-
-__all__ = ["repo"]
+from support.round_trip import Repo
 
 
 def test_what_stays_is_said(repo: Repo, tmp_path: Path) -> None:

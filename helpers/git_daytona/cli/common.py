@@ -21,6 +21,7 @@ from git_daytona.service import previews
 from git_daytona.sessions import recovery, state_file
 from git_daytona.sessions.branch import Outcome
 from git_daytona.sessions.coordinator import Coordinator
+from git_daytona.sessions.state import Session
 
 warn = partial(messages.warning, "git-daytona")
 PORTS_SECONDS = 2.0
@@ -121,7 +122,7 @@ def go_to(name: str) -> str:
     return name
 
 
-def warn_of_dangers(coordinator: Coordinator, session: state.Session) -> None:
+def warn_of_dangers(coordinator: Coordinator, session: Session) -> None:
     """Say what may end the session's sandbox by itself, while there is time to sync."""
     for line in coordinator.dangers(session):
         warn(f"session {session.name}: {line}")
