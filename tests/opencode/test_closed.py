@@ -15,7 +15,7 @@ import pytest
 
 from git_daytona.base import paths
 from git_daytona.opencode import install, registration
-from support.opencode_hosts import TESTS, each_major, only_opencode_2
+from support.opencode_hosts import TESTS, each_major, mostly_opencode_2, only_opencode_2
 from support.plugin import PLUGIN
 from support.processes import services
 from support.round_trip import BIN, program
@@ -148,7 +148,7 @@ def loaded(server):
     ]
 
 
-@each_major
+@mostly_opencode_2
 def test_the_plugin_is_removed_while_opencode_runs(opencode, model, repo, plugin, machine):
     """As by an upgrade of the package. OpenCode 2 drops it until it is there again, OpenCode 1 goes
     on with what it has."""
@@ -203,7 +203,7 @@ def acted(results):
     return [each for each in results if "unavailable tool" not in each]
 
 
-@each_major
+@mostly_opencode_2
 def test_the_service_is_killed_twice_in_a_turn(opencode, model, repo, plugin, machine):
     killed = []
 
@@ -241,7 +241,7 @@ sys.exit(serve())
 """
 
 
-@each_major
+@mostly_opencode_2
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
@@ -336,7 +336,7 @@ def call_helpful(opencode, model, repo, machine):
         assert blocked in said or (opencode.major == 1 and unavailable in said)
 
 
-@each_major
+@mostly_opencode_2
 @pytest.mark.parametrize("place", [0, 1], ids=["before", "after"])
 def test_a_tool_of_another_plugin_in_the_place_of_ours(
     opencode, model, repo, plugin, machine, neighbour, place

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from support.opencode_hosts import each_major
+from support.opencode_hosts import each_major, mostly_opencode_2
 from support.plugin import state
 from support.processes import descendants, gone
 from support.waiting import until
@@ -83,7 +83,7 @@ def test_case_44_and_case_59_and_case_67_opencode_ended_in_mid_sync(
     assert local.live_tokens() == 0
 
 
-@each_major
+@mostly_opencode_2
 def test_the_service_killed(opencode, model, repo, local, sandboxes):
     model.scripts["first"] = [[("bash", {"command": "echo a > a", "description": "make"})], "ok"]
     model.scripts["second"] = [[("bash", {"command": "cat a", "description": "look"})], "ok"]

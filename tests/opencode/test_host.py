@@ -4,7 +4,7 @@ import re
 import sys
 from pathlib import Path
 
-from support.opencode_hosts import each_major, every_release
+from support.opencode_hosts import each_major, every_release, mostly_opencode_2
 from support.round_trip import program
 from support.waiting import until
 
@@ -109,7 +109,7 @@ def test_permissions_are_opencodes(opencode, model, repo, sandboxes):
     assert repo.git("ls-tree", "--name-only", "opencode/1") == "README"
 
 
-@each_major
+@mostly_opencode_2
 def test_the_users_mcp_servers_stay(opencode, model, repo):
     """They run where the user put them, and are offered directly (not in Code Mode alone)."""
     server = str(Path(__file__).parent / "mcp_server.py")

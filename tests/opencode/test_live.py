@@ -14,7 +14,7 @@ from git_daytona.doctor import live
 from git_daytona.doctor.findings import Status
 from git_daytona.doctor.live import Done, Plan
 from git_daytona.opencode import registration
-from support.opencode_hosts import each_major, only_opencode_2, packages
+from support.opencode_hosts import each_major, mostly_opencode_2, only_opencode_2, packages
 from support.program import Told
 from support.round_trip import Repo
 from support.round_trip import program as executable
@@ -112,7 +112,7 @@ def test_installed_for_this_project(opencode: Path, look: Look, tell: Tell, repo
 # -- not in charge ---------------------------------------------------------------------------------
 
 
-@each_major
+@mostly_opencode_2
 def test_not_installed(opencode: Path, look: Look) -> None:
     status, detail, hint = look()
     assert status == "fail"

@@ -4,7 +4,7 @@ and the toasts."""
 import json
 import subprocess
 
-from support.opencode_hosts import each_major, service_decides
+from support.opencode_hosts import each_major, mostly_opencode_2, service_decides
 
 LOOK = [[("bash", {"command": "ls", "description": "look"})], "ok"]
 
@@ -28,7 +28,7 @@ def test_no_key(opencode, model, repo, monkeypatch, sandboxes):
     assert "there is no API key" in shown and "set DAYTONA_API_KEY" in shown, "to the user himself"
 
 
-@each_major
+@mostly_opencode_2
 def test_case_70_a_key_in_dotenv(canary, opencode, model, repo, monkeypatch, local):
     """It is in no process's environment, and nobody but the service gets to see it."""
     canary.may_have_key = lambda each: False
