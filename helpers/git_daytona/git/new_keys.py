@@ -60,6 +60,5 @@ def add(repository: Repository, sections: Mapping[str, Mapping[str, str]]) -> No
         os.fchmod(descriptor, path.stat().st_mode & 0o7777)
         separator = b"\n" if before and not before.endswith(b"\n") else b""
         rest = memoryview(before + separator + to_bytes(text))
-        while rest:
+        while rest:  # not synced to the disk, as git does not: a lock is held as briefly as can be
             rest = rest[os.write(descriptor, rest) :]
-        os.fsync(descriptor)

@@ -37,20 +37,13 @@ class SandboxBranch(Branch):
         # repository without commits.
         head = refs.get(names.ref) or refs.get(names.base)
         early = fresh and head is not None
-
-        def set_remote() -> None:
+        with transport.ahead(self.sandbox_id) if early else nullcontext() as ahead:
             if not self.path:  # in a submodule nobody could fetch from it
                 remotes.set_remote(repository, names, endpoint, ownership.owner_here())
-
-        with (
-            transport.ahead(self.sandbox_id) if early else nullcontext() as ahead,
-            concurrently(set_remote) as remote,
-        ):
             transport.tell("preparing its repository")
             how = "fresh" if fresh else ""
             words = (self.cloud, self.sandbox_id, repository.object_format, how, transport.place)
             there = sandbox.prepare(*words)
-            remote.result()
             if there.head is None and head is not None:
                 transport.tell(f"pushing {head[:10]}")
                 refspec = f"{head}:refs/heads/{SANDBOX_BRANCH}"
