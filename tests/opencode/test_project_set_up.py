@@ -82,9 +82,9 @@ def test_a_project_is_set_up_once_that_is_allowed(
     server = opencode.serve(repo.path)
     root = server.session()
     server.prompt(root, "look around")
-    assert "which you have not allowed hint: see it, and allow it: git daytona allow" in (
-        opencode.toast("Set-up")
-    )
+    waits = "which you have not allowed hint: see it, and allow it: git daytona allow"
+    # one of the test before may come late
+    until(lambda: [each for each in opencode.toasts() if each[0] == "Set-up" and waits in each[1]])
     assert "the user has not allowed it" in model.results("look around")[0]
     assert "node_modules" not in model.results("look around")[0]
 
