@@ -62,10 +62,10 @@ def test_a_disk_that_is_full(repository: Repository, monkeypatch: pytest.MonkeyP
     path = (repository.common_dir / "config").resolve()
     before = path.read_bytes()
 
-    def full(_descriptor: int) -> None:
+    def full(_descriptor: int, _data: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(new_keys.os, "fsync", full)
+    monkeypatch.setattr(new_keys.os, "write", full)
     with pytest.raises(OSError, match="No space left"):
         new_keys.add(repository, {"branch.c": {"remote": "x"}})
     assert path.read_bytes() == before and not path.with_name(path.name + ".lock").exists()
