@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from git_daytona.service import charge
-from support.opencode_hosts import each_major
+from support.opencode_hosts import mostly_opencode_2
 from support.waiting import until
 
 
@@ -25,7 +25,7 @@ def at_once(monkeypatch):
     monkeypatch.setattr(charge, "STARTING_SECONDS", 0.0)
 
 
-@each_major
+@mostly_opencode_2
 def test_an_opencode_with_the_plugin(opencode, model, repo, tell):
     server = opencode.serve(repo.path)
     server.prompt(server.session(), "hello")
@@ -43,7 +43,7 @@ def test_an_opencode_with_the_plugin(opencode, model, repo, tell):
     assert list((Path(os.environ["XDG_STATE_HOME"]) / "git-daytona/in-charge").glob("*.json")) == []
 
 
-@each_major
+@mostly_opencode_2
 def test_an_opencode_without_it(opencode, model, repo, tell):
     del opencode.config["plugin"][0]
     server = opencode.serve(repo.path)

@@ -14,7 +14,7 @@ from git_daytona.doctor import live
 from git_daytona.doctor.findings import Status
 from git_daytona.doctor.live import Done, Plan
 from git_daytona.opencode import registration
-from support.opencode_hosts import each_major, mostly_opencode_2, only_opencode_2, packages
+from support.opencode_hosts import mostly_opencode_2, only_opencode_2, packages
 from support.program import Told
 from support.round_trip import Repo
 from support.round_trip import program as executable
@@ -95,7 +95,7 @@ def installed(opencode: Path, tell: Tell) -> Path:
 # -- in charge -------------------------------------------------------------------------------------
 
 
-@each_major
+@mostly_opencode_2
 def test_installed_for_all_projects(installed: Path, look: Look, release: str) -> None:
     status, detail, _ = look()
     assert status == "ok", detail

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from support.opencode_hosts import OpenCode, OpenCode2, Server, each_major, service_decides
+from support.opencode_hosts import (
+    OpenCode,
+    OpenCode2,
+    Server,
+    each_major,
+    mostly_opencode_2,
+    service_decides,
+)
 from support.plugin import state, states
 from support.processes import descendants
 from support.round_trip import Repo
@@ -110,7 +117,7 @@ def test_case_57_two_first_calls_at_once_make_one_sandbox(opencode, model, repo,
     assert len(sandboxes()) == 1
 
 
-@each_major
+@mostly_opencode_2
 def test_case_57_a_chat_without_tools_makes_no_sandbox(opencode, model, repo, local, sandboxes):
     others = {each.id for each in local.sandboxes}
     model.scripts["hello"] = ["good day"]
@@ -161,7 +168,7 @@ def test_a_directory_without_a_repository(opencode, model, tmp_path, local, sand
     assert subprocess.run(("git", "-C", place, "rev-parse"), capture_output=True).returncode != 0
 
 
-@each_major
+@mostly_opencode_2
 def test_case_116_a_fork_begins_with_the_work_of_its_session(
     opencode, model, repo, local, sandboxes
 ):
@@ -194,7 +201,7 @@ def test_case_116_a_fork_begins_with_the_work_of_its_session(
 # -- a command that runs ---------------------------------------------------------------------------
 
 
-@each_major
+@mostly_opencode_2
 def test_a_question_is_answered_by_the_user(opencode, model, repo):
     repo.commit("opencode.json", json.dumps({"permission": {"bash": "ask"}}))
     server = opencode.serve(repo.path)
@@ -217,7 +224,7 @@ def test_a_question_is_answered_by_the_user(opencode, model, repo):
         )
 
 
-@each_major
+@mostly_opencode_2
 def test_an_abort_ends_the_command(opencode, model, repo, local):
     model.scripts["please"] = [
         [("bash", {"command": "echo $$ > /tmp/pid; exec sleep 600", "description": "x"})],
@@ -248,7 +255,7 @@ def display(opencode: OpenCode, server: Server, session: str) -> str:
     return json.dumps([each.get("metadata") for each in states if each["status"] == "running"])
 
 
-@each_major
+@mostly_opencode_2
 def test_output_is_shown_while_the_command_runs(opencode, model, repo, tell):
     model.scripts["wait"] = [[("bash", {"command": WAITS, "description": "wait"})], "ok"]
     server = opencode.serve(repo.path)
@@ -273,7 +280,7 @@ def records(repo: Repo) -> list[dict[str, Any]]:
     return [record for each in states(repo) for record in each["sessions"].values()]
 
 
-@each_major
+@mostly_opencode_2
 @pytest.mark.parametrize("origin", ["before", "later"])
 def test_a_terminal_beside_opencode(opencode, model, repo, tell, sandboxes, origin):
     if origin == "before":
@@ -301,7 +308,7 @@ def test_a_terminal_beside_opencode(opencode, model, repo, tell, sandboxes, orig
     assert len(records(repo)) == 1
 
 
-@each_major
+@mostly_opencode_2
 def test_a_session_that_a_terminal_began(opencode, model, repo, tell, sandboxes):
     """OpenCode's first session after one of a terminal's has the number 2, in the same file."""
     add_origin(repo)

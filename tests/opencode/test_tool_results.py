@@ -3,14 +3,14 @@ what they need."""
 
 import json
 
-from support.opencode_hosts import each_major, only_opencode_2
+from support.opencode_hosts import mostly_opencode_2, only_opencode_2
 from support.shared_opencode import home_folder, model, opencode
 from support.waiting import until
 
 __all__ = ["home_folder", "model", "opencode"]
 
 
-@each_major
+@mostly_opencode_2
 def test_bounded_results_are_not_cut_again(opencode, model, repo):
     model.scripts["please"] = [
         [
@@ -44,7 +44,7 @@ def test_bounded_results_are_not_cut_again(opencode, model, repo):
         )
 
 
-@each_major
+@mostly_opencode_2
 def test_permission_rules_see_the_commands_within_a_command(opencode, model, repo):
     rules = {
         "bash": {"*": "allow", "git push *": "deny"},

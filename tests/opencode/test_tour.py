@@ -12,7 +12,7 @@ import pytest
 
 from support import tour
 from support.installation import Installed
-from support.opencode_hosts import each_major, host, only_opencode_2, packages
+from support.opencode_hosts import host, mostly_opencode_2, only_opencode_2, packages
 from support.plugin import state
 from support.round_trip import Repo
 from support.scripted_model import Model
@@ -71,7 +71,7 @@ def environment(
         subprocess.run(stop, env=made, cwd=home, check=True, capture_output=True, timeout=30)
 
 
-@each_major
+@mostly_opencode_2
 def test_the_tour_of_the_readme(
     environment: dict[str, str],
     model: Model,

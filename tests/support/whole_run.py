@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-CORE_MINUTES = 33
+CORE_MINUTES = 25
 """What all tests take on one core, waits included; said before a run begins."""
 ENDING_SECONDS = 10.0
 """How long what the last test has started may take to end."""
