@@ -77,9 +77,12 @@ def _judged(agent: Agent, payload: dict[str, Any], here: Path) -> Mapping[str, A
         return None
     if tool in agent.shells.split() and agent.rewritten is not None:
         return _moved(_object(arguments), _session(payload), directory)
+    raise NotRun(host_tools.blocked(tool, _advice(agent, tool)))
+
+
+def _advice(agent: Agent, tool: str) -> str:
     instead = agent.instead(tool)
-    advice = f"Use {agent.prefix}{instead}, which acts there" if instead else ACTING_THERE
-    raise NotRun(host_tools.blocked(tool, advice))
+    return f"Use {agent.prefix}{instead}, which acts there" if instead else ACTING_THERE
 
 
 def _moved(arguments: dict[str, Any], session: str, directory: Path) -> dict[str, Any]:

@@ -68,8 +68,7 @@ class Cloud(Toolbox):
             for info in (described(item, doing) for item in items):
                 found[info.id] = info
             if not cursor:
-                there = (info for info in found.values() if info.state not in ENDED)
-                return [info for info in there if labels.items() <= info.labels.items()]
+                return [info for info in found.values() if _carries(info, labels)]
         raise senseless(doing)
 
     def start(self, sandbox_id: str) -> SandboxInfo:
@@ -215,3 +214,8 @@ class Cloud(Toolbox):
 
 
 __all__ = ["START_SECONDS", "Cloud", "Execution", "KeyInfo", "SandboxInfo", "SshAccess"]
+
+
+def _carries(info: SandboxInfo, labels: Mapping[str, str]) -> bool:
+    """Tell whether a sandbox that is not ending has these labels."""
+    return info.state not in ENDED and labels.items() <= info.labels.items()

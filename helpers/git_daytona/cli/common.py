@@ -109,9 +109,7 @@ def go_to(name: str) -> str:
     number = number_in(name)
     if number is not None and repository.find(repository.here()):
         return name
-    called = {name, number} - {None}
-    every = (each for each in state_file.all_sessions() if each.sandbox_id)
-    found = [each for each in every if called & {each.number, each.sandbox_id}]
+    found = _called({name, number} - {None})
     if number is not None and len(found) > 1:
         hint = f"name the sandbox: that of '{found[0].worktree}' is {found[0].sandbox_id}"
         raise UsageError(f"there are {len(found)} sessions {number} on this machine", hint=hint)
@@ -120,6 +118,12 @@ def go_to(name: str) -> str:
             os.chdir(each.worktree)
         return each.sandbox_id
     return name
+
+
+def _called(names: set[str | int | None]) -> list[Session]:
+    """The sessions of this machine that have one of these numbers or sandboxes' ids."""
+    every = (each for each in state_file.all_sessions() if each.sandbox_id)
+    return [each for each in every if names & {each.number, each.sandbox_id}]
 
 
 def warn_of_dangers(coordinator: Coordinator, session: Session) -> None:

@@ -109,9 +109,12 @@ def parse(words: list[str]) -> Arguments:
     letters = {letter for letter, _ in options}
     session = _session(options, line)
     family = [f"-{letter}" for letter, _ in options if letter in "46"][-1:]
-    wanted = "T" not in letters and ("t" in letters or os.isatty(0))
-    terminal = ["-t"] if wanted and not (line or session) else []
+    terminal = ["-t"] if _wants_terminal(letters) and not (line or session) else []
     return Arguments(name, Wish(line, session, (*family, *terminal), more), "n" in letters)
+
+
+def _wants_terminal(letters: set[str]) -> bool:
+    return "T" not in letters and ("t" in letters or os.isatty(0))
 
 
 def _session(options: list[tuple[str, str]], command: str) -> tuple[str, ...]:

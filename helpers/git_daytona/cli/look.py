@@ -181,11 +181,14 @@ def open_(browser: bool | None, name: str, port: int | None) -> None:
         ask = partial(coordinator.cloud.preview, port=port, seconds=previews.LINK_SECONDS)
         link = coordinator.awake(session, ask)
     click.echo(link)
-    # else a browser would take the terminal
-    displays = map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))
-    graphical = sys.platform == "darwin" or any(displays)
-    if browser or (browser is None and sys.stdout.isatty() and graphical):
+    if browser or (browser is None and sys.stdout.isatty() and _is_graphical()):
         _browse(link)
+
+
+def _is_graphical() -> bool:
+    """Tell whether a browser would have a window: else it would take the terminal."""
+    displays = map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))
+    return sys.platform == "darwin" or any(displays)
 
 
 def _only(ports: Sequence[int], name: str) -> int:

@@ -19,7 +19,7 @@ from git_daytona.cli.setting_rows import collect
 from git_daytona.cli.table import age
 from git_daytona.doctor import agents, examine
 from git_daytona.doctor.bundle import report
-from git_daytona.doctor.findings import Status
+from git_daytona.doctor.findings import Finding, Status
 from git_daytona.doctor.versions import versions
 from git_daytona.sandbox import ownership
 from git_daytona.sessions import recovery, state, state_file
@@ -62,17 +62,22 @@ def doctor(as_json: bool, bundle: str | None, live: bool, agent: str | None) -> 
     examined = examine(Path.cwd(), isolation_here, embedded if live else None)
     if agent is not None:
         examined = agents.examine(AGENTS[agent], Path.cwd())
-    colour, columns = not as_json and screen.colour(None, Path.cwd()), screen.columns()
-    found = []
-    for finding in examined:
-        found.append(finding)
-        if not as_json:
-            click.echo(checks.text(finding, columns=columns, colour=colour), color=colour)
     if as_json:
+        found = [*examined]
         options.print_json([finding.row() for finding in found])
+    else:
+        found = [*map(_shown, examined)]
     if bundle is not None:
         _write_report(bundle, list(map(checks.text, found)), lines)
     return int(any(finding.status is Status.FAIL for finding in found))
+
+
+def _shown(finding: Finding) -> Finding:
+    """Print a finding as soon as it is made."""
+    colour = screen.colour(None, Path.cwd())
+    text = checks.text(finding, columns=screen.columns(), colour=colour)
+    click.echo(text, color=colour)
+    return finding
 
 
 def _write_report(name: str, findings: list[str], log_lines: list[str]) -> None:

@@ -12,6 +12,7 @@ from git_daytona.base.errors import NotFound, UsageError
 from git_daytona.cli import common, options
 from git_daytona.cli.plain_git import Work, find_work, foreground, no_sync
 from git_daytona.git import branches
+from git_daytona.git.repository import Repository
 from git_daytona.sessions import commits
 from git_daytona.sessions.state import one_line
 
@@ -41,14 +42,19 @@ def checkout(no_sync: bool, name: str, directory: str | None) -> None:
             hint = "git has a branch in one worktree at a time"
             raise UsageError(f"{names.branch} is checked out in '{shown[0]}' already", hint=hint)
         place = shown[0]
-    elif place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise UsageError(f"'{place}' is there already", hint="name another directory")
     else:
-        with branches.changing(repository):
-            # as for the worktrees that follow (git/worktrees.py, reset)
-            add = ("worktree", "add", "--quiet", "--", str(place), names.branch)
-            repository.git(*add, env={"GIT_LFS_SKIP_SMUDGE": "1"})
+        _check_out(repository, names.branch, place)
     click.echo(str(place))
+
+
+def _check_out(repository: Repository, branch: str, place: Path) -> None:
+    """Make a worktree at a place. Raises UsageError where something is."""
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise UsageError(f"'{place}' is there already", hint="name another directory")
+    with branches.changing(repository):
+        # as for the worktrees that follow (git/worktrees.py, reset)
+        add = ("worktree", "add", "--quiet", "--", str(place), branch)
+        repository.git(*add, env={"GIT_LFS_SKIP_SMUDGE": "1"})
 
 
 @click.command()

@@ -15,6 +15,7 @@ from git_daytona.base.secret import printable, redact
 from git_daytona.git import branches, identity, legacy_remotes
 from git_daytona.git.refs import Names, number_of_remote
 from git_daytona.git.remotes import owner, remove_remote
+from git_daytona.git.repository import Repository
 from git_daytona.sandbox import lifecycle, ownership
 from git_daytona.sessions import home, state, state_file
 from git_daytona.sessions.coordinator import Coordinator
@@ -290,12 +291,18 @@ def _prune_sandbox(coordinator: Coordinator, listed: SandboxInfo, *, lose: bool)
         lose_it = f"git daytona prune --force {info.id}"
         raise problem.but(hint=f"give it up, with all that is in it: {lose_it}") from problem
     outcome = coordinator.delete(session.id)
-    repository, ref = coordinator.repository, session.names.ref
+    has_branch = _has_work(coordinator.repository, session.names)
+    came = outcome is not None and (outcome.kept or has_branch)
+    return [f"sandbox {info.id}: {outcome.message}"] if outcome and came else []
+
+
+def _has_work(repository: Repository, names: Names) -> bool:
+    """Tell whether a branch has work that no other has; one that has none goes."""
+    ref = names.ref
     tip = repository.refs(ref).get(ref)
     if tip is not None and repository.has(tip, but=ref):
-        branches.give_back(repository, session.names, tip)
-    came = outcome is not None and (outcome.kept or repository.refs(ref))
-    return [f"sandbox {info.id}: {outcome.message}"] if outcome and came else []
+        branches.give_back(repository, names, tip)
+    return bool(repository.refs(ref))
 
 
 def adopt(coordinator: Coordinator, sandbox_id: str) -> Started:

@@ -8,11 +8,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from git_daytona.api.cloud import SandboxInfo
 from git_daytona.base import errors, log
 from git_daytona.base.errors import GitDaytonaError
 from git_daytona.git import branches, configuration, identity, legacy_remotes, stays
 from git_daytona.git.refs import SANDBOX_BRANCH, Names
 from git_daytona.git.repository import need_worktree
+from git_daytona.sandbox.lifecycle import Mark
 from git_daytona.sessions import copied, home, project, state, submodules
 from git_daytona.sessions.beginning import HEAD, NOBODY, Beginning, Origin
 from git_daytona.sessions.lookup import NO_REPOSITORY
@@ -154,21 +156,8 @@ class Starts(Syncs):
         model = earlier or fork.session
         before = mark.ordered or (model and model.ordered) or {}
         mark = replace(mark, ordered=order.record() or before, origin=fork.id, begin=begin)
-        order, unknown = self.ordered(order, before)
-        if synced:
-            order = self.provision.completed(order, earlier, begin)
-        order, own = order.without(self.cloud.key())
-        name = project.name_of(self._repository) if self._repository else self.directory.name
-        like = fork.session.sandbox_id if fork.session else ""
-        info = self.sandboxes.create(mark, name, order, synced=synced, like=like)
-        # it may be of an earlier start, or a copy
-        lacks = {LACKING: [each for each in unknown if each not in info.variables], OWN_KEY: own}
-        remark = joined(*(text.format(", ".join(each)) for text, each in lacks.items() if each))
-        numbered = earlier or mark
-        names = Names(numbered.number, numbered.prefix) if numbered.number else None
-        if names is None and synced and earlier is None:
-            names = self.reserve(begin=begin, dirty=dirty)
-            mark = mark.write(names.number, names.prefix)
+        info, remark = self._sandbox(mark, fork, order, before, earlier, synced=synced)
+        mark, names = self._named(mark, earlier, dirty=dirty, synced=synced)
         is_copy = info.name == mark.copy_name
         told = fork.told(copied=is_copy)
         # as it is now: what ran there before the copy was made has its traces in the copy
@@ -182,6 +171,40 @@ class Starts(Syncs):
         )
         mark.path.unlink(missing_ok=True)
         return Started(session, new=True, replaced=bool(lost), remark=remark, forked=told)
+
+    def _sandbox(
+        self,
+        mark: Mark,
+        fork: Origin,
+        order: Order,
+        before: Mapping[str, Any],
+        earlier: Session | None,
+        *,
+        synced: bool,
+    ) -> tuple[SandboxInfo, str]:
+        """Create a session's sandbox, and say what it lacks of what was ordered."""
+        order, unknown = self.ordered(order, before)
+        if synced:
+            order = self.provision.completed(order, earlier, mark.begin)
+        order, own = order.without(self.cloud.key())
+        name = project.name_of(self._repository) if self._repository else self.directory.name
+        like = fork.session.sandbox_id if fork.session else ""
+        info = self.sandboxes.create(mark, name, order, synced=synced, like=like)
+        # it may be of an earlier start, or a copy
+        lacks = {LACKING: [each for each in unknown if each not in info.variables], OWN_KEY: own}
+        return info, joined(*(text.format(", ".join(each)) for text, each in lacks.items() if each))
+
+    def _named(
+        self, mark: Mark, earlier: Session | None, *, dirty: bool, synced: bool
+    ) -> tuple[Mark, Names | None]:
+        """Give a new session its number, on record before anything has it; others keep theirs."""
+        numbered = earlier or mark
+        if numbered.number:
+            return mark, Names(numbered.number, numbered.prefix)
+        if earlier or not synced:
+            return mark, None
+        names = self.reserve(begin=mark.begin, dirty=dirty)
+        return mark.write(names.number, names.prefix), names
 
     def record(
         self,

@@ -204,16 +204,13 @@ class Order:
     def over(self, earlier: "Order") -> "Order":
         """Return both in one; where they differ, this one counts."""
         ousted = {name for each in self.members for name in _OUSTS.get(each, ())}
-        kept = {name: each for name, each in earlier.members.items() if name not in ousted}
         own = {*self.env, *self.inherit, *self.secrets}
-        env = {name: each for name, each in earlier.env.items() if name not in own}
         inherit = (name for name in earlier.inherit if name not in own)
-        secrets = {name: each for name, each in earlier.secrets.items() if name not in own}
         return Order(
-            {**kept, **self.members},
-            {**env, **self.env},
+            {**_without(earlier.members, ousted), **self.members},
+            {**_without(earlier.env, own), **self.env},
             (*inherit, *self.inherit),
-            {**secrets, **self.secrets},
+            {**_without(earlier.secrets, own), **self.secrets},
             {**earlier.sources, **self.sources},
         )
 
@@ -306,6 +303,10 @@ def line(members: Mapping[str, str | int | bool]) -> str:
     """Return what ``seen`` found as people order it: ``cpu 2, auto-stop 15, block-network``."""
     words = {BY_MEMBER[name].name: each for name, each in members.items() if name in BY_MEMBER}
     return ", ".join(name if each is True else f"{name} {each}" for name, each in words.items())
+
+
+def _without(values: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}
 
 
 def _check_variable(name: str, value: Secret) -> None:
