@@ -8,6 +8,8 @@ from support import crashes
 
 pytestmark = pytest.mark.timeout(300)
 
+REST = pytest.mark.complete("crashes of commands that few people run")
+
 
 @pytest.fixture
 def session(begin, repo):
@@ -88,6 +90,7 @@ def test_recover(repo, session, crash):
         assert "api revoke" in crash("recover", interrupted, check)
 
 
+@REST
 def test_adopt(local, repo, session, begin, coordinate, crash):
     sandboxes = []
 
@@ -110,6 +113,7 @@ def test_adopt(local, repo, session, begin, coordinate, crash):
     assert "git fetch" in crash("adopt", nobodys, check)
 
 
+@REST
 def test_prune(local, repo, session, begin, coordinate, crash):
     others = {each.id for each in local.sandboxes} - {session.sandbox_id}
     repo.git("config", "daytona.keptAge", "1")

@@ -5,7 +5,7 @@ import json
 import os
 from pathlib import Path
 
-from support.opencode_hosts import each_major, every_release
+from support.opencode_hosts import each_major, every_release, mostly_opencode_2
 from support.processes import services
 from support.scripted_model import content
 from support.waiting import until
@@ -96,7 +96,7 @@ def silent(done):
         assert word not in done.terminal, done.terminal
 
 
-@each_major
+@mostly_opencode_2
 def test_models_that_patch(opencode, model, repo):
     patch = "*** Begin Patch\n*** Add File: patched.txt\n+patched\n*** End Patch"
     opencode.config["model"] = "local/gpt-5"

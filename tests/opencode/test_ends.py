@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from support.opencode_hosts import each_major, mostly_opencode_2
+from support.opencode_hosts import mostly_opencode_2
 from support.plugin import state
 from support.processes import descendants, gone
 from support.waiting import until
@@ -25,7 +25,7 @@ def service(process):
     return next(found, None)
 
 
-@each_major
+@mostly_opencode_2
 def test_case_44_killed_in_mid_sync(opencode, model, repo, local):
     """Everything dies at once, as when the machine does."""
     model.scripts["make"] = MAKE
