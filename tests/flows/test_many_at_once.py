@@ -100,6 +100,20 @@ def test_case_39_and_case_45_twelve_starts_on_one_state_file(local, repo, coordi
     assert local.live_tokens() == 0
 
 
+@pytest.mark.parametrize("transport", ["ssh", "api"])
+def test_a_ref_that_vanishes_while_git_reads_them_all(local, repo, begin, transport):
+    """As another session's do at the end of its sync: git takes one that it cannot read any more
+    for a null ref, and that for a damage."""
+    session = begin(repo)
+    repo.git("config", "daytona.transport", transport)
+    vanished = repo.path / ".git" / "refs" / "daytona" / "incoming" / "7" / "heads" / "opencode"
+    vanished.parent.mkdir(parents=True)
+    vanished.write_text("0" * 40 + "\n")
+    session.agent("echo work > file")
+    assert session.coordinator.sync(session.name).changed
+    assert repo.show("opencode/1", "file") == "work"
+
+
 def test_case_01_many_at_one_sandbox(local, repo, begin, coordinate):
     """Minting ends the sandbox's other tokens: they go one after the other, and all succeed."""
     session = begin(repo)

@@ -57,6 +57,9 @@ def base(environ: Mapping[str, str] | None = None) -> dict[str, str]:
         "LC_ALL": "C",  # people's logs should be of one language
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_OPTIONAL_LOCKS": "0",
+        # A ref that another session deletes while git reads them all is passed by. By default git
+        # ends with "bad object": it takes what vanishes between listing and reading for a damage.
+        "GIT_REF_PARANOIA": "0",
         # off, also where trace2.* in a configuration file says otherwise (git's api-trace2)
         "GIT_TRACE2": "0",
         "GIT_TRACE2_EVENT": "0",

@@ -154,7 +154,9 @@ class Repository:
         packs = self.common_dir.glob("objects/pack/*.pack")
         setting = ("config", "--type=bool", "--get", "maintenance.auto")
         if len(list(packs)) > PACKS and self.git(*setting, check=False).text != "false":
-            self.git("gc", "--auto", "--quiet", check=False)
+            # what a damaged ref had is not to be collected
+            careful = {"GIT_REF_PARANOIA": "1"}
+            self.git("gc", "--auto", "--quiet", check=False, env=careful)
 
     def has(self, oid: str, *, but: str = f"{INCOMING}*") -> bool:
         """Whether a ref here, other than what was just fetched (or ``but``), has a commit in
