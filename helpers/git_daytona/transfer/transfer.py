@@ -358,13 +358,21 @@ def remove_leftovers(repository: Repository, before: set[Path]) -> int:
     new, largest = leftovers(repository) - before, 0
     if not new or not Path("/proc/self/fd").is_dir():
         return largest
-    opened = set()
-    for link in Path("/proc").glob("[0-9]*/fd/*"):
-        with contextlib.suppress(OSError):  # another user's, or ended meanwhile
-            opened.add(os.readlink(link))  # noqa: PTH115 — a text to compare
+    opened = _opened()
     for path in new:
         if str(path.resolve()) not in opened:
             with contextlib.suppress(OSError):
                 largest = max(largest, path.stat().st_size)
                 path.unlink()
     return largest
+
+
+def _opened() -> set[str]:
+    """List what the processes of this machine have open, as far as we may look (proc(5))."""
+    opened = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # another user's, or ended meanwhile
+            for link in (process / "fd").iterdir():
+                with contextlib.suppress(OSError):  # closed meanwhile
+                    opened.add(os.readlink(link))  # noqa: PTH115 — a text to compare
+    return opened
