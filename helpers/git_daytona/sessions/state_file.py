@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -286,8 +286,11 @@ def unreadable() -> set[str]:
 def named(sandbox_ids: Iterable[str]) -> set[str]:
     """Find the sandboxes that any file of the storage names, also one that was set aside or cannot
     be read. Raises BadSetting."""
+    files = []
     try:
-        files = [path.read_bytes() for path in paths.storage().glob("*.json*")]
+        for path in paths.storage().glob("*.json*"):
+            with suppress(FileNotFoundError):  # what was being written is written
+                files.append(path.read_bytes())
     except OSError as problem:
         raise BadSetting(
             f"cannot read the state file '{problem.filename}': {problem.strerror}",
