@@ -334,6 +334,8 @@ def line(local, repo, begin, tmp_path) -> Iterator[Line]:
     bytes."""
     session = begin(repo)
     session.agent(
+        # a pack's size is otherwise a matter of which thread was quicker
+        "git config pack.threads 1; "
         "for n in $(seq 40); do head -c 200 /dev/urandom >there$n; git add .; git commit -q "
         "-m there$n; done"
     )
