@@ -92,18 +92,18 @@ def test_case_106_the_sandbox_stops_under_it(local, repo, running, how):
 def test_case_92_an_answer_that_was_lost_with_the_sandbox(local, repo, begin, monkeypatch):
     """It had ended, or had not begun: both are known once the sandbox is back."""
     session = begin(repo)
-    # it is asked again when the sandbox has stopped, not while it does
-    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda _: ended.join(60)))
-    cloud = session.coordinator.cloud
-    examples = {"after": "ended", "before": "not begun"}
-    for number, drop in enumerate(examples):
-        with local.faults.call(route="process/execute", drop=drop, times=1) as fault:
-            ended = threading.Thread(
-                target=lambda at=fault: at.reached.wait(30) and stop(cloud, session.sandbox_id)
-            )
-            ended.start()
+    cloud, running = session.coordinator.cloud, []
+
+    def stopped_meanwhile(_: float) -> None:  # it is asked again once the sandbox has stopped
+        if running:
+            stop(cloud, running.pop())
+
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=stopped_meanwhile))
+    for number, drop in enumerate(("after", "before")):  # it ended, or has not begun
+        running.append(session.sandbox_id)
+        with local.faults.call(route="process/execute", drop=drop, times=1):
             result, _ = execute(session.coordinator, "1", f"echo {number} | tee -a {RAN}")
-            ended.join(60)
+        assert not running
         assert (result.status, result.output) == (0, f"{number}\n")
     assert session.agent(f"cat {RAN}") == "0\n1\n"
 
