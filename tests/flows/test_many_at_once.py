@@ -112,6 +112,7 @@ def test_a_ref_that_vanishes_while_git_reads_them_all(local, repo, begin, transp
     session.agent("echo work > file")
     assert session.coordinator.sync(session.name).changed
     assert repo.show("opencode/1", "file") == "work"
+    assert session.coordinator.repository.has(repo.git("rev-parse", "HEAD"))
 
 
 def test_case_01_many_at_one_sandbox(local, repo, begin, coordinate):

@@ -42,6 +42,10 @@ _TRANSFER = """
 # may lead a transfer elsewhere, start a program or let the sandbox's words through as they are.
 REACHING_OUT = r"(promisor|bundle|hook|sideband)\..*|fetch\.bundle.*"
 LOCAL_CONFIG = tuple(_LOCAL.split())
+# For git that walks from all refs (a fetch, rev-list --all): one that another session deletes
+# meanwhile is passed by. By default git takes a ref that vanishes between listing and reading for a
+# damage, and ends with "bad object" (git(1), GIT_REF_PARANOIA).
+ALL_REFS = {"GIT_REF_PARANOIA": "0"}
 TRANSFER_CONFIG = (*LOCAL_CONFIG, *_TRANSFER.split())
 
 
@@ -57,9 +61,6 @@ def base(environ: Mapping[str, str] | None = None) -> dict[str, str]:
         "LC_ALL": "C",  # people's logs should be of one language
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_OPTIONAL_LOCKS": "0",
-        # A ref that another session deletes while git reads them all is passed by. By default git
-        # ends with "bad object": it takes what vanishes between listing and reading for a damage.
-        "GIT_REF_PARANOIA": "0",
         # off, also where trace2.* in a configuration file says otherwise (git's api-trace2)
         "GIT_TRACE2": "0",
         "GIT_TRACE2_EVENT": "0",

@@ -78,6 +78,7 @@ def remove_remote(repository: Repository, names: Names) -> None:
             for key in ours:
                 repository.set_config("--unset", f"branch.{names.branch}.{key}")
         repository.set_config("--remove-section", f"remote.{names.remote}")
+        repository.remove_refs(names.tracking)  # by itself: the user's git may be moving one
         repository.remove_refs(
-            *(names.tracking, names.incoming, names.resetting, names.base, names.dirty, names.turn)
+            *(names.incoming, names.resetting, names.base, names.dirty, names.turn)
         )

@@ -154,9 +154,7 @@ class Repository:
         packs = self.common_dir.glob("objects/pack/*.pack")
         setting = ("config", "--type=bool", "--get", "maintenance.auto")
         if len(list(packs)) > PACKS and self.git(*setting, check=False).text != "false":
-            # what a damaged ref had is not to be collected
-            careful = {"GIT_REF_PARANOIA": "1"}
-            self.git("gc", "--auto", "--quiet", check=False, env=careful)
+            self.git("gc", "--auto", "--quiet", check=False)
 
     def has(self, oid: str, *, but: str = f"{INCOMING}*") -> bool:
         """Whether a ref here, other than what was just fetched (or ``but``), has a commit in
@@ -164,7 +162,8 @@ class Repository:
         if self.resolve(oid) != oid:
             return oid in self.refs("refs/tags", KEPT).values()
         tips = ("--not", f"--exclude={but}", "--all")
-        return not self.git("rev-list", "--max-count=1", oid, *tips).text
+        found = self.git("rev-list", "--max-count=1", oid, *tips, env=environment.ALL_REFS)
+        return not found.text
 
     def configuration(self, *, now: bool = False) -> tuple[Entry, ...]:
         """What git's configuration has for it, as it was in this operation, or is ``now`` for git

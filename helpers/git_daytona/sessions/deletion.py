@@ -59,8 +59,9 @@ class Deletions(Syncs):
         """Sync all that a session's sandbox holds; None where that is gone, or may be lost."""
         lose = f"git daytona delete --force {session.number}"
         self.tell("syncing before the deletion")
+        begun = session.last_accessed
         try:
-            outcome = self._sync_noted(session, everything=True)
+            outcome = self._sync_or_note(session, everything=True)
         except Elsewhere:
             raise
         except GitDaytonaError as problem:
@@ -75,6 +76,7 @@ class Deletions(Syncs):
             self.state.note(session.id, state.FAILED, message)
             remedy = f"let the agent move that work into the project, or lose it: {lose}"
             raise errors.TransferFailed(message, hint=remedy)
+        self.state.note(session.id, state.SYNCED, outcome.message, synced_at=begun)
         return outcome
 
     def _keep_branches(self, session: Session) -> list[Kept]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from git_daytona.git import lfs
 from git_daytona.sandbox import lfs as objects
 from git_daytona.sessions.branch import Branch, Outcome
-from git_daytona.sessions.state import joined
+from git_daytona.sessions.state import bounded
 from git_daytona.transfer.transfer import most_bytes
 
 
@@ -53,6 +53,6 @@ def fetched(branch: Branch, outcome: Outcome) -> Outcome:
     return replace(
         outcome,
         changed=outcome.changed or bool(came),
-        message=joined(*parts),
-        remarks=joined(outcome.remarks, lack),
+        message=bounded(*parts),
+        remarks=bounded(outcome.remarks, lack),
     )

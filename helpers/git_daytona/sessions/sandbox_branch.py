@@ -16,7 +16,7 @@ from git_daytona.sandbox import report as sandbox
 from git_daytona.sandbox.report import CommitText, Report
 from git_daytona.sessions import lfs, submodules
 from git_daytona.sessions.branch import Branch, Outcome
-from git_daytona.sessions.state import joined
+from git_daytona.sessions.state import bounded
 from git_daytona.sessions.submodules import Synced
 from git_daytona.transfer.failures import RefGone
 
@@ -233,10 +233,10 @@ class SandboxBranch(Branch):
         remarks = _remarks(self.names, report, kept, behind, with_lfs=self.with_lfs)
         if pending:
             turn = f"a turn goes on: what is not committed there is {self.names.turn}"
-            remarks = joined(turn, remarks)
+            remarks = bounded(turn, remarks)
         return Outcome(
             *(changed, report.head, tuple(kept), tuple(report.ports), behind),
-            message=joined(where or "nothing new in the sandbox", remarks),
+            message=bounded(where or "nothing new in the sandbox", remarks),
             before=here.get(self.names.ref) or self.repository.resolve(self.names.base),
             remarks=remarks,
         )
@@ -349,7 +349,7 @@ def _renamed(names: Names, report: Report) -> str:
 
 
 def _remarks(names: Names, report: Report, kept: list[Kept], left: str, *, with_lfs: bool) -> str:
-    return joined(
+    return bounded(
         f"{branches.running(report.operation)} in the sandbox" if report.operation else "",
         *report.notes,
         branches.describe(kept) if kept else "",

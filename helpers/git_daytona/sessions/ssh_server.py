@@ -136,6 +136,8 @@ class Server:
         try:
             async with _task(self._converse(ours)) as serving, _task(self._stop.wait()) as stop:
                 await asyncio.wait({serving, stop}, return_when=asyncio.FIRST_COMPLETED)
+                if serving.done() and (problem := serving.exception()):
+                    log.logger.error("ssh-proxy: %r", problem)
         finally:
             ours.close()
             self._ended.set()

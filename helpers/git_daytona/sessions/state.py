@@ -40,7 +40,12 @@ def one_line(title: str) -> str:
 
 def joined(*parts: str) -> str:
     """Make one line of what is to be said."""
-    return "; ".join(filter(None, parts))[:MESSAGE_LENGTH]
+    return "; ".join(filter(None, parts))
+
+
+def bounded(*parts: str) -> str:
+    """Make one line of what a sandbox has to do with, and may make long."""
+    return joined(*parts)[:MESSAGE_LENGTH]
 
 
 # -- the schema: each field's type has the function that reads any JSON value as one ---------------

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -289,8 +289,11 @@ def named(sandbox_ids: Iterable[str]) -> set[str]:
     files = []
     try:
         for path in paths.storage().glob("*.json*"):
-            with suppress(FileNotFoundError):  # what was being written is written
+            try:
                 files.append(path.read_bytes())
+            except FileNotFoundError:
+                if not path.name.startswith("."):  # what was being written has its own name now
+                    raise
     except OSError as problem:
         raise BadSetting(
             f"cannot read the state file '{problem.filename}': {problem.strerror}",

@@ -10,7 +10,7 @@ from git_daytona.base.secret import printable
 from git_daytona.git import branches, submodules
 from git_daytona.git.repository import Repository
 from git_daytona.sessions.branch import Branch, Outcome
-from git_daytona.sessions.state import joined
+from git_daytona.sessions.state import bounded
 
 
 @dataclass
@@ -46,9 +46,9 @@ class Synced:
         ]
         return replace(
             outcome,
-            left_behind=joined(outcome.left_behind, *self.failed),
-            message=joined(outcome.message, *self.failed, *absent),
-            remarks=joined(outcome.remarks, *self.failed, *absent),
+            left_behind=bounded(outcome.left_behind, *self.failed),
+            message=bounded(outcome.message, *self.failed, *absent),
+            remarks=bounded(outcome.remarks, *self.failed, *absent),
         )
 
 
@@ -164,7 +164,7 @@ def _and(outcome: Outcome, more: Outcome, name: str = "") -> Outcome:
         changed=outcome.changed or more.changed,
         head=outcome.head if name else more.head,
         kept=(*outcome.kept, *more.kept),
-        left_behind=joined(outcome.left_behind, more.left_behind and begin + more.left_behind),
-        message=joined(outcome.message, message and begin + message),
-        remarks=joined(outcome.remarks, more.remarks and begin + more.remarks),
+        left_behind=bounded(outcome.left_behind, more.left_behind and begin + more.left_behind),
+        message=bounded(outcome.message, message and begin + message),
+        remarks=bounded(outcome.remarks, more.remarks and begin + more.remarks),
     )

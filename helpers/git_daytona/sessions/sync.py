@@ -112,10 +112,16 @@ class Syncs(Lookup):
     # -- the parts ---------------------------------------------------------------------------------
 
     def _sync_noted(self, session: Session, *, everything: bool = False) -> Outcome:
-        """Sync, and record the outcome; or the error, but of a session that lives elsewhere."""
+        """Sync, and record the outcome or the error."""
         begun = session.last_accessed
+        outcome = self._sync_or_note(session, everything=everything)
+        self.state.note(session.id, state.SYNCED, outcome.message, synced_at=begun)
+        return outcome
+
+    def _sync_or_note(self, session: Session, *, everything: bool = False) -> Outcome:
+        """Sync, or record the error, but of a session that lives elsewhere."""
         try:
-            outcome = self._sync(session, everything=everything)
+            return self._sync(session, everything=everything)
         except Elsewhere:
             raise
         except GitDaytonaError as problem:
@@ -125,8 +131,6 @@ class Syncs(Lookup):
             failed = state.SETUP_FAILED if setting_up else state.FAILED
             self.state.note(session.id, failed, problem.message)
             raise
-        self.state.note(session.id, state.SYNCED, outcome.message, synced_at=begun)
-        return outcome
 
     def _sync(self, session: Session, *, everything: bool = False, aside: bool = False) -> Outcome:
         branch = self._branch(session)

@@ -275,7 +275,7 @@ def _git(
         result = run(
             (*argv, *job.arguments),
             stdin=job.stdin,
-            env=environment.base() | dict(env),
+            env=environment.base() | environment.ALL_REFS | dict(env),
             timeout=TRANSFER_SECONDS,
             idle=IDLE_SECONDS,
             show=job.show,
