@@ -336,14 +336,14 @@ def test_case_117_nothing_can_be_written_in_the_sandbox(local, repo, begin):
     session = begin(repo)
     cloud, name = session.coordinator.cloud, session.sandbox_id
     spoil = "cd project; echo work >work; rm -r ~/.cache/git-daytona; : >~/.cache/git-daytona"
-    cloud.execute(name, f"sh -c '{spoil}'", timeout=10)
+    cloud.execute(name, f"sh -c '{spoil}'", timeout=60)
     for work in (session.sync, lambda: session.coordinator.delete("1")):
         with pytest.raises(SandboxCommandFailed, match="its disk is full") as failed:
             work()
         assert "git daytona exec N -- df -h" in failed.value.hint
-    status = in_project("true", timeout=10).run(cloud, name).status
+    status = in_project("true", timeout=60).run(cloud, name).status
     assert status == report.CANNOT_WRITE
-    cloud.execute(name, "rm ~/.cache/git-daytona", timeout=10)
+    cloud.execute(name, "rm ~/.cache/git-daytona", timeout=60)
     session.sync()
     assert repo.show("opencode/1", "work") == "work"
 

@@ -1,6 +1,5 @@
 """Many sessions of one repository at once, in threads and in processes."""
 
-import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -41,17 +40,24 @@ with ThreadPoolExecutor(len(sys.argv) - 3) as pool:
 """
 
 
-def spawn(repo, verb, words):
-    return subprocess.Popen(
-        (sys.executable, "-c", WORKER, str(repo.path), verb, *words),
-        env=os.environ,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+@pytest.fixture
+def spawn(repo):
+    """Begin workers; those that are left are killed."""
+    begun = []
+
+    def worker(verb, words):
+        argv = (sys.executable, "-c", WORKER, str(repo.path), verb, *words)
+        begun.append(subprocess.Popen(argv, stderr=subprocess.PIPE, text=True))
+        return begun[-1]
+
+    yield worker
+    for process in begun:
+        with process:
+            process.kill()
 
 
 @pytest.mark.timeout(300)
-def test_twelve_syncs_of_twelve_sandboxes(local, repo, begin):
+def test_twelve_syncs_of_twelve_sandboxes(local, repo, begin, spawn):
     """In three processes of four threads each."""
     with ThreadPoolExecutor(4) as pool:
         sessions = list(pool.map(lambda _: begin(repo), range(12)))
@@ -68,7 +74,7 @@ def test_twelve_syncs_of_twelve_sandboxes(local, repo, begin):
         each.coordinator.close()
     local.forget_calls()
     names = [each.name for each in sessions]
-    processes = [spawn(repo, "sync", names[place::3]) for place in range(3)]
+    processes = [spawn("sync", names[place::3]) for place in range(3)]
     for process in processes:
         _, complaints = process.communicate(timeout=200)
         assert process.returncode == 0, complaints
@@ -84,10 +90,10 @@ def test_twelve_syncs_of_twelve_sandboxes(local, repo, begin):
 
 
 @pytest.mark.timeout(300)
-def test_case_39_and_case_45_twelve_starts_on_one_state_file(local, repo, coordinate):
+def test_case_39_and_case_45_twelve_starts_on_one_state_file(local, repo, coordinate, spawn):
     """In twelve processes: 12 numbers, 12 right branches, no update of the state file lost."""
     names = [f"ses_{index}" for index in range(12)]
-    processes = [spawn(repo, "start", [name]) for name in names]
+    processes = [spawn("start", [name]) for name in names]
     for process in processes:
         _, complaints = process.communicate(timeout=250)
         assert process.returncode == 0, complaints
@@ -115,7 +121,7 @@ def test_a_ref_that_vanishes_while_git_reads_them_all(local, repo, begin, transp
     assert session.coordinator.repository.has(repo.git("rev-parse", "HEAD"))
 
 
-def test_case_01_many_at_one_sandbox(local, repo, begin, coordinate):
+def test_case_01_many_at_one_sandbox(local, repo, begin, coordinate, spawn):
     """Minting ends the sandbox's other tokens: they go one after the other, and all succeed."""
     session = begin(repo)
     session.coordinator.close()
@@ -126,7 +132,7 @@ def test_case_01_many_at_one_sandbox(local, repo, begin, coordinate):
             assert all(done.result(60) for done in each)
 
     def processes():
-        other = spawn(repo, "sync", ["1"])
+        other = spawn("sync", ["1"])
         until(lambda: local.counts["process/execute"])
         assert coordinate(repo.path).sync("1")
         _, complaints = other.communicate(timeout=60)

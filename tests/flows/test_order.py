@@ -62,7 +62,7 @@ def test_variables_reach_every_command_and_stay_nowhere_here(
     session = coordinate(repo.path).find("1")
     cloud = coordinate(repo.path).cloud
     line = f'echo "{names}"'
-    assert cloud.execute(session.sandbox_id, line, timeout=9).output == f"{expected}\n"
+    assert cloud.execute(session.sandbox_id, line, timeout=60).output == f"{expected}\n"
     record = {"inherit": ["VALUE"], "lost": ["FILED", "EXPANDED", "GIVEN"]}
     assert {name: sorted(each) for name, each in session.ordered.items()} == {
         name: sorted(each) for name, each in record.items()
@@ -161,7 +161,7 @@ def test_orders_are_kept_for_a_sandbox_that_replaces_another(
     monkeypatch.setenv("TOOL", "y")
     coordinator.sandboxes.delete(first.id)
     _, session, notice = coordinator.within(
-        "mine", lambda sandbox_id: coordinator.cloud.execute(sandbox_id, "true", timeout=9)
+        "mine", lambda sandbox_id: coordinator.cloud.execute(sandbox_id, "true", timeout=60)
     )
     second = made(session)
     assert second.id != first.id

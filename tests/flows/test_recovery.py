@@ -24,6 +24,7 @@ from git_daytona.base.errors import (
 )
 from git_daytona.sessions import recovery, state, state_file, status
 from support.round_trip import execute, stop
+from support.waiting import until
 
 
 def record(path):
@@ -574,19 +575,23 @@ def test_case_09_a_killed_process_leaves_no_git_behind(local, repo, begin, tmp_p
         cwd=repo.path,
         env=os.environ,
     )
-    children: set[int] = set()
-    while not any(b"ssh" in argv(pid) and b"-F" in argv(pid) for pid in children):
-        assert process.poll() is None
-        children = descendants(process.pid)
-    process.kill()
-    process.wait(30)
-    waiting = threading.Event()
-    while any(b"git" in argv(pid) or b"ssh" in argv(pid) for pid in children):
-        waiting.wait(0.05)
+    with process:
+        try:
+            children = until(lambda: connected(process))
+        finally:
+            process.kill()
+    until(lambda: not any(b"git" in argv(pid) or b"ssh" in argv(pid) for pid in children))
     local.faults.clear()
     assert recovery.recover(session.coordinator).failed == []
     assert local.live_tokens() == 0
     assert repo.show("opencode/1", "x") == "x"
+
+
+def connected(process):
+    """What runs below it, once an ssh of ours does."""
+    assert process.poll() is None
+    children = descendants(process.pid)
+    return children if any(b"ssh" in argv(pid) and b"-F" in argv(pid) for pid in children) else None
 
 
 def descendants(pid):

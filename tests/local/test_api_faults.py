@@ -61,13 +61,13 @@ def test_a_call_hangs_until_released_and_is_then_processed(
         target=lambda: answers.append(api.post("/sandbox", json={}).status_code)
     )
     thread.start()
-    assert fault.reached.wait(10)
+    assert fault.reached.wait(60)
     assert local.sandboxes == []
     with pytest.raises(httpx.ReadTimeout), http(local) as impatient:
         impatient.post("/sandbox", json={}, timeout=0.2)
     assert answers == []
     fault.release()
-    thread.join(10)
+    thread.join(60)
     assert answers == [200]
 
 
@@ -83,11 +83,11 @@ def test_the_server_stops_while_calls_hang(local: LocalDaytona) -> None:
 
     thread = threading.Thread(target=call)
     thread.start()
-    assert fault.reached.wait(10)
+    assert fault.reached.wait(60)
     begun = time.monotonic()
     local.__exit__(None, None, None)
     assert time.monotonic() - begun < 30, "no time limit had to pass"
-    thread.join(10)
+    thread.join(60)
     local.__enter__()
 
 

@@ -82,7 +82,8 @@ def test_a_sandbox_at_work_is_not_idle(timed: LocalDaytona, clock: Clock) -> Non
         time.sleep(0.1)
         assert state(timed, box) == "started"
         (home / "go").touch()
-        running.join(10)
+        running.join(60)
+        assert not running.is_alive()
         clock.now += 60
         timed.tick()
         until(lambda: state(timed, box) == "stopped")

@@ -150,8 +150,8 @@ def test_websockets_pass(api: httpx.Client, app: tuple[str, int]) -> None:
             session.ws_connect(link["url"] + "/ws", headers=headers) as socket_,
         ):
             await socket_.send_str("hello")
-            assert await socket_.receive_str(timeout=5) == "hello"
+            assert await socket_.receive_str(timeout=30) == "hello"
             await socket_.send_bytes(b"\0\xff")
-            assert await socket_.receive_bytes(timeout=5) == b"\0\xff"
+            assert await socket_.receive_bytes(timeout=30) == b"\0\xff"
 
     asyncio.run(talk())

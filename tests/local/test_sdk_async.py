@@ -45,6 +45,9 @@ def test_thirty_sandboxes_at_once(local: LocalDaytona) -> None:
             async with sandbox(daytona) as made:
                 return (await made.process.exec(f"echo {number}")).result
 
-        assert await asyncio.gather(*map(one, range(30))) == [f"{number}\n" for number in range(30)]
+        # one that fails ends the others before the client closes
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(number)) for number in range(30)]
+        assert [task.result() for task in tasks] == [f"{number}\n" for number in range(30)]
 
     play(local, at_once)

@@ -24,7 +24,7 @@ def http(server: LocalDaytona, key: str | None = None) -> httpx.Client:
     return httpx.Client(
         base_url=server.api_url,
         headers={"Authorization": f"Bearer {key}"} if key else {},
-        timeout=10,
+        timeout=60,
         trust_env=False,
     )
 
