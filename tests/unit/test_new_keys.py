@@ -1,6 +1,8 @@
 """Keys that are added to .git/config, as git reads them back."""
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ from hypothesis import strategies as st
 
 from git_daytona.git import new_keys
 from git_daytona.git.repository import Repository, discover
+from support.round_trip import program
+from support.waiting import until
 
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
 
@@ -58,14 +62,38 @@ def test_a_lock_that_nobody_takes_away(
     lock.unlink()
 
 
-def test_a_disk_that_is_full(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     path = (repository.common_dir / "config").resolve()
     before = path.read_bytes()
-
-    def full(_descriptor: int, _data: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(new_keys.os, "write", full)
+    full = '#!/bin/sh\nhead -c 5 "$1"; echo "cat: No space left on device" >&2; exit 1\n'
+    program(tmp_path / "cat", full)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(OSError, match="No space left"):
         new_keys.add(repository, {"branch.c": {"remote": "x"}})
     assert path.read_bytes() == before and not path.with_name(path.name + ".lock").exists()
+
+
+def test_who_is_killed_leaves_no_lock(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """SIGKILL while the keys are written: they are written to the end."""
+    path = (repository.common_dir / "config").resolve()
+    for name in ("there", "go"):
+        os.mkfifo(tmp_path / name)
+    waiting = f"echo >'{tmp_path}/there'; read -r _ <'{tmp_path}/go'"
+    program(tmp_path / "cat", f'#!/bin/sh\n{waiting}; exec /bin/cat "$1"\n')
+    script = (
+        "import sys; from pathlib import Path; from git_daytona.git import new_keys, repository;"
+        "new_keys.add(repository.discover(Path(sys.argv[1])), {'branch.k': {'remote': 'x'}})"
+    )
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    argv = (sys.executable, "-c", script, str(repository.directory))
+    with subprocess.Popen(argv) as adding:
+        (tmp_path / "there").read_text()
+        adding.kill()
+    assert path.with_name(path.name + ".lock").exists()
+    (tmp_path / "go").write_text("\n")
+    until(lambda: not path.with_name(path.name + ".lock").exists())
+    assert repository.section("branch.k") == {"remote": "x"}

@@ -1,39 +1,33 @@
 """Keys that a repository's configuration does not have yet, added together: a process of git's for
 each would be most of what a session's start takes on this machine."""
 
-import contextlib
+import errno
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
-from git_daytona.git.repository import LOCK_SECONDS, Repository, to_bytes
+from git_daytona.base.run import run
+from git_daytona.git import environment
+from git_daytona.git.repository import LOCAL_SECONDS, LOCK_SECONDS, Repository, to_bytes
 
 LOOK_SECONDS = 0.05
 """Between two looks whether another program still writes the configuration."""
-
-
-@contextlib.contextmanager
-def _lock(path: Path) -> Iterator[int]:
-    """Hold git's own lock on a file: a file beside it, which takes its place when the block has
-    come to its end. Raises OSError: FileExistsError where another program keeps the lock."""
-    lock, end = path.with_name(f"{path.name}.lock"), time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            break
-        except FileExistsError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(LOOK_SECONDS)
-    try:
-        with os.fdopen(descriptor, closefd=True):
-            yield descriptor
-        lock.replace(path)
-    except BaseException:
-        lock.unlink(missing_ok=True)
-        raise
+_LOCKED = 75
+# Under git's own lock: a file beside it, which takes its place. It is a process of its own, as git
+# would be: it comes to its end if ours is killed, and no lock is left in the user's repository. Not
+# synced to the disk, as git does not.
+_ADD = """
+trap '' HUP INT TERM
+umask 077
+lock() { (set -C; : >"$1.lock"); }
+lock "$1" 2>/dev/null || { [ ! -e "$1.lock" ] || exit 75; lock "$1" || exit; }
+if { cat "$1" && { [ -z "$(tail -c 1 "$1")" ] || echo; } && printf %s "$3"; } >"$1.lock" &&
+  chmod "$2" "$1.lock" && mv -f "$1.lock" "$1"
+then exit; fi
+rm -f "$1.lock"
+exit 1
+"""
 
 
 def _quoted(text: str) -> str:
@@ -55,10 +49,12 @@ def add(repository: Repository, sections: Mapping[str, Mapping[str, str]]) -> No
         lines = (f"\t{key} = {_value(value)}\n" for key, value in values.items())
         text += f"[{kind} {_quoted(name)}]\n{''.join(lines)}"
     path = (repository.common_dir / "config").resolve()
-    with _lock(path) as descriptor:
-        before = path.read_bytes()
-        os.fchmod(descriptor, path.stat().st_mode & 0o7777)
-        separator = b"\n" if before and not before.endswith(b"\n") else b""
-        rest = memoryview(before + separator + to_bytes(text))
-        while rest:  # not synced to the disk, as git does not: a lock is held as briefly as can be
-            rest = rest[os.write(descriptor, rest) :]
+    mode = f"{path.stat().st_mode & 0o7777:o}"
+    argv = ("sh", "-c", _ADD, "sh", str(path), mode, os.fsdecode(to_bytes(text)))
+    end = time.monotonic() + LOCK_SECONDS
+    while (added := run(argv, env=environment.base(), timeout=LOCAL_SECONDS)).status == _LOCKED:
+        if time.monotonic() > end:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        time.sleep(LOOK_SECONDS)
+    if added.status != 0:
+        raise OSError(errno.EIO, (added.complaint.splitlines() or ["it cannot be written"])[-1])
