@@ -833,10 +833,8 @@ def main(argv: list[str]) -> int:
             refusal = Refusal(EXIT_USAGE, "the command is too long for an argument", hint)
     except Refusal as problem:
         refusal = problem
-    entry = _ENTRIES[refusal.status]
-    text = f"daytona-ssh: error: {refusal} [{entry}]\nhint: {refusal.hint}\n"
-    _write_stderr(text.encode("utf-8", "backslashreplace"))
-    report.ended(entry, refusal.message, refusal.hint)
+    _write_stderr(printed(refusal))
+    report.ended(_ENTRIES[refusal.status], refusal.message, refusal.hint)
     return refusal.status
 
 
@@ -948,10 +946,18 @@ def _converse(line: CommandLine, start: list[str], client: _Client) -> int:
         return 128 + signal.SIGPIPE
     if status < 0:
         return _as_of_a_shell(status)
-    raise _broken(ending)
+    raise broken(ending)
 
 
-def _broken(ending: Ending) -> Refusal:
+def printed(refusal: Refusal) -> bytes:
+    """What is printed of a refusal."""
+    entry = _ENTRIES[refusal.status]
+    text = f"daytona-ssh: error: {refusal} [{entry}]\nhint: {refusal.hint}\n"
+    return text.encode("utf-8", "backslashreplace")
+
+
+def broken(ending: Ending) -> Refusal:
+    """What to say of a command that has not told its end."""
     hint = "see whether the sandbox runs: git daytona status"
     if ending.begun:
         return Refusal(
@@ -975,7 +981,7 @@ def _serve(line: CommandLine, start: list[str], client: _Client, inner: list[str
         status = client.run(argv, stdin=subprocess.PIPE)
         served = client.inner_status()
     if client.ending.status is None and status >= 0:
-        raise _broken(client.ending)
+        raise broken(client.ending)
     client.report.ended()
     # A status that the gateway has lost, on a connection that was whole to the end: what a
     # subsystem's protocol has to say, it has said. (A terminal's the gateway tells nobody.)

@@ -362,7 +362,9 @@ def test_the_sandboxs_words_are_no_ssh_of_ours(local, session, ran):
         local.faults.gateway.exchange = with_evil
 
 
-@pytest.mark.parametrize("how", ["killed", "the sandbox stops", "the proxy is killed"])
+@pytest.mark.parametrize(
+    "how", ["killed", "the sandbox stops", "its own ssh is killed", "the proxy is killed"]
+)
 def test_how_it_ends(local, session, config, repo, how):
     """Nothing of it is left: process, token, socket."""
     words = ("ssh", "-F", str(config), "sandbox-1", "echo there; cat")
@@ -379,6 +381,9 @@ def test_how_it_ends(local, session, config, repo, how):
             # by the wrapper, or by ssh, whichever hears of it first
             said = process.stderr.read()
             assert b"ended before the command did" in said or b"closed by remote host" in said
+        elif how == "its own ssh is killed":
+            os.kill(next(each.pid for each in below if "echo there" in each.words[-1]), 9)
+            assert b"ended before the command did" in process.stderr.read()
         else:
             os.kill(next(each.pid for each in below if "ssh-proxy" in each.words), 9)
         process.wait(30)

@@ -213,7 +213,10 @@ class Server:
         await _write(process.stdout, lines(ending.rest()))
         said = ending.stderr.splitlines()  # without the newline at its end, which has been lost
         await _write(process.stderr, lines(b"".join(b"%b\n" % line for line in said)))
-        return ssh.EXIT_UNKNOWN if ending.status is None else ending.status
+        if ending.status is None:  # the connection may not be known to be broken yet
+            await _write(process.stderr, lines(ssh.printed(ssh.broken(ending))))
+            return ssh.EXIT_UNKNOWN
+        return ending.status
 
     async def _terminal(self, process: "asyncssh.SSHServerProcess[bytes]") -> int:
         master, slave = os.openpty()
