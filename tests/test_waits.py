@@ -28,7 +28,6 @@ NO_LIMITS = {
     "cli.screen.SIZE_SECONDS": "between two looks",
     "cli.table.FRESH_SECONDS": "how long a state is news",
     "base.run.LOOK_SECONDS": "between two looks",
-    "git.new_keys.LOOK_SECONDS": "between two looks",
     "base.files.POLL_SECONDS": "between two looks",
     "base.progress.LINE_SECONDS": "how often it is said that somebody is waited for",
     "base.progress.PATIENCE_SECONDS": "when that is said to the client",

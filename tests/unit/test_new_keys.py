@@ -55,7 +55,7 @@ def test_a_lock_that_nobody_takes_away(
     path = (repository.common_dir / "config").resolve()
     lock, before = path.with_name(path.name + ".lock"), path.read_bytes()
     lock.write_text("another's")
-    monkeypatch.setattr(new_keys, "LOCK_SECONDS", 0)
+    monkeypatch.setattr("git_daytona.git.repository.LOCK_SECONDS", 0)
     with pytest.raises(FileExistsError):
         new_keys.add(repository, {"branch.c": {"remote": "x"}})
     assert (lock.read_text(), path.read_bytes()) == ("another's", before)

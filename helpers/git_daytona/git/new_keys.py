@@ -4,16 +4,12 @@ each would be most of what a session's start takes on this machine."""
 import errno
 import os
 import re
-import time
 from collections.abc import Mapping
 
 from git_daytona.base.run import run
 from git_daytona.git import environment
-from git_daytona.git.repository import LOCAL_SECONDS, LOCK_SECONDS, Repository, to_bytes
+from git_daytona.git.repository import LOCAL_SECONDS, LOCKED, Repository, past_lock, to_bytes
 
-LOOK_SECONDS = 0.05
-"""Between two looks whether another program still writes the configuration."""
-_LOCKED = 75
 # Under git's own lock: a file beside it, which takes its place. It is a process of its own, as git
 # would be: it comes to its end if ours is killed, and no lock is left in the user's repository. Not
 # synced to the disk, as git does not.
@@ -21,7 +17,7 @@ _ADD = """
 trap '' HUP INT TERM
 umask 077
 lock() { (set -C; : >"$1.lock"); }
-lock "$1" 2>/dev/null || { [ ! -e "$1.lock" ] || exit 75; lock "$1" || exit; }
+lock "$1" 2>/dev/null || { [ ! -e "$1.lock" ] || exit 255; lock "$1" || exit; }
 if { cat "$1" && { [ -z "$(tail -c 1 "$1")" ] || echo; } && printf %s "$3"; } >"$1.lock" &&
   chmod "$2" "$1.lock" && mv -f "$1.lock" "$1"
 then exit; fi
@@ -51,10 +47,8 @@ def add(repository: Repository, sections: Mapping[str, Mapping[str, str]]) -> No
     path = (repository.common_dir / "config").resolve()
     mode = f"{path.stat().st_mode & 0o7777:o}"
     argv = ("sh", "-c", _ADD, "sh", str(path), mode, os.fsdecode(to_bytes(text)))
-    end = time.monotonic() + LOCK_SECONDS
-    while (added := run(argv, env=environment.base(), timeout=LOCAL_SECONDS)).status == _LOCKED:
-        if time.monotonic() > end:
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-        time.sleep(LOOK_SECONDS)
+    added = past_lock(lambda: run(argv, env=environment.base(), timeout=LOCAL_SECONDS))
+    if added.status == LOCKED:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
     if added.status != 0:
         raise OSError(errno.EIO, (added.complaint.splitlines() or ["it cannot be written"])[-1])

@@ -26,6 +26,8 @@ LOCAL_SECONDS = 300.0
 """Limit of one local git command: a checkout of a large tree on a slow disk."""
 LOCK_SECONDS = 10
 """How long another program may hold the lock on .git/config."""
+LOCKED = 255
+"""The status of a git config that could not lock the file, and of programs of ours like it."""
 PACKS = 10
 """More than these, and git is asked whether that is too many (gc.autoPackLimit)."""
 
@@ -178,18 +180,7 @@ class Repository:
 
     def set_config(self, *arguments: str) -> Result:
         """``git config --local …``, tried again while another program holds its lock (case 41)."""
-        import tenacity
-
-        def locked(result: Result) -> bool:
-            return result.status == 255 or b"could not lock" in result.stderr
-
-        retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_result(locked),
-            stop=tenacity.stop_after_delay(LOCK_SECONDS),
-            wait=tenacity.wait_random_exponential(multiplier=0.02, max=0.5),
-            retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
-        )
-        return retrying(self.git, "config", "--local", *arguments, check=False)
+        return past_lock(lambda: self.git("config", "--local", *arguments, check=False))
 
     def worktrees(self) -> list[Worktree]:
         """All worktrees that are there, with what they have checked out."""
@@ -232,6 +223,21 @@ def parsed(ask: Callable[..., Result], *words: str) -> list[str]:
     if lines and len(lines) != len(words):  # one has a line break in its name
         return [ask(word).text for word in words]
     return lines
+
+
+def past_lock(change: Callable[[], Result]) -> Result:
+    """The result of a change of .git/config, made again while another program holds its lock."""
+    import tenacity
+
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_result(
+            lambda result: result.status == LOCKED or b"could not lock" in result.stderr
+        ),
+        stop=tenacity.stop_after_delay(LOCK_SECONDS),
+        wait=tenacity.wait_random_exponential(multiplier=0.02, max=0.5),
+        retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
+    )
+    return retrying(change)
 
 
 def failure(result: Result, what: str) -> TransferFailed:
