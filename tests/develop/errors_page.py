@@ -77,6 +77,7 @@ def _placeholder(node: ast.expr) -> str:
     ]
     skipped = {
         "printable",
+        "one_line",
         "str",
         "self",
         "len",

@@ -484,9 +484,11 @@ def test_commands_that_do_not_end(local, repo, evil, watched):
 def test_a_guard_that_the_agent_replaced(local, repo, evil, watched):
     """The scripts run in the sandbox: what stands in for their tools there can lie, but only about
     the sandbox."""
+    # git repeats the first four bytes in its complaint
+    script = "#!/bin/sh\nprintf '\\033\\t\\200\\t'\nhead -c 100000 /dev/urandom"
     evil.agent(
-        "mkdir -p ~/bin; printf '#!/bin/sh\\nhead -c 100000 /dev/urandom\\n' > ~/bin/git; "
-        "chmod +x ~/bin/git; echo x > work"
+        f"mkdir -p ~/bin; printf %s {shlex.quote(script)} > ~/bin/git; chmod +x ~/bin/git; "
+        "echo x > work"
     )
     with watched.nothing_else_changed("a git of the agent's"):
         local.faults.gateway.git_server = 'PATH=$HOME/bin:$PATH; eval "$DAYTONA_COMMAND"'

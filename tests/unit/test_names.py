@@ -14,7 +14,7 @@ from git_daytona.api.failures import said
 from git_daytona.base import secret
 from git_daytona.base.endpoint import Endpoint, endpoint, from_ssh_command
 from git_daytona.base.errors import BadAnswer, NotFound
-from git_daytona.base.secret import Secret, printable, redact
+from git_daytona.base.secret import Secret, one_line, printable, redact
 from git_daytona.git import refs
 from git_daytona.sandbox import report
 
@@ -258,6 +258,11 @@ def test_short_values_are_not_redacted():
     hidden = Secret("abc")
     assert redact("abc abcd") == "abc abcd"
     assert hidden
+
+
+@given(st.text())
+def test_one_line_is_one_line(text):
+    assert one_line(text).isprintable()
 
 
 @given(st.text())

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from git_daytona.api.failures import NO_SANDBOX, from_status, said, senseless
 from git_daytona.base.endpoint import Endpoint, from_ssh_command
 from git_daytona.base.errors import BadAnswer, NotFound
-from git_daytona.base.secret import Secret, printable
+from git_daytona.base.secret import Secret, one_line
 from git_daytona.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -72,14 +72,14 @@ def moment(text: object, read: Callable[[str], datetime]) -> datetime | None:
 
 def label(value: object) -> str:
     """Return a name that somebody sent in one line, cut to a length that a person can read."""
-    return printable(" ".join(str(value or "").split()))[:LABEL_CHARACTERS]
+    return one_line(str(value or ""))[:LABEL_CHARACTERS]
 
 
 def check_sandbox_id(text: str) -> str:
     """Return a sandbox id that fits a URL's path; raises NotFound for what cannot be one."""
     if not _SANDBOX_ID.fullmatch(text):
         hint = "'git daytona status' lists the sessions and their sandboxes"
-        raise NotFound(f"'{' '.join(printable(text).split())[:80]}' is not a sandbox id", hint=hint)
+        raise NotFound(f"'{one_line(text)[:80]}' is not a sandbox id", hint=hint)
     return text
 
 
@@ -138,7 +138,7 @@ class Account:
         """Ask for a snapshot's state, ``active`` if it can be used. Raises NotFound."""
         path = f"/snapshots/{quote(name, safe='')}"
         answer = self._ask(f"find the snapshot '{name}'", "GET", path)
-        return printable(str(self._object(answer).get("state") or "unknown"))
+        return one_line(str(self._object(answer).get("state") or "unknown"))
 
     def mint(self, sandbox_id: str, minutes: int) -> SshAccess:
         """Mint an SSH token, which ends the sandbox's earlier ones. A lost answer (ApiUnreachable)

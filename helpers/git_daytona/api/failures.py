@@ -7,7 +7,7 @@ from typing import Any
 
 from git_daytona.base import errors
 from git_daytona.base.errors import BadAnswer, GitDaytonaError
-from git_daytona.base.secret import printable, redact
+from git_daytona.base.secret import one_line, redact
 from git_daytona.settings.settings import Settings
 
 _REFUSED = (400, 422)
@@ -45,7 +45,7 @@ def said(body: str | bytes) -> str:
     errors = answer.get("errors")  # of an upload, which goes on after one
     several = "; ".join(map(str, errors[:10])) if isinstance(errors, list) else ""
     text = str(answer.get("message") or answer.get("error") or several)
-    return printable(" ".join(redact(text[:50_000])[:5000].split()))[:500]
+    return one_line(redact(text[:50_000])[:5000])[:500]
 
 
 def senseless(doing: str, details: str | None = None) -> BadAnswer:

@@ -16,7 +16,7 @@ from git_daytona.api.account import Account, check_sandbox_id, label, moment, pa
 from git_daytona.api.failures import senseless
 from git_daytona.base.endpoint import toolbox_base
 from git_daytona.base.errors import Forbidden, GitDaytonaError, KeyRefused, NotFound, SandboxGone
-from git_daytona.base.secret import Secret, printable
+from git_daytona.base.secret import Secret, one_line, printable
 from git_daytona.settings import order
 from git_daytona.settings.settings import Settings
 
@@ -239,12 +239,12 @@ def described(answer: object, doing: str) -> SandboxInfo:
     name = answer.get("name")
     return SandboxInfo(
         id=check_sandbox_id(answer["id"]),
-        state=printable(str(answer.get("state") or "unknown"))[:50],
+        state=one_line(str(answer.get("state") or "unknown"))[:50],
         labels={str(name): str(value) for name, value in labels.items()}
         if isinstance(labels, dict)
         else {},
         created_at=created if isinstance(created, str) else None,
-        error_reason=printable(reason)[:300] if isinstance(reason, str) and reason else None,
+        error_reason=one_line(reason)[:300] if isinstance(reason, str) and reason else None,
         recoverable=answer.get("recoverable") is True,
         organization_id=label(answer.get("organizationId")),
         destroyed_at=moment(answer.get("autoDestroyAt"), datetime.fromisoformat),

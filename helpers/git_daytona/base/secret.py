@@ -112,3 +112,8 @@ def printable(text: str) -> str:
     return "".join(
         c if c in "\n\t" or c.isprintable() else c.encode("unicode_escape").decode() for c in text
     )
+
+
+def one_line(text: str) -> str:
+    """Foreign words as a part of a message, which is one line: no tabs, no line breaks."""
+    return printable(" ".join(text.split()))

@@ -14,7 +14,7 @@ import click
 from git_daytona.api.account import Account, KeyInfo
 from git_daytona.base import messages, signals
 from git_daytona.base.errors import GitDaytonaError, KeyRefused, UsageError
-from git_daytona.base.secret import KEY_CHARACTERS, Secret, key_problem, printable
+from git_daytona.base.secret import KEY_CHARACTERS, Secret, key_problem, one_line
 from git_daytona.cli import options
 from git_daytona.cli.sandbox_tokens import PROGRAM, settings_here, warn
 from git_daytona.settings import cli_profile, keystore
@@ -126,7 +126,7 @@ def _print_key(info: KeyInfo, name: str | None, api_url: str, source: str) -> No
         "expires": f"{info.expires_at:%Y-%m-%d %H:%M %Z}" if info.expires_at else "never",
     }
     for label, text in rows.items():
-        click.echo(f"{label:<14}{printable(' '.join(text.split()))}")
+        click.echo(f"{label:<14}{one_line(text)}")
 
 
 def _piped() -> tuple[Secret, str]:

@@ -7,7 +7,7 @@ from functools import partial
 
 from git_daytona.base import log, threads
 from git_daytona.base.errors import GitDaytonaError
-from git_daytona.base.secret import printable, redact
+from git_daytona.base.secret import one_line, redact
 
 CHECK_SECONDS = 10.0
 """How long one check may take."""
@@ -77,4 +77,4 @@ def _within(seconds: float, check: Check) -> Finding:
 
 
 def _line(text: str) -> str:
-    return printable(" ".join(redact(text).split()))
+    return one_line(redact(text))

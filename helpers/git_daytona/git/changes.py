@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 from git_daytona.base.errors import GitDaytonaError
-from git_daytona.base.secret import printable
+from git_daytona.base.secret import one_line
 from git_daytona.git.repository import Repository
 
 NAMED = 2
@@ -19,9 +19,7 @@ def described(repository: Repository, before: str | None, after: str) -> str:
         begin = before or repository.git("hash-object", "-t", "tree", "--stdin").text
         words = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", begin, after)
         names = repository.listed(*words)
-        shown = ", ".join(
-            " ".join(printable(each.decode(errors="replace")).split()) for each in names[:NAMED]
-        )
+        shown = ", ".join(one_line(each.decode(errors="replace")) for each in names[:NAMED])
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         commits = f"{count} commit{'' if count == 1 else 's'}"
         return ", ".join(filter(None, (commits, f"{shown}{more}")))

@@ -17,7 +17,7 @@ from git_daytona.base.errors import (
     TransferFailed,
 )
 from git_daytona.base.run import Result, run
-from git_daytona.base.secret import printable
+from git_daytona.base.secret import one_line
 from git_daytona.git import configuration, environment, version
 from git_daytona.git.configuration import Entry
 from git_daytona.git.refs import INCOMING, KEPT
@@ -121,7 +121,7 @@ class Repository:
         """The object id of a commit that a user names. Raises NotFound where there is none."""
         if (commit := self.resolve(revision)) is None:
             raise NotFound(
-                f"there is no commit '{printable(revision)}' here",
+                f"there is no commit '{one_line(revision)}' here",
                 hint="see what is: git log --all",
             )
         return commit
@@ -252,7 +252,7 @@ def _reason(result: Result) -> str:
     beginnings = (("fatal:", "error:"), ("remote:", "!", " ! "), ("",))
     telling = [line for begin in beginnings for line in lines if line.startswith(begin)]
     reason = telling[0] if telling else f"exit status {result.status}"
-    return printable(reason.removeprefix("fatal: ").removeprefix("error: "))
+    return one_line(reason.removeprefix("fatal: ").removeprefix("error: "))
 
 
 def here() -> Path:
@@ -324,7 +324,7 @@ def _not_found(start: Path, result: Result, ask: Callable[..., Result]) -> NoRep
         )
     remedy = f"unset {' '.join(named)}" if named else "mend what it names"
     return RepositoryRefused(
-        f"git refuses to work at '{start}': {printable(_reason(result))[:300]}",
+        f"git refuses to work at '{start}': {_reason(result)[:300]}",
         hint=f"{remedy}, until this works: git -C '{start}' status",
         details=result.complaint,
     )

@@ -17,7 +17,7 @@ from pathlib import Path
 from git_daytona.api.cloud import SandboxInfo
 from git_daytona.base import files, log, paths
 from git_daytona.base.errors import BadSetting
-from git_daytona.base.secret import printable, redact
+from git_daytona.base.secret import one_line, redact
 from git_daytona.git import identity
 
 SESSION, PROJECT, CREATION = "git-daytona/session", "git-daytona/project", "git-daytona/creation"
@@ -67,7 +67,7 @@ def repository(info: SandboxInfo) -> str:
 
 
 def _shown(text: str) -> str:
-    return printable(" ".join(redact(text).split()))[:LABEL_CHARACTERS]
+    return one_line(redact(text))[:LABEL_CHARACTERS]
 
 
 def owner_here() -> str:

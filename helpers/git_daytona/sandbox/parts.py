@@ -9,7 +9,7 @@ from typing import IO
 
 from git_daytona.api.cloud import Cloud, Execution
 from git_daytona.base import errors
-from git_daytona.base.secret import printable
+from git_daytona.base.secret import one_line
 from git_daytona.git.refs import PROJECT
 from git_daytona.sandbox import report, scripts
 
@@ -42,7 +42,7 @@ class Parts:
         result = self._do(*words)
         lines = [line for line in result.output.splitlines() if line.startswith(f"{mark} ")]
         if not lines:
-            text = " ".join(printable(result.output).split())[-300:]
+            text = one_line(result.output)[-300:]
             raise errors.SandboxCommandFailed(
                 f"the files could not be copied: {text or f'exit status {result.status}'}",
                 hint="see the path, and the space, in the sandbox",

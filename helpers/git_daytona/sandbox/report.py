@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from git_daytona.api.cloud import Cloud, Execution
 from git_daytona.base import errors, log
-from git_daytona.base.secret import printable
+from git_daytona.base.secret import one_line, printable
 from git_daytona.git.refs import INVENTORY, MOST, PROJECT, is_ref, places
 from git_daytona.sandbox import scripts
 from git_daytona.transfer import leases
@@ -180,7 +180,7 @@ def make_project(cloud: Cloud, sandbox_id: str) -> None:
     result = command.run(cloud, sandbox_id)
     if result.status != 0:
         raise errors.SandboxCommandFailed(
-            f"cannot make {PROJECT} in the sandbox: {printable(result.output)[:300]}",
+            f"cannot make {PROJECT} in the sandbox: {one_line(result.output)[:300]}",
             hint="try again, or use another snapshot",
         )
 

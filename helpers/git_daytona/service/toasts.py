@@ -7,7 +7,7 @@ from typing import Any
 
 from git_daytona.base import log
 from git_daytona.base.errors import GitDaytonaError
-from git_daytona.base.secret import printable, redact
+from git_daytona.base.secret import one_line, redact
 from git_daytona.sessions.state import Session
 
 LONGEST = 300
@@ -24,7 +24,7 @@ class Toasts:
 
     def show(self, title: str, message: str, variant: str = "info") -> str:
         """Show a toast: info, success, warning or error. Return it as one line, cleaned."""
-        text = " ".join(printable(redact(message)).split())
+        text = one_line(redact(message))
         text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
         with self._lock:
             repeated, self._last = self._last == (title, text), (title, text)

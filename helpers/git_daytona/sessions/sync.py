@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from git_daytona.base import errors
 from git_daytona.base.errors import Elsewhere, GitDaytonaError, SandboxGone
-from git_daytona.base.secret import printable
+from git_daytona.base.secret import one_line
 from git_daytona.base.threads import Late, within
 from git_daytona.git import branches
 from git_daytona.git.repository import Repository
@@ -63,7 +63,7 @@ class Syncs(Lookup):
         except Late:
             raise errors.TimedOut("Daytona does not answer at once") from None
         if info.state != "started":
-            raise errors.SandboxNotRunning(f"its sandbox is {printable(info.state)}")
+            raise errors.SandboxNotRunning(f"its sandbox is {one_line(info.state)}")
         return self.sync(session.id)
 
     def syncs_on_idle(self, session: Session) -> bool:

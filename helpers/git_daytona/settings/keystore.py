@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from git_daytona.base import messages, threads
 from git_daytona.base.errors import BadSetting
 from git_daytona.base.progress import Patience
-from git_daytona.base.secret import Secret, printable
+from git_daytona.base.secret import Secret, one_line, printable
 
 T = TypeVar("T")
 
@@ -161,7 +161,7 @@ def _first(api_url: str) -> Stored | None:
 def _place(ring: Any) -> Place:
     kind = f"{type(ring).__module__}.{type(ring).__qualname__}"
     file = getattr(ring, "file_path", None)
-    name = _NAMES.get(kind) or printable(" ".join(str(ring.name).split()))
+    name = _NAMES.get(kind) or one_line(str(ring.name))
     return Place(name, printable(str(file)) if file else None, plain="plaintext" in kind.lower())
 
 

@@ -4,7 +4,7 @@ import re
 
 from git_daytona.base.errors import BadSetting, ConnectionClosed, GitDaytonaError, TransferFailed
 from git_daytona.base.run import Result
-from git_daytona.base.secret import printable
+from git_daytona.base.secret import one_line
 from git_daytona.git.repository import failure
 from git_daytona.transfer.environment import ConnectionEnd
 from git_daytona.trust.gateway import Policy, Trust
@@ -62,8 +62,7 @@ def explain(
         return TransferFailed(end.message, hint=end.hint, details=result.complaint)
     if wrong := _CONFIGURATION.search(end.stderr):
         return BadSetting(
-            f"your ssh configuration cannot be used: '{wrong[1]}' {wrong[2]}:"
-            f" {printable(wrong[3])}",
+            f"your ssh configuration cannot be used: '{wrong[1]}' {wrong[2]}: {one_line(wrong[3])}",
             hint="mend that line; 'ssh -G localhost' shows whether ssh can read it",
             details=result.complaint,
         )
@@ -71,7 +70,7 @@ def explain(
         return problem
     if cut:
         # the first words of ssh are those of a ProxyCommand, where that is what failed
-        said = printable(end.stderr.strip().partition("\n")[0].strip())[:200]
+        said = one_line(end.stderr.strip().partition("\n")[0])[:200]
         return ConnectionClosed(
             f"git {verb} failed: the gateway {trust.endpoint} did not answer or closed the"
             f" connection{said and f' ({said})'}",
@@ -99,7 +98,7 @@ def of_push(text: str, details: str) -> TransferFailed | None:
     rejected = re.search(r"^!(?:.*\t)?(.*)$", text, re.MULTILINE)
     if rejected is None:
         return None
-    reason = printable(rejected[1])
+    reason = one_line(rejected[1])
     behind = "fast-forward" in reason or "fetch first" in reason
     return TransferFailed(
         f"git push was rejected by the sandbox: {reason}",
