@@ -578,10 +578,11 @@ def test_what_is_meant_to_run_on_the_host(local, repo, evil, watched, tmp_path_f
     assert not (repo.path / ".git" / "modules").exists()
 
 
-def test_filters_of_the_users_own(local, repo, evil, watched, tmp_path_factory):
+def test_filters_of_the_users_own(local, repo, evil, watched, tmp_path_factory, monkeypatch):
     """A filter that the user has configured runs where the sandbox's attributes name it, as on any
     checkout: that is git's design. What LFS would fetch from where the sandbox's .lfsconfig points
     is switched off."""
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")  # where git-lfs may have a filter.lfs.process
     seen = tmp_path_factory.mktemp("filter") / "seen"
     subprocess.run(
         ("git", "config", "--global", "filter.lfs.smudge", f"env >>{seen}; cat"), check=True
